@@ -1,0 +1,48 @@
+# Sourced by every recipe: finds the interpreter, the device, and what a CPU run needs. Defines PYTHON, DEVICE, CPU_RL.
+REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+if [ -z "${PYTHON:-}" ]; then
+    if [ -n "${VIRTUAL_ENV:-}" ]; then PYTHON=$VIRTUAL_ENV/bin/python
+    elif [ -x "$REPO/.venv/bin/python" ]; then PYTHON=$REPO/.venv/bin/python
+    else PYTHON=$(command -v python3)
+    fi
+fi
+export PATH="$(dirname "$PYTHON"):$PATH" # Ray and torchrun start their workers by name
+
+if [ -z "${DEVICE:-}" ]; then
+    if nvidia-smi -L >/dev/null 2>&1; then DEVICE=gpu; else DEVICE=cpu; fi
+fi
+
+# The synthetic world and the tiny model instead of a real data set: always without a GPU, on request with one.
+if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
+
+OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
+DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo}   # the synthetic world (`vvt demo`)
+
+CPU_RL=() # options that a GRPO run needs on a machine without a GPU; STACK: docs/cpu.md says why each
+case $DEVICE in
+gpu) ;;
+cpu)
+    export VERL_PLATFORM=cpu HF_HUB_OFFLINE=1 OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+    export VLLM_CPU_KVCACHE_SPACE=${VLLM_CPU_KVCACHE_SPACE:-1} VLLM_CPU_OMP_THREADS_BIND=${VLLM_CPU_OMP_THREADS_BIND:-nobind}
+    export RAY_DEDUP_LOGS=${RAY_DEDUP_LOGS:-1}
+    CPU_RL=(
+        trainer.device=cpu
+        ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus=1 +ray_kwargs.ray_init.include_dashboard=False
+        transfer_queue.backend.SimpleStorage.num_data_storage_units=1
+        data.dataloader_num_workers=0 reward.num_workers=1 actor_rollout_ref.rollout.agent.num_workers=1
+        actor_rollout_ref.model.use_remove_padding=False actor_rollout_ref.model.enable_gradient_checkpointing=False
+        +actor_rollout_ref.model.override_config.attn_implementation=sdpa
+        actor_rollout_ref.actor.use_torch_compile=False actor_rollout_ref.actor.fsdp_config.use_torch_compile=False
+        actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
+        +actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32
+        +actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype=fp32
+        +actor_rollout_ref.actor.fsdp_config.mixed_precision.buffer_dtype=fp32
+        actor_rollout_ref.rollout.dtype=float32 actor_rollout_ref.rollout.enforce_eager=True
+        actor_rollout_ref.rollout.free_cache_engine=False +actor_rollout_ref.rollout.enable_sleep_mode=False
+        actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16
+        actor_rollout_ref.rollout.max_num_seqs=32
+    )
+    ;;
+*) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;
+esac

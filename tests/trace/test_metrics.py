@@ -1,0 +1,69 @@
+"""Metrics over hand-made rollouts: every figure below can be checked by eye."""
+
+import pytest
+
+from verl_video_tools.trace.metrics import Rollout, rollout_metrics
+from verl_video_tools.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn
+
+
+def frames(count: int) -> list[FrameRecord]:
+    return [FrameRecord(index=i, timestamp_seconds=i / 5, width=56, height=56) for i in range(count)]
+
+
+def rollout(uid: str, score: float, calls: list[CallRecord], stop: StopReason, flags: list[str] | None = None) -> Rollout:
+    trajectory = Trajectory(
+        method="framethinker",
+        question="?",
+        initial_frames=frames(8),
+        turns=[Turn(text="", calls=calls)],
+        stop_reason=stop,
+        flags=flags or [],
+    )
+    reward = {"score": score, "acc": float(score > 0), "accuracy": score, "ccv": 1.0}
+    return Rollout(uid, trajectory, reward, num_generated_tokens=10, num_observation_tokens=4, components=("accuracy", "ccv"))
+
+
+def executed(latency_ms: float) -> CallRecord:
+    return CallRecord("choose_frames", {}, ok=True, frames=frames(8), latency_ms=latency_ms)
+
+
+def refused(code: str) -> CallRecord:
+    return CallRecord("choose_frames", {}, ok=False, error=f"{code}: no")
+
+
+def test_a_step_of_two_groups() -> None:
+    metrics = rollout_metrics(
+        [
+            rollout("a", 1.0, [executed(10.0), executed(30.0)], StopReason.ANSWER),
+            rollout("a", 0.0, [refused("out_of_range")], StopReason.INVALID_ACTION),
+            rollout("b", 0.0, [], StopReason.ANSWER),
+            rollout("b", 0.0, [], StopReason.VIDEO_ERROR, flags=["video_error"]),
+        ]
+    )
+    assert metrics["video_tools/framethinker/score/mean"] == 0.25
+    assert metrics["video_tools/framethinker/ccv/mean"] == 1.0
+    assert metrics["tool/choose_frames/calls_per_rollout"] == 0.75
+    assert metrics["tool/choose_frames/success_rate"] == pytest.approx(2 / 3)
+    assert metrics["tool/choose_frames/latency_ms_p50"] == 10.0
+    assert metrics["tool/error/out_of_range"] == 0.25
+    assert metrics["tool/executed_per_rollout"] == 0.5
+    assert metrics["stop/answer"] == 0.5
+    assert metrics["stop/video_error"] == 0.25
+    assert sum(value for name, value in metrics.items() if name.startswith("stop/")) == 1.0
+    assert metrics["frames/initial/mean"] == 8.0
+    assert metrics["frames/tool/mean"] == 4.0
+    assert metrics["frames/total/mean"] == 12.0
+    assert metrics["rollout/flagged"] == 1.0
+    assert metrics["group/unequal_reward_rate"] == 0.5
+
+
+def test_a_flagged_rollout_does_not_make_its_group_unequal() -> None:
+    metrics = rollout_metrics(
+        [rollout("a", 1.0, [], StopReason.ANSWER), rollout("a", 0.0, [], StopReason.ABORTED, flags=["invariant"])]
+    )
+    assert metrics["group/unequal_reward_rate"] == 0.0
+    assert metrics["invariant/violations"] == 1.0
+
+
+def test_no_rollouts_no_metrics() -> None:
+    assert rollout_metrics([]) == {}

@@ -1,0 +1,48 @@
+"""Records survive the file, step files appear whole, and the table at the end of a recipe is made of them."""
+
+from pathlib import Path
+
+from verl_video_tools.trace.records import RecordWriter, read_records
+from verl_video_tools.trace.summary import main, step_summaries
+from verl_video_tools.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+
+
+def line(step: int, uid: str, score: float) -> dict:
+    trajectory = Trajectory(
+        method="framethinker",
+        question="What is shown at 0:34? «ünïcode»",
+        video=VideoInfo(10.0, 50, 5.0, 56, 56),
+        initial_frames=[FrameRecord(0, 0.0, 56, 56)],
+        turns=[Turn(text="<think>", calls=[CallRecord("choose_frames", {"start_frame": 1}, ok=True, latency_ms=1.5)])],
+        stop_reason=StopReason.ANSWER,
+    )
+    return {"step": step, "uid": uid, "reward": {"score": score, "acc": score}, "trajectory": trajectory.to_dict()}
+
+
+def test_round_trip_in_step_order(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path)
+    writer.write(10, [line(10, "a", 0.0)])
+    writer.write(2, [line(2, "a", 1.0), line(2, "a", 0.0)])
+    records = list(read_records(tmp_path))
+    assert [record["step"] for record in records] == [2, 2, 10]
+    assert records[0]["trajectory"] == Trajectory.from_dict(line(2, "a", 1.0)["trajectory"])
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_summary_compares_first_and_last_step(tmp_path: Path, capsys) -> None:
+    writer = RecordWriter(tmp_path)
+    writer.write(1, [line(1, "a", 0.0), line(1, "a", 0.0)])
+    writer.write(2, [line(2, "a", 1.0), line(2, "a", 0.0)])
+    summaries = step_summaries(tmp_path)
+    assert summaries[1]["reward"] == 0.0
+    assert summaries[2]["reward"] == 0.5
+    assert summaries[1]["groups with unequal rewards"] == 0.0
+    assert summaries[2]["groups with unequal rewards"] == 1.0
+    main(tmp_path)
+    printed = capsys.readouterr().out
+    assert "step 1" in printed and "step 2" in printed and "0.500" in printed and str(tmp_path) in printed.replace("\n", "")
+
+
+def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:
+    main(tmp_path)
+    assert "no recorded step" in capsys.readouterr().out

@@ -1,0 +1,250 @@
+"""A rollout without a model: what the environment does between two assistant turns.
+
+`Episode` is the single place where turns are parsed, calls executed, budgets asked, records written and stop reasons
+decided. The token-level loop, `vvt replay`, the writers of training data and the evaluation all drive it, so they
+cannot disagree. It knows nothing of tokens: a `Budget` answers for those.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, VideoError
+from verl_video_tools.types import (
+    CallRecord,
+    Content,
+    FrameRecord,
+    FrameRequest,
+    ImagePart,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    Sample,
+    StopReason,
+    Tool,
+    ToolCall,
+    ToolContext,
+    ToolOutcome,
+    ToolPlan,
+    Trajectory,
+    Turn,
+)
+from verl_video_tools.video import Video, decode_frames, open_video
+
+_BUDGET_CODES = {
+    StopReason.RESPONSE_BUDGET: CallErrorCode.RESPONSE_BUDGET,
+    StopReason.IMAGE_BUDGET: CallErrorCode.IMAGE_BUDGET,
+}
+
+
+class Budget(Protocol):
+    """Says, before a pixel is decoded, whether a message fits. Pictures may come without pixels; sizes are final."""
+
+    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
+        """`PROMPT_BUDGET` or `IMAGE_BUDGET` if the prompt does not fit, else None."""
+        ...
+
+    def refuses_observation(self, content: Content) -> StopReason | None:
+        """`RESPONSE_BUDGET` or `IMAGE_BUDGET` if the observation does not fit, else None."""
+        ...
+
+
+class Episode:
+    """One rollout of `method` on `sample`.
+
+    Call `start` once, then `step` with each assistant turn, until either returns None; then
+    `trajectory.stop_reason` says why it ended.
+
+    Args:
+        envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
+        budget: asked before pixels are decoded; None means no limits.
+    """
+
+    def __init__(
+        self, method: Method, sample: Sample, envelope: PixelEnvelope | None = None, budget: Budget | None = None
+    ) -> None:
+        self.method = method
+        self.sample = sample
+        self.envelope = envelope or PixelEnvelope()
+        self.budget = budget
+        self.trajectory = Trajectory(method=method.name, question=sample.question)
+        self._video: Video | None = None
+
+    # ------------------------------------------------------------------------------------------------------- first look
+
+    async def start(self) -> list[Message] | None:
+        """Open the video and give the prompt with its first-look frames; None if the rollout ends here."""
+        deadline_seconds = self.method.tool_deadline_seconds
+        try:
+            self._video = await open_video(self.sample.video_path, deadline_seconds=deadline_seconds)
+            info = self._video.info
+            request = self.method.first_look(info, self.sample, self.envelope)
+            if self.budget is not None:
+                planned = self.method.prompt(self.sample, info, planned_images(request))
+                if reason := self.budget.refuses_prompt(planned):
+                    self.trajectory.video = info
+                    return self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
+            images = await self._decode(request, deadline_seconds)
+        except VideoError as error:
+            return self._end_with_video_error(error)
+        self.trajectory.video = info
+        self.trajectory.initial_frames = [image.record for image in images]
+        return self.method.prompt(self.sample, info, images)
+
+    # ------------------------------------------------------------------------------------------------------------ turns
+
+    async def step(self, text: str, truncated: bool = False) -> Content | None:
+        """Take one assistant turn.
+
+        Args:
+            text: the turn without its end-of-turn token.
+            truncated: the turn was cut by its token limit; its calls are refused, a complete answer still counts.
+
+        Returns:
+            The observation to append as a user message, or None if the rollout has ended.
+        """
+        parsed = self.method.parse(text)
+        turn = Turn(
+            text=text,
+            thought=parsed.thought,
+            answer=parsed.answer,
+            well_formed=parsed.well_formed,
+            truncated=truncated,
+        )
+        self.trajectory.turns.append(turn)
+
+        if parsed.answer is not None:
+            self.trajectory.answer = parsed.answer
+            self._refuse(parsed, CallErrorCode.TURN_LIMIT, "the same turn already answers")
+            return self._end(StopReason.ANSWER)
+        if truncated:
+            self._refuse(parsed, CallErrorCode.RESPONSE_BUDGET, "the turn was cut at its token limit")
+            return self._end(StopReason.RESPONSE_BUDGET)
+        if not parsed.calls:
+            return self._end(StopReason.NO_ACTION)
+        turns_left = self.method.max_turns - len(self.trajectory.turns)
+        if turns_left <= 0:
+            self._refuse(parsed, CallErrorCode.TURN_LIMIT, f"this was the last of {self.method.max_turns} turns")
+            return self._end(StopReason.MAX_TURNS)
+        return await self._execute(parsed, turn, turns_left)
+
+    def abort(self, error: str) -> None:
+        """End the rollout for a reason outside the policy's reach and keep it out of training."""
+        self.trajectory.flags.append("aborted")
+        self._end(StopReason.ABORTED, error=error)
+
+    def exhaust_script(self) -> None:
+        """End a scripted rollout whose script has no further turn."""
+        self._end(StopReason.SCRIPT_EXHAUSTED)
+
+    # -------------------------------------------------------------------------------------------------------- internals
+
+    async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
+        video = self._opened_video()
+        tools = self.method.tools(video.info)
+        plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
+        turn.calls = [record for record, _ in plans]
+        if self.method.end_on_call_error and any(not record.ok for record in turn.calls):
+            return self._end(StopReason.INVALID_ACTION)
+
+        if self.budget is not None:
+            planned = [ToolOutcome(record, planned_images(plan.frames)) for record, plan in plans]
+            if reason := self.budget.refuses_observation(self.method.observe(planned, turns_left)):
+                self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+                if self.method.end_on_call_error:
+                    return self._end(reason)
+                plans = [(record, ToolPlan()) for record in turn.calls]
+
+        outcomes = [await self._carry_out(record, plan) for record, plan in plans]
+        if self.method.end_on_call_error and any(not record.ok for record in turn.calls):
+            return self._end_with_video_error(next(record.error for record in turn.calls if not record.ok))
+        observation = self.method.observe(outcomes, turns_left)
+        if self.budget is not None and (reason := self.budget.refuses_observation(observation)):
+            # Times reported by the decoder can make the text a little longer than planned.
+            self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+            return self._end(reason)
+        turn.observation = "".join(part if isinstance(part, str) else "<image>" for part in observation)
+        return observation
+
+    async def _plan(self, call: ToolCall, tool: Tool | None) -> tuple[CallRecord, ToolPlan]:
+        started = time.perf_counter()
+        record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
+        plan = ToolPlan()
+        if record.error is None and tool is None:
+            record.error = str(CallRejected(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}"))
+        if record.error is None and tool is not None:
+            video = self._opened_video()
+            context = ToolContext(video.info, self.sample, self.envelope, video.index_at)
+            try:
+                plan = await tool.plan(call.arguments, context)
+                record.ok, record.result = True, dict(plan.result)
+            except CallRejected as rejection:
+                record.error = str(rejection)
+        record.latency_ms = (time.perf_counter() - started) * 1e3
+        return record, plan
+
+    async def _carry_out(self, record: CallRecord, plan: ToolPlan) -> ToolOutcome:
+        """Decode what was planned. A failure is recorded on the call and flags the rollout: the policy is not to blame."""
+        if not record.ok or plan.frames is None:
+            return ToolOutcome(record)
+        started = time.perf_counter()
+        try:
+            images = await self._decode(plan.frames, self.method.tool_deadline_seconds)
+            record.frames = [image.record for image in images]
+            return ToolOutcome(record, images)
+        except VideoError as error:
+            code = CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR
+            self._fail([record], code, str(error))
+            self.trajectory.flags.append(code.value)
+            return ToolOutcome(record)
+        finally:
+            record.latency_ms += (time.perf_counter() - started) * 1e3
+
+    async def _decode(self, request: FrameRequest, deadline_seconds: float) -> tuple[ImagePart, ...]:
+        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds)
+        return tuple(
+            ImagePart(FrameRecord(int(index), float(seconds), request.width, request.height), pixels_HWC)
+            for index, seconds, pixels_HWC in zip(
+                batch.indices, batch.timestamps_seconds, batch.frames_THWC, strict=True
+            )
+        )
+
+    def _opened_video(self) -> Video:
+        if self._video is None:
+            raise RuntimeError("Episode.start() must come before step()")
+        return self._video
+
+    def _refuse(self, parsed: ParsedTurn, code: CallErrorCode, why: str) -> None:
+        self.trajectory.turns[-1].calls = [
+            CallRecord(call.name, dict(call.arguments), ok=False, error=call.error or str(CallRejected(code, why)))
+            for call in parsed.calls
+        ]
+
+    @staticmethod
+    def _fail(records: Sequence[CallRecord], code: CallErrorCode, why: str) -> None:
+        for record in records:
+            record.ok, record.error, record.frames = False, str(CallRejected(code, why)), []
+
+    def _end_with_video_error(self, error: VideoError | str | None) -> None:
+        # Flagged: the file or the machine failed, so neither this rollout nor its siblings' mean should learn from it.
+        self.trajectory.flags.append(StopReason.VIDEO_ERROR.value)
+        return self._end(StopReason.VIDEO_ERROR, error=str(error))
+
+    def _end(self, reason: StopReason, error: str | None = None) -> None:
+        self.trajectory.stop_reason = reason
+        self.trajectory.error = error
+
+
+def planned_images(request: FrameRequest | None) -> tuple[ImagePart, ...]:
+    """Pictures of a request without pixels: right in number, size and label, for asking what they would cost."""
+    if request is None:
+        return ()
+    indices = request.indices or (0,) * len(request)
+    seconds = request.seconds or (0.0,) * len(request)
+    return tuple(
+        ImagePart(FrameRecord(index, time_seconds, request.width, request.height))
+        for index, time_seconds in zip(indices, seconds, strict=True)
+    )

@@ -1,0 +1,202 @@
+"""verl's agent loop for every method: an `Episode` (what happens) joined to a `TokenStream` (what is trained on).
+
+Selected per row by `agent_name` through the YAML file of `vvt path agent-loops`. A method's config comes from
+`actor_rollout_ref.rollout.custom.video_tools.<method>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils.tokenizer import get_processor_token_id
+
+from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.agent_loop.settings import method_from_config, pack_record
+from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants
+from verl_video_tools.errors import InvariantError, RowError, SetupError
+from verl_video_tools.types import PixelEnvelope, Sample, StopReason, Trajectory
+from verl_video_tools.video import envelope_of
+
+logger = logging.getLogger(__name__)
+
+class VideoAgentLoop(AgentLoopBase):
+    """One rollout: first look, then turns of generation and observation until the method ends it.
+
+    Args:
+        method: name of the method (from the YAML entry).
+    """
+
+    def __init__(self, *args: Any, method: str, tools: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.processor is None:
+            raise SetupError(
+                f"no multimodal processor could be loaded for {self.config.actor_rollout_ref.model.path}; "
+                f"verl hides the reason: check that the folder loads with transformers.AutoProcessor"
+            )
+        self.method = method_from_config(method, self.rollout_config)
+        self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
+        self.image_token_id = get_processor_token_id(self.processor, "image")
+        self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
+
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+        """Run one rollout. Failures of row, video, tool or invariant end up in the record; those of the inference
+        engine are raised, since nothing can go on without it."""
+        stream = TokenStream(self.continuous_token_builder)
+        timing = AgentLoopMetrics()
+        server_fields: dict[str, Any] = {}
+        try:
+            sample = Sample.from_row(kwargs)
+        except RowError as error:
+            logger.error("%s", error)
+            trajectory = Trajectory(method=self.method.name, question="")
+            trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
+            return self._output(trajectory, stream, timing, server_fields, await self._empty_prompt(""))
+
+        budget = TokenBudget(
+            stream=stream,
+            envelope=self.envelope,
+            image_token_id=self.image_token_id,
+            prompt_length=self.rollout_config.prompt_length,
+            response_length=self.rollout_config.response_length,
+            max_images=self.rollout_config.get("limit_images"),
+        )
+        episode = Episode(self.method, sample, self.envelope, budget)
+        started = time.perf_counter()
+        messages = await episode.start()
+        timing.tool_calls += time.perf_counter() - started
+        if messages is None:
+            if episode.trajectory.error:
+                logger.warning("rollout of row %s: %s", sample.extra_info.get("index"), episode.trajectory.error)
+            return self._output(
+                episode.trajectory, stream, timing, server_fields, await self._empty_prompt(sample.question)
+            )
+        await asyncio.to_thread(stream.start, messages)
+
+        request_id = uuid4().hex
+        while episode.trajectory.stop_reason is None:
+            turn_text, truncated = await self._generate(
+                stream, budget, request_id, sampling_params, timing, server_fields
+            )
+            started = time.perf_counter()
+            observation = await episode.step(turn_text, truncated)
+            if observation is not None:
+                await asyncio.to_thread(stream.append_observation, observation, self.end_of_turn_id)
+            timing.tool_calls += time.perf_counter() - started
+
+        trajectory = episode.trajectory
+        try:
+            check_invariants(stream, self.image_token_id, self._processor_token_counts(stream))
+        except InvariantError as error:
+            logger.error("rollout of row %s broke an invariant: %s", sample.extra_info.get("index"), error)
+            trajectory.flags.append("invariant")
+            trajectory.error = str(error)
+            stream = TokenStream(self.continuous_token_builder)
+            return self._output(trajectory, stream, timing, server_fields, await self._empty_prompt(sample.question))
+        return self._output(trajectory, stream, timing, server_fields)
+
+    async def _generate(
+        self,
+        stream: TokenStream,
+        budget: TokenBudget,
+        request_id: str,
+        sampling_params: Mapping[str, Any],
+        timing: AgentLoopMetrics,
+        server_fields: dict[str, Any],
+    ) -> tuple[str, bool]:
+        """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit."""
+        max_tokens = max(1, min(budget.tokens_left(), self.method.max_turn_tokens or budget.tokens_left()))
+        params = {**sampling_params, "max_tokens": max_tokens}
+        if self.method.stop:
+            params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
+        started = time.perf_counter()
+        output = await self.server_manager.generate(
+            request_id=request_id,
+            prompt_ids=stream.ids,
+            sampling_params=params,
+            image_data=stream.pil_images,
+            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
+        )
+        timing.generate_sequences += time.perf_counter() - started
+        token_ids = list(output.token_ids)
+        stream.append_turn(token_ids, output.log_probs)
+        _merge_server_fields(server_fields, output.extra_fields)
+        ended = bool(token_ids) and token_ids[-1] == self.end_of_turn_id
+        # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
+        truncated = not ended and len(token_ids) >= max_tokens
+        text = self.tokenizer.decode(token_ids[:-1] if ended else token_ids, skip_special_tokens=False)
+        return text, truncated
+
+    def _processor_token_counts(self, stream: TokenStream) -> list[int]:
+        """Placeholder tokens of each picture, counted by the model's own image processor."""
+        image_processor = self.processor.image_processor
+        return [
+            image_processor.get_number_of_image_patches(
+                image.record.height, image.record.width, dict(self.mm_processor_kwargs or {})
+            )
+            // image_processor.merge_size**2
+            for image in stream.images
+        ]
+
+    async def _empty_prompt(self, question: str) -> list[int]:
+        """Prompt of a rollout that never reached the model: the question without pictures."""
+        text = question or "-"
+        return self._cap_text_prompt_length(
+            await asyncio.to_thread(
+                self.continuous_token_builder.build_initial_tokens,
+                [{"role": "user", "content": [{"type": "text", "text": text}]}],
+            )
+        )
+
+    def _output(
+        self,
+        trajectory: Trajectory,
+        stream: TokenStream,
+        timing: AgentLoopMetrics,
+        server_fields: Mapping[str, Any],
+        empty_prompt_ids: list[int] | None = None,
+    ) -> AgentLoopOutput:
+        """The record as verl takes it. A rollout without tokens gets one end-of-turn token with mask 0."""
+        num_images = len(stream.images)
+        if empty_prompt_ids is not None:
+            prompt_ids, response_ids, mask, logprobs = empty_prompt_ids, [self.end_of_turn_id], [0], [0.0]
+        else:
+            prompt_ids, response_ids = stream.prompt_ids, stream.response_ids
+            mask, logprobs = stream.response_mask, stream.response_logprobs
+        return AgentLoopOutput(
+            prompt_ids=prompt_ids,
+            response_ids=response_ids,
+            response_mask=mask,
+            response_logprobs=logprobs if self.rollout_config.calculate_log_probs else None,
+            multi_modal_data={"images": stream.pil_images} if num_images else {},
+            num_turns=2 * len(trajectory.turns) + 1,
+            metrics=timing,
+            extra_fields={
+                # Policy versions are logged per rollout; one that never reached the server belongs to no version.
+                "min_global_steps": server_fields.get("min_global_steps", -1),
+                "max_global_steps": server_fields.get("max_global_steps", -1),
+                "turn_scores": [],
+                "tool_rewards": [],
+                **pack_record(trajectory),
+            },
+        )
+
+
+def _merge_server_fields(fields: dict[str, Any], update: Mapping[str, Any]) -> None:
+    """Keep the oldest and the newest policy version that generated a turn of this rollout."""
+    version = update.get("global_steps")
+    oldest, newest = update.get("min_global_steps", version), update.get("max_global_steps", version)
+    if oldest is not None:
+        fields["min_global_steps"] = min(oldest, fields.get("min_global_steps", oldest))
+    if newest is not None:
+        fields["max_global_steps"] = max(newest, fields.get("max_global_steps", newest))
+
+
+if os.environ.get("VERL_LOGGING_LEVEL"):
+    logger.setLevel(os.environ["VERL_LOGGING_LEVEL"])

@@ -1,0 +1,24 @@
+"""Files that verl's configuration points at; `vvt path NAME` prints where they are."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from verl_video_tools.errors import UsageError
+
+_FILES = {
+    "agent-loops": "agent_loops.yaml",
+    "tools": "tools.yaml",
+}
+
+
+def config_path(name: str) -> Path:
+    """Absolute path of a packaged configuration file.
+
+    Raises:
+        UsageError: there is no file of that name.
+    """
+    if name not in _FILES:
+        raise UsageError(f"no packaged file is called {name!r}; known: {', '.join(sorted(_FILES))}")
+    return Path(str(files(__name__))) / _FILES[name]

@@ -1,0 +1,112 @@
+"""One exception tree, and the codes by which a refused tool call is recorded.
+
+    VideoToolsError
+    ├── UsageError            the user asked for something that does not exist or does not fit (CLI exit code 2)
+    ├── SetupError            the installation or its versions are wrong (`vvt doctor` names the mend)
+    ├── RowError              a data row lacks or contradicts a needed field
+    ├── VideoError            a video cannot be read
+    │   ├── VideoNotFoundError
+    │   ├── UnreadableVideoError
+    │   ├── FrameRangeError   a time or index outside the video
+    │   └── DeadlineError     decoding did not finish in time
+    ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
+    ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
+    └── EngineDeadError       the inference engine or a worker died or shows no sign of life
+
+A bad rollout is data: inside a rollout only `InvariantError` and unexpected exceptions flag it; `VideoError` and
+`CallRejected` become stop reasons and call records.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class CallErrorCode(StrEnum):
+    """Why a recognised tool call was not executed. Written as ``"<code>: <message>"`` in records."""
+
+    MALFORMED_CALL = "malformed_call"
+    """The call does not follow the method's grammar (wrong syntax, missing or mistyped argument)."""
+    UNKNOWN_TOOL = "unknown_tool"
+    """The call names a tool that the method does not have."""
+    MULTIPLE_CALLS = "multiple_calls"
+    """More calls in one turn than the method allows."""
+    OUT_OF_RANGE = "out_of_range"
+    """A time or frame number outside the video."""
+    REVERSED_SEGMENT = "reversed_segment"
+    """The segment ends before it starts."""
+    SEGMENT_TOO_SHORT = "segment_too_short"
+    """The segment holds fewer frames than the call returns."""
+    TOO_MANY_FRAMES = "too_many_frames"
+    """The call asks for more frames than the method allows."""
+    TURN_LIMIT = "turn_limit"
+    """The call came in the last allowed turn: nobody would read its observation."""
+    RESPONSE_BUDGET = "response_budget"
+    """The observation would not fit into the rollout's response budget."""
+    IMAGE_BUDGET = "image_budget"
+    """The observation would exceed the number of images that the inference engine takes."""
+    VIDEO_ERROR = "video_error"
+    """The bound video could not be decoded for this call."""
+    DEADLINE = "deadline"
+    """The tool did not finish in time."""
+
+
+class VideoToolsError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class UsageError(VideoToolsError, ValueError):
+    """The user asked for something that does not exist or does not fit together."""
+
+
+class SetupError(VideoToolsError, RuntimeError):
+    """The installation, its versions or its registrations are wrong."""
+
+
+class RowError(VideoToolsError, ValueError):
+    """A data row lacks a needed field or contradicts itself."""
+
+
+class VideoError(VideoToolsError):
+    """A video cannot be read."""
+
+
+class VideoNotFoundError(VideoError, FileNotFoundError):
+    """The video file does not exist."""
+
+
+class UnreadableVideoError(VideoError):
+    """The file exists but holds no decodable video stream."""
+
+
+class FrameRangeError(VideoError, ValueError):
+    """A time or a frame index lies outside the video."""
+
+
+class DeadlineError(VideoError, TimeoutError):
+    """Decoding did not finish before its deadline."""
+
+
+class CallRejected(VideoToolsError):
+    """One tool call is refused; the rollout goes on or ends by the method's policy.
+
+    Args:
+        code: machine-readable reason.
+        message: what was wrong, the value got, and what would be accepted; the model may read it.
+    """
+
+    def __init__(self, code: CallErrorCode, message: str) -> None:
+        super().__init__(code, message)  # both as args, so that the exception survives Ray's pickling
+        self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+class InvariantError(VideoToolsError, AssertionError):
+    """A finished rollout broke an invariant between its tokens, mask, log-probabilities and images."""
+
+
+class EngineDeadError(VideoToolsError, RuntimeError):
+    """The inference engine or a worker process died, or gave no sign of life for too long."""

@@ -1,0 +1,49 @@
+"""verl's vLLM server on vLLM's CPU build: only the weight update differs.
+
+vLLM's CPU linear layers repack their weights for oneDNN when they are loaded and drop the originals, so verl's in-place
+copy finds empty parameters. The worker extension below collects the buckets that verl sends through shared memory and
+hands them to vLLM's own `reload_weights`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ray
+import torch
+from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+
+
+class CpuWorkerExtension(vLLMColocateWorkerExtension):
+    """Runs inside vLLM's worker process."""
+
+    def update_weights_from_ipc(
+        self, peft_config: Any = None, base_sync_done: bool = False, use_shm: bool = False
+    ) -> None:
+        """Receive all buckets, then reload. Overrides verl's in-place copy (see the module's docstring)."""
+        received: list[tuple[str, torch.Tensor]] = []
+        receiver = BucketedWeightReceiver(
+            zmq_handle=self._get_zmq_handle(), device=torch.device("cpu"), use_shm=use_shm
+        )
+        # Cloned: the tensors are views of a shared-memory buffer that closes after the last bucket.
+        receiver.receive_weights(
+            on_bucket_received=lambda weights, is_last: received.extend((name, w.clone()) for name, w in weights)
+        )
+        self.model_runner.reload_weights(weights_iterator=iter(received))
+
+
+class CpuVllmServer(vLLMHttpServer):
+    """verl's server with our worker extension (a hook that verl documents for subclasses)."""
+
+    def _get_worker_extension_cls(self) -> str:
+        return f"{CpuWorkerExtension.__module__}.{CpuWorkerExtension.__qualname__}"
+
+
+class CpuVllmReplica(vLLMReplica):
+    """verl's replica, launching `CpuVllmServer`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.server_class = ray.remote(CpuVllmServer)

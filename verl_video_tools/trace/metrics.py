@@ -1,0 +1,85 @@
+"""What the logger sees of a step's rollouts (`DESIGN.md` section 7). Pure functions over records."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from verl_video_tools.types import CallRecord, StopReason, Trajectory
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One finished rollout as the trainer sees it."""
+
+    uid: str
+    trajectory: Trajectory
+    reward: Mapping[str, float]
+    """The breakdown under the names of the reward manager."""
+    num_generated_tokens: int
+    num_observation_tokens: int
+    components: Sequence[str] = field(default=())
+    """Reward components of the rollout's own method."""
+
+
+def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Metrics of one step; empty for no rollouts. Means run over all rollouts, flagged ones included."""
+    if not rollouts:
+        return {}
+    metrics: dict[str, float] = {}
+    by_method: dict[str, list[Rollout]] = defaultdict(list)
+    for rollout in rollouts:
+        by_method[rollout.trajectory.method].append(rollout)
+    for method, members in by_method.items():
+        for key in ("score", "acc", *members[0].components):
+            metrics[f"video_tools/{method}/{key}/mean"] = _mean([member.reward.get(key, 0.0) for member in members])
+
+    metrics |= _tool_metrics(rollouts)
+    stops = Counter(rollout.trajectory.stop_reason for rollout in rollouts)
+    metrics |= {f"stop/{reason}": stops[reason] / len(rollouts) for reason in StopReason}
+
+    counts = [rollout.trajectory.counts() for rollout in rollouts]
+    metrics["frames/initial/mean"] = _mean([count["initial_frames"] for count in counts])
+    metrics["frames/tool/mean"] = _mean([count["tool_frames"] for count in counts])
+    metrics["frames/total/mean"] = metrics["frames/initial/mean"] + metrics["frames/tool/mean"]
+    metrics["tool/executed_per_rollout"] = _mean([count["executed_calls"] for count in counts])
+    metrics["tokens/generated/mean"] = _mean([rollout.num_generated_tokens for rollout in rollouts])
+    metrics["tokens/observation/mean"] = _mean([rollout.num_observation_tokens for rollout in rollouts])
+    metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
+    metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))
+    metrics["group/unequal_reward_rate"] = _unequal_reward_rate(rollouts)
+    return metrics
+
+
+def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    calls: dict[str, list[CallRecord]] = defaultdict(list)
+    errors: Counter[str] = Counter()
+    for rollout in rollouts:
+        for call in rollout.trajectory.calls():
+            calls[call.name].append(call)
+            if call.error is not None:
+                errors[call.error.partition(":")[0]] += 1
+    for name, members in calls.items():
+        metrics[f"tool/{name}/calls_per_rollout"] = len(members) / len(rollouts)
+        metrics[f"tool/{name}/success_rate"] = _mean([call.ok for call in members])
+        latencies_ms = [call.latency_ms for call in members]
+        metrics[f"tool/{name}/latency_ms_p50"] = float(np.percentile(latencies_ms, 50))
+        metrics[f"tool/{name}/latency_ms_p95"] = float(np.percentile(latencies_ms, 95))
+    metrics |= {f"tool/error/{code}": count / len(rollouts) for code, count in errors.items()}
+    return metrics
+
+
+def _unequal_reward_rate(rollouts: Sequence[Rollout]) -> float:
+    """Share of groups whose valid rollouts differ in score: only these move the policy."""
+    scores: dict[str, set[float]] = defaultdict(set)
+    for rollout in rollouts:
+        scores[rollout.uid] |= set() if rollout.trajectory.flags else {rollout.reward["score"]}
+    return _mean([len(values) > 1 for values in scores.values()])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

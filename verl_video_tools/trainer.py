@@ -1,0 +1,272 @@
+"""The registered trainer `video_tools`: verl's synchronous trainer plus metrics, records and the masking of rollouts.
+
+verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook between reward and advantage,
+so registration alone is not enough. Overridden, each beside its reason:
+
+- `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
+- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
+- `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
+- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`).
+- `_compute_advantage`: flagged rollouts neither train nor move their group's mean.
+- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+from verl.utils.import_utils import resolve_config_path
+
+from verl_video_tools.agent_loop.settings import unpack_record
+from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.methods import get_method
+from verl_video_tools.trace.metrics import Rollout, rollout_metrics
+from verl_video_tools.trace.records import RecordWriter
+from verl_video_tools.types import Trajectory
+from verl_video_tools.watchdog import Watchdog
+
+
+@register_trainer("video_tools")
+class VideoToolsTrainer(PPOTrainerSync):
+    """Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
+    `record_tokens` (default False), `watchdog_grace_seconds` (default 60)."""
+
+    # verl compares the mode with "sync" to choose replay buffer and batch size; the registered name must not show.
+    trainer_mode = property(lambda self: "sync", lambda self, value: None)
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        options = OmegaConf.to_container(config.trainer.get("video_tools") or OmegaConf.create({}), resolve=True)
+        records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
+        self._records = RecordWriter(Path(records_dir))
+        self._record_tokens = bool(options.pop("record_tokens", False))
+        self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
+        if options:
+            raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
+        self._phase, self._phase_started = "starting", time.monotonic()
+        self._watchdog: Watchdog | None = None
+
+    # -------------------------------------------------------------------------------------------------- before training
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        known = set(_agent_loop_registry)
+        if path := self.config.actor_rollout_ref.rollout.agent.agent_loop_config_path:
+            known |= {entry.name for entry in OmegaConf.load(resolve_config_path(path))}
+        for dataset in (self.train_dataset, self.val_dataset):
+            rows = getattr(dataset, "dataframe", None)
+            if rows is None or "agent_name" not in rows.column_names:
+                continue
+            if unknown := sorted(set(rows["agent_name"]) - known):
+                raise UsageError(
+                    f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
+                    f"{', '.join(sorted(known))}. Correct the column agent_name or set "
+                    f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
+                )
+
+    def on_init_end(self) -> None:
+        self._enter("sending the first weights to the engine")
+        self._watchdog = Watchdog(
+            addresses=[replica._server_address for replica in self.llm_server_manager.get_replicas()],
+            progress=self._progress,
+            grace_seconds=self._watchdog_grace_seconds,
+        )
+        self._watchdog.start()
+        super().on_init_end()
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        try:
+            super().fit(agent_loop_manager)
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.stop()
+
+    # --------------------------------------------------------------------------------------------------------- progress
+
+    def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
+        self._enter("generating rollouts")
+        return super()._step_once(metrics, timing_raw, sample_batch_size)
+
+    def on_sample_end(self) -> None:
+        super().on_sample_end()
+        self._enter("updating the policy")
+
+    def _enter(self, phase: str) -> None:
+        self._phase, self._phase_started = phase, time.monotonic()
+
+    def _progress(self) -> str:
+        seconds = time.monotonic() - self._phase_started
+        return f"step {getattr(self, 'global_steps', 0)}/{self.total_training_steps}: {self._phase} for {seconds:.0f} s"
+
+    # ---------------------------------------------------------------------------------------------------------- lengths
+
+    def _balance_batch(self, batch: KVBatchMeta, metrics: dict, *args: Any, **kwargs: Any) -> KVBatchMeta:
+        batch = super()._balance_batch(batch, metrics, *args, **kwargs)
+        num_ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        rows_per_rank = len(batch.keys) // num_ranks
+        for first in range(0, len(batch.keys), rows_per_rank):
+            lengths = {tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}
+            if rows_per_rank > 1 and len(lengths) == 1:
+                self._lengthen(batch, first)
+        return batch
+
+    def _lengthen(self, batch: KVBatchMeta, row: int) -> None:
+        """Append one masked token to one sequence.
+
+        TransferQueue packs the (4, L) position ids of a rank's rows as ragged in their second axis if L varies, but in
+        their first if all L are equal; verl 0.9.1 (`maybe_fix_3d_position_ids`) assumes the former and fails in the
+        update with "split_with_sizes expects split_sizes to sum exactly to".
+        """
+        values = {"input_ids": self.tokenizer.pad_token_id, "responses": self.tokenizer.pad_token_id}
+        values |= dict.fromkeys(("response_mask", "loss_mask", "rollout_log_probs", "rm_scores"), 0)
+        key, partition_id = batch.keys[row], batch.partition_id
+        data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=[*values, "position_ids"])
+        fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
+        positions = data["position_ids"][0]
+        fields["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
+        batch_of_one = TensorDict({name: value.unsqueeze(0) for name, value in fields.items()}, batch_size=1)
+        tq.kv_batch_put(keys=[key], partition_id=partition_id, fields=batch_of_one)
+        tag = batch.tags[row]
+        tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
+
+    # ------------------------------------------------------------------------------------------------------- advantages
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+        rows = [i for i, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
+        trajectories = self._trajectories([batch.keys[i] for i in rows], batch.partition_id)
+        uids = [batch.keys[i].rsplit("_", 2)[0] for i in rows]
+        flagged, lonely = excluded_rows(uids, [bool(trajectory.flags) for trajectory in trajectories])
+        if len(flagged) == len(rows):
+            errors = Counter(str(trajectory.error) for trajectory in trajectories)
+            raise VideoToolsError(
+                f"step {self.global_steps}: all {len(rows)} rollouts failed, nothing is left to train on. "
+                f"Most common reason ({errors.most_common(1)[0][1]} times): {errors.most_common(1)[0][0]}"
+            )
+        if flagged:
+            self._exclude([batch.keys[rows[i]] for i in flagged], batch.partition_id)
+        result = super()._compute_advantage(batch, metrics)
+        if lonely:
+            self._zero_advantages([batch.keys[rows[i]] for i in lonely], batch.partition_id)
+        return result
+
+    @staticmethod
+    def _exclude(keys: list[str], partition_id: str) -> None:
+        """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
+        zeros = data["response_mask"] * 0
+        fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
+        fields["uid"] = [f"flagged_{key}" for key in keys]
+        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+    @staticmethod
+    def _zero_advantages(keys: list[str], partition_id: str) -> None:
+        """verl gives a rollout without siblings its raw score as advantage; it has nothing to be compared with."""
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
+        fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
+        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+    # --------------------------------------------------------------------------------------------- metrics and records
+
+    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
+        lines = self._record_lines(keys, batch.partition_id, global_steps)
+        rollouts = [
+            Rollout(
+                uid=line["uid"],
+                trajectory=Trajectory.from_dict(line["trajectory"]),
+                reward=line["reward"],
+                num_generated_tokens=line["num_generated_tokens"],
+                num_observation_tokens=line["num_observation_tokens"],
+                components=_components(line["trajectory"]["method"]),
+            )
+            for line in lines
+        ]
+        metrics.update(rollout_metrics(rollouts))
+        self._records.write(global_steps, lines)
+        self._enter("updating the engine's weights")
+
+    def _record_lines(self, keys: list[str], partition_id: str, step: int) -> list[dict[str, Any]]:
+        token_fields = ["prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages"]
+        row_fields = ["extra_fields", "data_source", "reward_model", "extra_info", "agent_name"]
+        available = token_fields + row_fields
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=available)
+        lines = []
+        for i, key in enumerate(keys):
+            uid, session_id, index = key.rsplit("_", 2)
+            extra_fields = _row(data["extra_fields"], i)
+            trajectory = unpack_record(extra_fields)
+            mask = data["response_mask"][i]
+            advantages = data["advantages"][i]
+            line: dict[str, Any] = {
+                "step": step,
+                "uid": uid,
+                "session_id": int(session_id),
+                "output_index": int(index),
+                "agent_name": _row(data["agent_name"], i) if "agent_name" in data else None,
+                "data_source": _row(data["data_source"], i),
+                "ground_truth": _row(data["reward_model"], i)["ground_truth"],
+                "extra_info": _plain(_row(data["extra_info"], i)),
+                "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
+                "reward": _plain(extra_fields["reward_extra_info"]),
+                "advantage": float(advantages[mask.bool()][0]) if mask.any() else 0.0,
+                "num_generated_tokens": int(mask.sum()),
+                "num_observation_tokens": int((1 - mask).sum()),
+                "trajectory": trajectory.to_dict(),
+            }
+            if self._record_tokens:
+                line["tokens"] = {name: data[name][i].tolist() for name in token_fields}
+            lines.append(line)
+        return lines
+
+    @staticmethod
+    def _trajectories(keys: list[str], partition_id: str) -> list[Trajectory]:
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+        return [unpack_record(_row(data["extra_fields"], i)) for i in range(len(keys))]
+
+
+def excluded_rows(uids: Sequence[str], flagged: Sequence[bool]) -> tuple[list[int], list[int]]:
+    """Rows to keep out of training, and valid rows that are left alone in their group.
+
+    Returns:
+        Indices of flagged rows; indices of valid rows whose group has fewer than two valid rows.
+    """
+    valid = Counter(uid for uid, flag in zip(uids, flagged, strict=True) if not flag)
+    return (
+        [i for i, flag in enumerate(flagged) if flag],
+        [i for i, uid in enumerate(uids) if not flagged[i] and valid[uid] < 2],
+    )
+
+
+@lru_cache
+def _components(method: str) -> tuple[str, ...]:
+    return get_method(method).reward_components
+
+
+def _row(column: Any, index: int) -> Any:
+    value = column[index]
+    return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
+
+
+def _plain(value: Any) -> Any:
+    """numpy and tensor scalars as JSON-able values, recursively."""
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(member) for member in value]
+    if isinstance(value, np.generic | torch.Tensor):
+        return value.item()
+    return value

@@ -1,0 +1,434 @@
+"""The domain in one import-light file: frames, messages, calls, turns, trajectories, and what a method is.
+
+Legend of axes: T frames in time order of the request, H height, W width, C colour channels (RGB).
+Times are presentation times in seconds from the first frame shown; indices count frames in presentation order from 0.
+Nothing here imports torch, PyAV or verl.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from verl_video_tools.errors import RowError
+
+Compat = Literal["strict", "reference"]
+
+# --------------------------------------------------------------------------------------------------------------- frames
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInfo:
+    """Facts probed from a file, never taken from a row. Width and height are as displayed (rotation applied)."""
+
+    duration_seconds: float
+    num_frames: int
+    average_fps: float
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRecord:
+    """What one shown frame was: the part of a frame that is kept after its pixels are gone.
+
+    Width and height are in pixels, as handed to the processor.
+    """
+
+    index: int
+    timestamp_seconds: float
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class FrameBatch:
+    """Decoded frames with the presentation times that the decoder reported; order and duplicates as requested.
+
+    Attributes:
+        frames_THWC: uint8 RGB.
+        timestamps_seconds: float64, shape (T,).
+        corrupt: bool, shape (T,); True where the nearest decodable frame stands in for a damaged one.
+        index_of: maps float64 times (T,) to int64 frame indices (T,); called once, on first use of `indices`.
+    """
+
+    frames_THWC: npt.NDArray[np.uint8]
+    timestamps_seconds: npt.NDArray[np.float64]
+    corrupt: npt.NDArray[np.bool_]
+    index_of: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
+
+    def __post_init__(self) -> None:
+        num_frames = len(self.frames_THWC)
+        if self.frames_THWC.ndim != 4 or self.frames_THWC.shape[-1] != 3 or self.frames_THWC.dtype != np.uint8:
+            raise ValueError(
+                f"frames_THWC must be uint8 (T, H, W, 3), got {self.frames_THWC.dtype} {self.frames_THWC.shape}"
+            )
+        for name in ("timestamps_seconds", "corrupt"):
+            if getattr(self, name).shape != (num_frames,):
+                raise ValueError(f"{name} must have shape ({num_frames},), got {getattr(self, name).shape}")
+
+    @cached_property
+    def indices(self) -> npt.NDArray[np.int64]:
+        """Frame numbers in presentation order, int64, shape (T,). A file without an index is scanned once."""
+        return self.index_of(self.timestamps_seconds)
+
+    def __len__(self) -> int:
+        return len(self.frames_THWC)
+
+    def __repr__(self) -> str:  # shapes, never pixels
+        return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRequest:
+    """Frames to decode, at the size that the processor gets. Exactly one of `seconds` and `indices` is given."""
+
+    width: int
+    height: int
+    seconds: tuple[float, ...] | None = None
+    indices: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.seconds is None) == (self.indices is None):
+            raise ValueError("a FrameRequest takes either seconds or indices")
+
+    def __len__(self) -> int:
+        return len(self.seconds if self.seconds is not None else self.indices or ())
+
+
+@dataclass(frozen=True, slots=True)
+class PixelEnvelope:
+    """What the processor leaves untouched: sides that are multiples of `factor`, area within [min, max] pixels.
+
+    The default says "no processor": sizes are then whatever the method asks for.
+    """
+
+    factor: int = 1
+    min_pixels: int = 1
+    max_pixels: int = 1 << 62
+
+
+# -------------------------------------------------------------------------------------------------------------- messages
+
+IMAGE_MARK = "<image>"
+"""Stands for one picture wherever a message is shown as text."""
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """One picture in a message. `pixels_HWC` is None while only its cost is being asked for."""
+
+    record: FrameRecord
+    pixels_HWC: npt.NDArray[np.uint8] | None = None
+
+
+Content = tuple["str | ImagePart", ...]
+"""Text and pictures in reading order."""
+
+
+@dataclass(frozen=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    content: Content
+
+
+def content_text(content: Content) -> str:
+    """Content as one string, with `IMAGE_MARK` for each picture."""
+    return "".join(part if isinstance(part, str) else IMAGE_MARK for part in content)
+
+
+def content_images(content: Content) -> list[ImagePart]:
+    return [part for part in content if isinstance(part, ImagePart)]
+
+
+# ----------------------------------------------------------------------------------------------------- calls and turns
+
+
+class StopReason(StrEnum):
+    """Why a rollout ended. Each is logged as a one-hot rate."""
+
+    ANSWER = "answer"
+    MAX_TURNS = "max_turns"
+    NO_ACTION = "no_action"
+    INVALID_ACTION = "invalid_action"
+    PROMPT_BUDGET = "prompt_budget"
+    RESPONSE_BUDGET = "response_budget"
+    IMAGE_BUDGET = "image_budget"
+    SCRIPT_EXHAUSTED = "script_exhausted"
+    VIDEO_ERROR = "video_error"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call as the parser read it. `error` is set (``"<code>: <message>"``) where it is not well-formed."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ParsedTurn:
+    """One assistant turn as its method's grammar reads it. Parsing never raises, whatever the text.
+
+    Attributes:
+        thought: text of the thinking block, None if there is none.
+        calls: every call recognised, also malformed ones.
+        answer: text of the answer, stripped; None if the turn does not answer.
+        well_formed: the turn follows the method's grammar to the letter (what a format reward asks).
+    """
+
+    thought: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    answer: str | None = None
+    well_formed: bool = False
+
+
+@dataclass(frozen=True)
+class ToolPlan:
+    """What a call will do, known before a pixel is decoded: frames to show and/or facts to state."""
+
+    frames: FrameRequest | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able facts, e.g. ``{"frame_number": 815}``; kept in the record, for rewards."""
+
+
+@dataclass
+class CallRecord:
+    """One call as it was carried out or refused."""
+
+    name: str
+    arguments: dict[str, Any]
+    ok: bool
+    error: str | None = None
+    frames: list[FrameRecord] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    latency_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class ToolOutcome:
+    """A call's record and the pictures that go with it, in the order of `record.frames`."""
+
+    record: CallRecord
+    images: tuple[ImagePart, ...] = ()
+
+
+@dataclass
+class Turn:
+    """One assistant turn and the observation that answered it."""
+
+    text: str
+    calls: list[CallRecord] = field(default_factory=list)
+    observation: str | None = None
+    thought: str | None = None
+    answer: str | None = None
+    well_formed: bool = False
+    truncated: bool = False
+    """The turn was cut by its token limit."""
+
+
+@dataclass
+class Trajectory:
+    """The one record of a rollout: the viewer draws it, the reward reads it, exports and evaluation count it."""
+
+    method: str
+    question: str
+    video: VideoInfo | None = None
+    initial_frames: list[FrameRecord] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    stop_reason: StopReason | None = None
+    answer: str | None = None
+    error: str | None = None
+    """Set with `video_error` and `aborted`: what happened."""
+    flags: list[str] = field(default_factory=list)
+    """Reasons to keep the rollout out of training (broken invariant, judge failure, infrastructure error)."""
+
+    def calls(self) -> list[CallRecord]:
+        return [call for turn in self.turns for call in turn.calls]
+
+    def executed_calls(self) -> list[CallRecord]:
+        return [call for call in self.calls() if call.ok]
+
+    def counts(self) -> dict[str, int]:
+        executed = self.executed_calls()
+        return {
+            "assistant_turns": len(self.turns),
+            "executed_calls": len(executed),
+            "initial_frames": len(self.initial_frames),
+            "tool_frames": sum(len(call.frames) for call in executed),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able dict; `from_dict` is its inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Trajectory:
+        def frames(records: Sequence[Mapping[str, Any]]) -> list[FrameRecord]:
+            return [FrameRecord(**record) for record in records]
+
+        def call(record: Mapping[str, Any]) -> CallRecord:
+            return CallRecord(**{**record, "frames": frames(record["frames"])})
+
+        turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
+        video = VideoInfo(**data["video"]) if data["video"] is not None else None
+        stop_reason = StopReason(data["stop_reason"]) if data["stop_reason"] is not None else None
+        return cls(
+            **{
+                **data,
+                "video": video,
+                "initial_frames": frames(data["initial_frames"]),
+                "turns": turns,
+                "stop_reason": stop_reason,
+            }
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------- samples
+
+QuestionType = Literal["mc", "numeric", "open"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row of the data set as loops and rewards see it (`DESIGN.md` rows).
+
+    `question` is the whole text that the model reads, option lines included.
+    """
+
+    question: str
+    ground_truth: str
+    video_path: str
+    question_type: QuestionType
+    options: tuple[str, ...] = ()
+    video_segment_seconds: tuple[float, float] | None = None
+    extra_info: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Sample:
+        """Read a row as verl hands it to an agent loop or a reward manager.
+
+        Raises:
+            RowError: a needed field is missing or empty; names the field and the row's index.
+        """
+        extra_info = row.get("extra_info") or {}
+        where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
+        for name in ("question", "video_path"):
+            if not extra_info.get(name):
+                raise RowError(f"{where}: extra_info.{name} is missing or empty; see `vvt data validate`")
+        truth = (row.get("reward_model") or {}).get("ground_truth")
+        if truth is None:
+            raise RowError(f"{where}: reward_model.ground_truth is missing")
+        truth = str(truth)
+        options = extra_info.get("options")
+        if isinstance(options, str):
+            options = json.loads(options)
+        segment = extra_info.get("video_segment")
+        return cls(
+            question=str(extra_info["question"]),
+            ground_truth=truth,
+            video_path=str(extra_info["video_path"]),
+            question_type=extra_info.get("question_type") or default_question_type(truth),
+            options=tuple(str(option) for option in options) if options is not None else (),
+            video_segment_seconds=(float(segment[0]), float(segment[1])) if segment is not None else None,
+            extra_info=extra_info,
+        )
+
+
+def default_question_type(ground_truth: str) -> QuestionType:
+    """`mc` if the truth is one letter, else `open`."""
+    return "mc" if len(ground_truth.strip()) == 1 and ground_truth.strip().isalpha() else "open"
+
+
+# ------------------------------------------------------------------------------------------------------------- methods
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a tool may know when it plans a call: the bound video and the limits, never a path from the model."""
+
+    info: VideoInfo
+    sample: Sample
+    envelope: PixelEnvelope
+    index_at: Callable[[float], int]
+    """Index of the frame shown at a time in seconds (0 <= t <= duration)."""
+
+
+class Tool(Protocol):
+    """What the environment can do. One file per tool in `tools/`."""
+
+    name: str
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Check the arguments and say what would be shown.
+
+        Raises:
+            CallRejected: the call cannot be carried out; the code says why.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
+
+    The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
+    their defaults are the paper's.
+    """
+
+    name: ClassVar[str]
+    reward_components: ClassVar[tuple[str, ...]]
+    """Names of the breakdown that `score` returns beside `score` itself, in every case."""
+
+    max_turns: int
+    """Assistant turns at most; a call in the last one is refused (`turn_limit`)."""
+    max_turn_tokens: int | None = None
+    """Tokens that the policy may generate in one turn; None leaves it to the response budget."""
+    stop: tuple[str, ...] = ()
+    """Stop strings that end a turn (kept in the text)."""
+    end_on_call_error: bool = True
+    """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
+    tool_deadline_seconds: float = 30.0
+    """Time that one call may take before it is recorded as failed."""
+    prompt_file: str | None = None
+    """Path of a system prompt that replaces the packaged one; same placeholders."""
+    compat: Compat = "strict"
+    """`reference` scores and executes as the published code does; the method's page lists every difference."""
+
+    @abstractmethod
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames shown with the question."""
+
+    @abstractmethod
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """System and user messages that start the rollout."""
+
+    @abstractmethod
+    def parse(self, text: str) -> ParsedTurn:
+        """Read one assistant turn. Never raises."""
+
+    @abstractmethod
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        """The tools of a rollout on this video, by the name that calls carry."""
+
+    @abstractmethod
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """The user message that answers a turn's calls."""
+
+    @abstractmethod
+    async def score(self, trajectory: Trajectory, sample: Sample) -> dict[str, float]:
+        """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present."""
+
+    def zero_reward(self) -> dict[str, float]:
+        """The breakdown of a rollout that earns nothing."""
+        return {"score": 0.0, **dict.fromkeys(self.reward_components, 0.0)}

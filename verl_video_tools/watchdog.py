@@ -1,0 +1,90 @@
+"""Ends a run whose inference engine is dead, and says on the console what a long step is doing.
+
+When vLLM's engine process dies, a weight update waits for it for ever and verl says nothing. verl's vLLM server answers
+`GET /health` from the engine's state, so a thread asks for it; after `grace_seconds` without a healthy answer the
+process is ended with a message and exit code 1. Only a process exit gets out: the main thread may hang in native code.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+_EXIT_DELAY_SECONDS = 3.0
+"""Lets Ray forward the message to the driver's console before the process is gone."""
+
+
+def is_healthy(address: str, timeout_seconds: float = 10.0) -> bool:
+    """Whether the server at "host:port" answers `GET /health` with 200."""
+    connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+class Watchdog(threading.Thread):
+    """A daemon thread that watches servers and reports progress.
+
+    Args:
+        addresses: "host:port" of every inference server.
+        progress: one line that says what the run is doing now.
+        grace_seconds: silence after which the engine counts as dead.
+        report_seconds: how often `progress` is printed while its text does not change.
+        on_death: called with the message; ends the process by default.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        progress: Callable[[], str],
+        grace_seconds: float = 60.0,
+        report_seconds: float = 30.0,
+        interval_seconds: float = 5.0,
+        on_death: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(name="video-tools-watchdog", daemon=True)
+        self._addresses = list(addresses)
+        self._progress = progress
+        self._grace_seconds = grace_seconds
+        self._report_seconds = report_seconds
+        self._interval_seconds = interval_seconds
+        self._on_death = on_death or end_process
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def run(self) -> None:
+        last_healthy = dict.fromkeys(self._addresses, time.monotonic())
+        last_report = time.monotonic()
+        while not self._stopped.wait(self._interval_seconds):
+            for address in self._addresses:
+                if is_healthy(address):
+                    last_healthy[address] = time.monotonic()
+                    continue
+                silent_seconds = time.monotonic() - last_healthy[address]
+                if silent_seconds > self._grace_seconds and not self._stopped.is_set():
+                    self._on_death(
+                        f"the inference server at {address} has not been healthy for {silent_seconds:.0f} s: its engine "
+                        f"process is dead or stuck. Look for its last words above (out of memory?); start the same "
+                        f"command again to resume from the last checkpoint."
+                    )
+                    return
+            if time.monotonic() - last_report >= self._report_seconds:
+                last_report = time.monotonic()
+                print(f"[verl_video_tools] {self._progress()}", flush=True)
+
+
+def end_process(message: str) -> None:
+    """Print `message` and leave with exit code 1, whatever the other threads are waiting for."""
+    print(f"[verl_video_tools] RUN ENDED: {message}", file=sys.stderr, flush=True)
+    time.sleep(_EXIT_DELAY_SECONDS)
+    os._exit(1)
