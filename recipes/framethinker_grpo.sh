@@ -54,7 +54,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each
         # The tiny model's own short prompt, and turns no longer than it ever needs.
         +actor_rollout_ref.rollout.custom.video_tools.framethinker.prompt_file="$DEMO_DIR/prompts/framethinker.txt"
         +actor_rollout_ref.rollout.custom.video_tools.framethinker.max_turn_tokens=96)
-    [ -f "$DEMO_DIR/manifest.json" ] || "$PYTHON" -m verl_video_tools.cli demo --out "$DEMO_DIR"
+    vvt demo --out "$DEMO_DIR"
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR bash "$REPO/recipes/framethinker_sft.sh"

@@ -34,15 +34,19 @@ def loaded_modules(code: str, **environment: str) -> set[str]:
     return set(json.loads(run.stdout.split("MODULES", 1)[1]))
 
 
+@pytest.fixture(scope="module")
+def modules_of_verl() -> set[str]:
+    return loaded_modules("import verl", VERL_USE_EXTERNAL_PLUGINS="none")
+
+
 @pytest.mark.parametrize("platform", ["", "cpu"])
-def test_import_verl_gets_no_heavier(platform: str) -> None:
+def test_import_verl_gets_no_heavier(platform: str, modules_of_verl: set[str]) -> None:
     environment = {"VERL_PLATFORM": platform} if platform else {}
-    without = loaded_modules("import verl", VERL_USE_EXTERNAL_PLUGINS="none")
     loaded = loaded_modules("import verl", **environment)
     assert "verl_video_tools.plugin" in loaded
-    added = {name.partition(".")[0] for name in loaded - without}
-    assert not added & {"vllm", "av", "decord", "open_clip", "openai"}
-    assert not any(name.startswith("transformers.models") for name in loaded - without)
+    added = loaded - modules_of_verl
+    assert not {name.partition(".")[0] for name in added} & {"vllm", "av", "decord", "open_clip", "openai"}
+    assert not any(name.startswith("transformers.models") for name in added)
     assert ("verl_video_tools.platforms.cpu" in loaded) == (platform == "cpu")
     assert "verl_video_tools.trainer" not in loaded
 

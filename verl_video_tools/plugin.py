@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from typing import NamedTuple
 
@@ -56,10 +58,9 @@ def registrations() -> list[Registration]:
     """Look everything up as verl would. Heavy: imports verl's trainer."""
     checks: list[Registration] = []
 
-    def check(kind: str, name: str, lookup: object) -> None:
+    def check(kind: str, name: str, lookup: Callable[[], str]) -> None:
         try:
-            detail = lookup() if callable(lookup) else str(lookup)
-            checks.append(Registration(kind, name, True, str(detail)))
+            checks.append(Registration(kind, name, True, lookup()))
         except Exception as error:  # the point is to report whatever goes wrong, by name
             checks.append(Registration(kind, name, False, f"{type(error).__name__}: {error}"))
 
@@ -89,12 +90,10 @@ def registrations() -> list[Registration]:
     check("entry point", "verl.plugins: verl_video_tools", entry_point)
     check("trainer", TRAINER_NAME, trainer)
     check("reward manager", REWARD_MANAGER_NAME, reward_manager)
-    from omegaconf import OmegaConf
+    from verl_video_tools.config import agent_loop_targets, config_path
 
-    from verl_video_tools.config import config_path
-
-    for entry in OmegaConf.load(config_path("agent-loops")):
-        check("agent loop", entry.name, lambda target=entry._target_: agent_loop(target))
+    for name, target in agent_loop_targets(config_path("agent-loops")).items():
+        check("agent loop", name, partial(agent_loop, target))
     return checks
 
 

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 import torch
 import transfer_queue as tq
-from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
 
-from verl_video_tools.agent_loop.settings import unpack_record
+from verl_video_tools.agent_loop.settings import plain_dict, unpack_record
+from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.errors import UsageError, VideoToolsError
 from verl_video_tools.methods import get_method
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
@@ -49,7 +49,7 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
-        options = OmegaConf.to_container(config.trainer.get("video_tools") or OmegaConf.create({}), resolve=True)
+        options = plain_dict(config.trainer.get("video_tools"))
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
         self._records = RecordWriter(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
@@ -59,13 +59,13 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._phase, self._phase_started = "starting", time.monotonic()
         self._watchdog: Watchdog | None = None
 
-    # -------------------------------------------------------------------------------------------------- before training
+    # ------------------------------------------------------------------------------------------------- before training
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         known = set(_agent_loop_registry)
         if path := self.config.actor_rollout_ref.rollout.agent.agent_loop_config_path:
-            known |= {entry.name for entry in OmegaConf.load(resolve_config_path(path))}
+            known |= set(agent_loop_targets(resolve_config_path(path)))
         for dataset in (self.train_dataset, self.val_dataset):
             rows = getattr(dataset, "dataframe", None)
             if rows is None or "agent_name" not in rows.column_names:
@@ -94,7 +94,7 @@ class VideoToolsTrainer(PPOTrainerSync):
             if self._watchdog is not None:
                 self._watchdog.stop()
 
-    # --------------------------------------------------------------------------------------------------------- progress
+    # -------------------------------------------------------------------------------------------------------- progress
 
     def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
         self._enter("generating rollouts")
@@ -111,7 +111,7 @@ class VideoToolsTrainer(PPOTrainerSync):
         seconds = time.monotonic() - self._phase_started
         return f"step {getattr(self, 'global_steps', 0)}/{self.total_training_steps}: {self._phase} for {seconds:.0f} s"
 
-    # ---------------------------------------------------------------------------------------------------------- lengths
+    # --------------------------------------------------------------------------------------------------------- lengths
 
     def _balance_batch(self, batch: KVBatchMeta, metrics: dict, *args: Any, **kwargs: Any) -> KVBatchMeta:
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
@@ -142,7 +142,7 @@ class VideoToolsTrainer(PPOTrainerSync):
         tag = batch.tags[row]
         tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
 
-    # ------------------------------------------------------------------------------------------------------- advantages
+    # ------------------------------------------------------------------------------------------------------ advantages
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         rows = [i for i, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
@@ -180,7 +180,9 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
-    def _compute_metrics(self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int) -> None:
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+    ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         lines = self._record_lines(keys, batch.partition_id, global_steps)

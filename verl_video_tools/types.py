@@ -21,8 +21,7 @@ import numpy.typing as npt
 from verl_video_tools.errors import RowError
 
 Compat = Literal["strict", "reference"]
-
-# --------------------------------------------------------------------------------------------------------------- frames
+# -------------------------------------------------------------------------------------------------------------- frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ class PixelEnvelope:
     max_pixels: int = 1 << 62
 
 
-# -------------------------------------------------------------------------------------------------------------- messages
+# ----------------------------------------------------------------------------------------------------------- messages
 
 IMAGE_MARK = "<image>"
 """Stands for one picture wherever a message is shown as text."""
@@ -149,7 +148,7 @@ def content_images(content: Content) -> list[ImagePart]:
     return [part for part in content if isinstance(part, ImagePart)]
 
 
-# ----------------------------------------------------------------------------------------------------- calls and turns
+# ---------------------------------------------------------------------------------------------------- calls and turns
 
 
 class StopReason(StrEnum):
@@ -294,7 +293,7 @@ class Trajectory:
         )
 
 
-# ------------------------------------------------------------------------------------------------------------- samples
+# ------------------------------------------------------------------------------------------------------------ samples
 
 QuestionType = Literal["mc", "numeric", "open"]
 
@@ -350,7 +349,7 @@ def default_question_type(ground_truth: str) -> QuestionType:
     return "mc" if len(ground_truth.strip()) == 1 and ground_truth.strip().isalpha() else "open"
 
 
-# ------------------------------------------------------------------------------------------------------------- methods
+# ------------------------------------------------------------------------------------------------------------ methods
 
 
 @dataclass(frozen=True)
@@ -367,7 +366,7 @@ class ToolContext:
 class Tool(Protocol):
     """What the environment can do. One file per tool in `tools/`."""
 
-    name: str
+    name: ClassVar[str]
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """Check the arguments and say what would be shown.
@@ -376,6 +375,15 @@ class Tool(Protocol):
             CallRejected: the call cannot be carried out; the code says why.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeBudget:
+    """What a method's recipe reserves per rollout, in tokens and pictures."""
+
+    prompt_tokens: int
+    response_tokens: int
+    images: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,6 +397,8 @@ class Method(ABC):
     name: ClassVar[str]
     reward_components: ClassVar[tuple[str, ...]]
     """Names of the breakdown that `score` returns beside `score` itself, in every case."""
+    recipe_budget: ClassVar[RecipeBudget]
+    """Limits of the method's recipe; `replay` applies them when it is given a processor."""
 
     max_turns: int
     """Assistant turns at most; a call in the last one is refused (`turn_limit`)."""
@@ -424,6 +434,14 @@ class Method(ABC):
     @abstractmethod
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The user message that answers a turn's calls."""
+
+    def check_question(self, sample: Sample) -> None:
+        """Say before the rollout that this method cannot grade its outcome.
+
+        Raises:
+            UsageError: what is missing, such as a judge for an open question.
+        """
+        return None
 
     @abstractmethod
     async def score(self, trajectory: Trajectory, sample: Sample) -> dict[str, float]:

@@ -73,9 +73,9 @@ class Watchdog(threading.Thread):
                 silent_seconds = time.monotonic() - last_healthy[address]
                 if silent_seconds > self._grace_seconds and not self._stopped.is_set():
                     self._on_death(
-                        f"the inference server at {address} has not been healthy for {silent_seconds:.0f} s: its engine "
-                        f"process is dead or stuck. Look for its last words above (out of memory?); start the same "
-                        f"command again to resume from the last checkpoint."
+                        f"the inference server at {address} has not been healthy for {silent_seconds:.0f} s: "
+                        f"its engine process is dead or stuck. Look for its last words above (out of memory?); "
+                        f"start the same command again to resume from the last checkpoint."
                     )
                     return
             if time.monotonic() - last_report >= self._report_seconds:

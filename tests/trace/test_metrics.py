@@ -10,7 +10,9 @@ def frames(count: int) -> list[FrameRecord]:
     return [FrameRecord(index=i, timestamp_seconds=i / 5, width=56, height=56) for i in range(count)]
 
 
-def rollout(uid: str, score: float, calls: list[CallRecord], stop: StopReason, flags: list[str] | None = None) -> Rollout:
+def rollout(
+    uid: str, score: float, calls: list[CallRecord], stop: StopReason, flags: list[str] | None = None
+) -> Rollout:
     trajectory = Trajectory(
         method="framethinker",
         question="?",
@@ -20,7 +22,9 @@ def rollout(uid: str, score: float, calls: list[CallRecord], stop: StopReason, f
         flags=flags or [],
     )
     reward = {"score": score, "acc": float(score > 0), "accuracy": score, "ccv": 1.0}
-    return Rollout(uid, trajectory, reward, num_generated_tokens=10, num_observation_tokens=4, components=("accuracy", "ccv"))
+    return Rollout(
+        uid, trajectory, reward, num_generated_tokens=10, num_observation_tokens=4, components=("accuracy", "ccv")
+    )
 
 
 def executed(latency_ms: float) -> CallRecord:

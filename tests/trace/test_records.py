@@ -40,7 +40,12 @@ def test_summary_compares_first_and_last_step(tmp_path: Path, capsys) -> None:
     assert summaries[2]["groups with unequal rewards"] == 1.0
     main(tmp_path)
     printed = capsys.readouterr().out
-    assert "step 1" in printed and "step 2" in printed and "0.500" in printed and str(tmp_path) in printed.replace("\n", "")
+    assert (
+        "step 1" in printed
+        and "step 2" in printed
+        and "0.500" in printed
+        and str(tmp_path) in printed.replace("\n", "")
+    )
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:

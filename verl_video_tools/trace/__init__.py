@@ -1,1 +1,1 @@
-"""The record of a run: trajectories as JSON lines (`records`), metrics (`metrics`), the table at its end (`summary`)."""
+"""The record of a run: trajectories as JSON lines (`records`), `metrics`, and the table at its end (`summary`)."""

@@ -1,0 +1,158 @@
+"""Real runs of the recipes, each started once per session: SFT, then GRPO with real vLLM, all on the CPU.
+
+Every run goes into a folder of the session, under a timeout, with its output in `<name>.log`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+REPO = Path(__file__).parents[2]
+RUN_TIMEOUT_SECONDS = 1200
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run of a recipe."""
+
+    returncode: int
+    log: str
+    folder: Path
+    seconds: float
+
+
+def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **environment: str) -> Run:
+    """Run `recipes/<recipe>.sh` to its end; kills its processes if it does not end in time.
+
+    Args:
+        name: names the run's folder and log below `output_dir`.
+        options: further verl options.
+        environment: further environment variables.
+    """
+    folder = output_dir / name
+    log_path = output_dir / f"{name}.log"
+    marker = f"{name}-{os.getpid()}-{time.time_ns()}"
+    variables = {
+        **os.environ,
+        "DEVICE": "cpu",
+        "PYTHON": sys.executable,
+        "OUTPUT_DIR": str(output_dir),
+        "RUN_DIR": str(folder),
+        "PYTHONPATH": str(REPO),  # the instrumented replica lies in tests/
+        "VVT_TEST_RUN": marker,
+        **environment,
+    }
+    started = time.monotonic()
+    with log_path.open("w") as log:
+        process = subprocess.Popen(
+            ["bash", str(REPO / "recipes" / f"{recipe}.sh"), *options],
+            cwd=output_dir,
+            env=variables,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            returncode = process.wait(timeout=RUN_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            returncode = -signal.SIGKILL
+        finally:
+            seconds = time.monotonic() - started
+            _kill_processes_of(marker)
+    return Run(returncode, log_path.read_text(errors="replace"), folder, seconds)
+
+
+def _kill_processes_of(marker: str) -> None:
+    """End what is left of a run: Ray's processes outlive a driver that was killed."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("VVT_TEST_RUN") == marker:
+                process.kill()
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+
+
+def assert_succeeded(run: Run) -> None:
+    assert run.returncode == 0, (
+        f"exit code {run.returncode} after {run.seconds:.0f} s; end of its log:\n{run.log[-6000:]}"
+    )
+
+
+@pytest.fixture(scope="session")
+def output_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of all runs of this session; set VVT_TEST_OUTPUT_DIR to keep it and to reuse its SFT model."""
+    kept = os.environ.get("VVT_TEST_OUTPUT_DIR")
+    path = Path(kept) if kept else tmp_path_factory.mktemp("runs")
+    path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def sft_model(output_dir: Path) -> Path:
+    """The cold-started tiny model, made by the SFT recipe."""
+    folder = output_dir / "framethinker_sft" / "huggingface"
+    if not (folder / "config.json").exists():
+        run = run_recipe("framethinker_sft", "framethinker_sft", output_dir, SFT_DIR=str(folder.parent))
+        assert_succeeded(run)
+    return folder
+
+
+INSTRUMENTED = {"VERL_USE_EXTERNAL_MODULES": "tests.integration.instrumented"}
+NUM_STEPS = 3
+GRPO_OPTIONS = (
+    f"trainer.total_training_steps={NUM_STEPS}",
+    "trainer.save_freq=1",
+    "trainer.max_actor_ckpt_to_keep=null",
+    "+trainer.video_tools.record_tokens=True",
+)
+
+
+@pytest.fixture(scope="session")
+def grpo_run(output_dir: Path, sft_model: Path) -> Run:
+    """Three GRPO steps at a large learning rate, every token recorded, every checkpoint kept."""
+    server_log = output_dir / "grpo_server.jsonl"
+    server_log.unlink(missing_ok=True)
+    run = run_recipe(
+        "grpo",
+        "framethinker_grpo",
+        output_dir,
+        *GRPO_OPTIONS,
+        MODEL_PATH=str(sft_model),
+        ROLLOUT_N="4",
+        LEARNING_RATE="1e-3",
+        VVT_TEST_SERVER_LOG=str(server_log),
+        **INSTRUMENTED,
+    )
+    assert_succeeded(run)
+    return run
+
+
+@pytest.fixture(scope="session")
+def policies(grpo_run: Run, sft_model: Path) -> Iterator[list[Path]]:
+    """Hugging Face folders of the policy before step 1, 2, 3, ... (the one that generated that step's rollouts)."""
+    folders = [sft_model]
+    for step in range(1, NUM_STEPS):
+        target = grpo_run.folder / f"merged_{step}"
+        source = grpo_run.folder / f"global_step_{step}" / "actor"
+        if not target.exists():
+            command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+            subprocess.run(
+                [*command, "--local_dir", str(source), "--target_dir", str(target)],
+                check=True,
+                capture_output=True,
+                timeout=600,
+                env={**os.environ, "VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1"},
+            )
+        folders.append(target)
+    yield folders

@@ -1,0 +1,222 @@
+"""What three real GRPO steps must show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+
+from tests.integration.conftest import GRPO_OPTIONS, INSTRUMENTED, NUM_STEPS, Run, assert_succeeded, run_recipe
+from tests.integration.parity import compare, load, response_logprobs, summarise
+from verl_video_tools.methods import get_method
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import Sample
+
+pytestmark = pytest.mark.integration
+
+BOUND = 1e-4
+"""Mean difference of log-probabilities that engine and actor may have in float32."""
+
+
+@pytest.fixture(scope="module")
+def lines(grpo_run: Run) -> list[dict]:
+    return list(read_records(grpo_run.folder / "trajectories"))
+
+
+def of_step(lines: list[dict], step: int) -> list[dict]:
+    return [line for line in lines if line["step"] == step]
+
+
+def parity(lines: list[dict], policy: Path, reference: str = "rollout_log_probs", fault=None, banned: bool = True):
+    image_id = load(policy)[1].image_token_id
+    pairs = [
+        compare(line, response_logprobs(policy, line, banned=banned, fault=fault), reference, image_id)
+        for line in lines
+    ]
+    return summarise(pairs)
+
+
+def with_observation(lines: list[dict]) -> list[dict]:
+    return [line for line in lines if line["trajectory"].counts()["tool_frames"] > 0]
+
+
+def test_the_recipe_ends_with_table_records_and_a_model(grpo_run: Run, lines: list[dict]) -> None:
+    assert "executed calls per rollout" in grpo_run.log
+    assert str(grpo_run.folder / "trajectories") in grpo_run.log.replace("\n", "")
+    assert {line["step"] for line in lines} == set(range(1, NUM_STEPS + 1))
+    assert all(len(of_step(lines, step)) == 16 for step in range(1, NUM_STEPS + 1))
+    assert (grpo_run.folder / "huggingface" / "config.json").exists()
+
+
+def test_calls_are_executed_and_groups_differ(lines: list[dict]) -> None:
+    first = of_step(lines, 1)  # later steps are those of a deliberately too large learning rate
+    executed = np.mean([line["trajectory"].counts()["executed_calls"] for line in first])
+    assert executed >= 0.3, f"{executed} executed calls per rollout"
+    groups = defaultdict(set)
+    for line in lines:
+        groups[line["uid"]].add(line["reward"]["score"])
+    unequal = np.mean([len(scores) > 1 for scores in groups.values()])
+    assert unequal >= 0.25, f"{unequal:.0%} of the groups have unequal rewards"
+
+
+def test_engine_and_actor_agree_on_the_first_step(lines: list[dict], policies: list[Path]) -> None:
+    result = parity(of_step(lines, 1), policies[0])
+    assert result.num_before > 50 and result.num_after > 50, result
+    assert result.before <= BOUND and result.after <= BOUND, result
+
+
+def test_verls_actor_agrees_with_plain_transformers(lines: list[dict], policies: list[Path]) -> None:
+    result = parity(of_step(lines, 1), policies[0], reference="old_log_probs", banned=False)
+    assert result.before <= BOUND and result.after <= BOUND, result
+
+
+@pytest.mark.parametrize("fault", ["images_shuffled", "one_dimensional_positions", "image_dropped"])
+def test_planted_faults_are_seen(lines: list[dict], policies: list[Path], fault: str) -> None:
+    result = parity(with_observation(of_step(lines, 1)), policies[0], fault=fault)
+    assert result.after > 10 * BOUND, result
+
+
+def test_parity_holds_after_a_large_step(lines: list[dict], policies: list[Path]) -> None:
+    for step in range(2, NUM_STEPS + 1):
+        result = parity(of_step(lines, step), policies[step - 1])
+        assert max(result.before, result.after) <= BOUND, (step, result)
+
+
+def test_stale_weights_are_seen(lines: list[dict], policies: list[Path]) -> None:
+    result = parity(of_step(lines, 2), policies[0])
+    assert max(result.before, result.after) > 10 * BOUND, result
+
+
+def test_weights_changed(policies: list[Path]) -> None:
+    before, after = (load_file(folder / "model.safetensors") for folder in policies[:2])
+    changed = [name for name in before if not before[name].float().equal(after[name].float())]
+    assert len(changed) > 0.9 * len(before), f"{len(changed)} of {len(before)} tensors changed"
+
+
+def test_masks_cover_exactly_what_the_server_logged(grpo_run: Run, lines: list[dict]) -> None:
+    logged = defaultdict(list)
+    for text in (grpo_run.folder.parent / "grpo_server.jsonl").read_text().splitlines():
+        generation = json.loads(text)
+        logged[tuple(generation["prompt_ids"])].append(generation["token_ids"])
+    for line in lines:
+        tokens = line["tokens"]
+        ids, mask = tokens["prompts"] + tokens["responses"], [0] * len(tokens["prompts"]) + tokens["response_mask"]
+        position, turns = 0, 0
+        while position < len(ids):
+            if not mask[position]:
+                position += 1
+                continue
+            end = position
+            while end < len(ids) and mask[end]:
+                end += 1
+            assert ids[position:end] in logged[tuple(ids[:position])]
+            position, turns = end, turns + 1
+        assert turns == len(line["trajectory"].turns)
+
+
+def test_rewards_equal_a_recomputation_from_the_record(lines: list[dict]) -> None:
+    method = get_method("framethinker")
+    for line in lines:
+        row = {"extra_info": line["extra_info"], "reward_model": {"ground_truth": line["ground_truth"]}}
+        reward = asyncio.run(method.score(line["trajectory"], Sample.from_row(row)))
+        assert {key: line["reward"][key] for key in reward} == reward
+
+
+def test_advantages_are_those_of_the_group(lines: list[dict]) -> None:
+    groups = defaultdict(list)
+    for line in lines:
+        groups[line["step"], line["uid"]].append(line)
+    for members in groups.values():
+        scores = np.array([line["reward"]["score"] for line in members])
+        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6)
+        assert [line["advantage"] for line in members] == pytest.approx(list(expected), abs=1e-4)
+
+
+def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:
+    for name in ("video_tools/framethinker/score/mean", "stop/answer", "frames/total/mean", "tokens/observation/mean"):
+        assert f"{name}:" in grpo_run.log, name
+    assert "invariant/violations:0" in grpo_run.log
+
+
+@pytest.fixture(scope="module")
+def unsynced_lines(output_dir: Path, sft_model: Path) -> list[dict]:
+    """The same run without weight sync, with one flagged rollout in every group, resumed from nothing."""
+    loops = Path(__file__).with_name("flagging_loops.yaml")
+    run = run_recipe(
+        "unsynced",
+        "framethinker_grpo",
+        output_dir,
+        *GRPO_OPTIONS,
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}",
+        TRAIN_FILES=str(flagging_rows(output_dir)),
+        MODEL_PATH=str(sft_model),
+        ROLLOUT_N="4",
+        LEARNING_RATE="1e-3",
+        VVT_TEST_SKIP_WEIGHT_SYNC="1",
+        **INSTRUMENTED,
+    )
+    assert_succeeded(run)
+    return list(read_records(run.folder / "trajectories"))
+
+
+def flagging_rows(output_dir: Path) -> Path:
+    """The demo's rows for the flagging loop, every fourth with a video that does not exist."""
+    import pyarrow.parquet as pq
+    from datasets import Dataset
+
+    rows = pq.read_table(output_dir / "demo" / "train.parquet").to_pylist()
+    for i, row in enumerate(rows):
+        row["agent_name"] = "framethinker_flagging"
+        if i % 4 == 0:
+            row["extra_info"]["video_path"] += ".missing"
+    path = output_dir / "flagging.parquet"
+    Dataset.from_list(rows).to_parquet(path)
+    return path
+
+
+def test_parity_fails_without_weight_sync(unsynced_lines: list[dict], sft_model: Path, output_dir: Path) -> None:
+    healthy = [line for line in of_step(unsynced_lines, 2) if not line["trajectory"].flags]
+    # The engine still runs the first policy, the actor does not: verl's own log-probabilities show it.
+    differences = [
+        abs(a - b)
+        for line in healthy
+        for a, b, m in zip(
+            *(line["tokens"][k] for k in ("rollout_log_probs", "old_log_probs", "response_mask")), strict=True
+        )
+        if m
+    ]
+    assert np.mean(differences) > 10 * BOUND
+    assert max(parity(healthy, sft_model).before, parity(healthy, sft_model).after) <= BOUND
+
+
+def test_a_flagged_rollout_moves_no_siblings_advantage(unsynced_lines: list[dict]) -> None:
+    groups = defaultdict(list)
+    for line in unsynced_lines:
+        groups[line["step"], line["uid"]].append(line)
+    seen = 0
+    for members in groups.values():
+        valid = [line for line in members if not line["trajectory"].flags]
+        flagged = [line for line in members if line["trajectory"].flags]
+        assert flagged and all(line["advantage"] == 0.0 for line in flagged)
+        if len(valid) < 2:
+            assert all(line["advantage"] == 0.0 for line in valid)
+            continue
+        seen += 1
+        scores = np.array([line["reward"]["score"] for line in valid])
+        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6)
+        assert [line["advantage"] for line in valid] == pytest.approx(list(expected), abs=1e-4)
+    assert seen > 0
+
+
+def test_missing_videos_are_named_and_the_run_goes_on(unsynced_lines: list[dict]) -> None:
+    missing = [line for line in unsynced_lines if line["extra_info"]["video_path"].endswith(".missing")]
+    assert missing, "no row with a missing video was drawn"
+    for line in missing:
+        assert line["trajectory"].stop_reason == "video_error"
+        assert line["extra_info"]["video_path"] in line["trajectory"].error
+        assert line["num_generated_tokens"] == 0

@@ -1,0 +1,313 @@
+"""FrameThinker's prompt, first look, reward options and inference policy, on records made by hand."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.framethinker import FrameThinker, inference_attempts
+from verl_video_tools.types import (
+    CallRecord,
+    FrameRecord,
+    ImagePart,
+    PixelEnvelope,
+    Sample,
+    StopReason,
+    ToolOutcome,
+    Trajectory,
+    Turn,
+    VideoInfo,
+    content_text,
+)
+
+SHORT_VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1280, height=720)
+LONG_VIDEO = VideoInfo(duration_seconds=301.0, num_frames=9030, average_fps=30.0, width=1280, height=720)
+SAMPLE = Sample("What happens?\nA. x\nB. y", "B", "video.mp4", "mc", options=("x", "y"))
+TIMED = replace(SAMPLE, question="What happens at 0:34?")
+
+
+def framethinker(**settings: Any) -> FrameThinker:
+    method = get_method("framethinker", **settings)
+    assert isinstance(method, FrameThinker)
+    return method
+
+
+# ------------------------------------------------------------------------------------------------- first look, messages
+
+
+@pytest.mark.parametrize(
+    ("duration_seconds", "num_frames", "indices"),
+    [
+        (454 / 30, 454, (0, 64, 129, 194, 258, 323, 388, 453)),
+        (300.0, 9000, (0, 1285, 2571, 3856, 5142, 6427, 7713, 8999)),
+        (300.03, 9001, (0, 818, 1636, 2454, 3272, 4090, 4909, 5727, 6545, 7363, 8181, 9000)),
+        (0.1, 3, (0, 1, 2)),  # fewer frames than a look shows: each of them once
+    ],
+)
+def test_first_look(duration_seconds: float, num_frames: int, indices: tuple[int, ...]) -> None:
+    info = VideoInfo(duration_seconds, num_frames, 30.0, 64, 36)
+    assert framethinker().first_look(info, SAMPLE, PixelEnvelope()).indices == indices
+
+
+@pytest.mark.parametrize(
+    ("info", "strict", "reference"),
+    [(SHORT_VIDEO, (640, 360), (640, 360)), (LONG_VIDEO, (448, 252), (448, 251))],
+)
+def test_first_look_size(info: VideoInfo, strict: tuple[int, int], reference: tuple[int, int]) -> None:
+    for method, expected in ((framethinker(), strict), (framethinker(compat="reference"), reference)):
+        request = method.first_look(info, SAMPLE, PixelEnvelope())
+        assert (request.width, request.height) == expected
+
+
+def images(*indices: int) -> tuple[ImagePart, ...]:
+    return tuple(ImagePart(FrameRecord(index, index / 30, 640, 360)) for index in indices)
+
+
+def test_prompt() -> None:
+    system, user = framethinker().prompt(SAMPLE, SHORT_VIDEO, images(0, 64))
+    assert (system.role, user.role) == ("system", "user")
+    assert content_text(user.content) == "What happens?\nA. x\nB. y\n\nframe 0: <image>\nframe 64: <image>"
+    text = content_text(system.content)
+    for phrase in ("choose frames between START and END", "get frame number at time MM:SS", "output answer: OPTION"):
+        assert phrase in text
+    assert "Shows 8 frames" in text and "at least 9 larger" in text and "at most 5 turns" in text
+    assert "Shows 12 frames" in content_text(framethinker().prompt(SAMPLE, LONG_VIDEO, ())[0].content)
+    assert "{" not in text
+
+
+def test_the_prompt_example_follows_its_own_grammar() -> None:
+    text = content_text(framethinker().prompt(SAMPLE, SHORT_VIDEO, ())[0].content)
+    example = framethinker().parse(text[text.index("Example of one turn:") + len("Example of one turn:") :])
+    assert example.well_formed
+    assert dict(example.calls[0].arguments) == {"start_frame": 300, "end_frame": 450}
+
+
+def test_prompt_file_replaces_the_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "prompt.txt"
+    path.write_text('Use {num_frames} frames in {max_turns} turns. {"json": {}}\n')
+    system = framethinker(prompt_file=str(path)).prompt(SAMPLE, SHORT_VIDEO, ())[0]
+    assert content_text(system.content) == 'Use 8 frames in 5 turns. {"json": {}}'
+
+
+def test_missing_prompt_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot read prompt_file .*gone\.txt"):
+        framethinker(prompt_file=str(tmp_path / "gone.txt")).prompt(SAMPLE, SHORT_VIDEO, ())
+
+
+def test_answer_only_prompt_offers_no_other_action() -> None:
+    text = content_text(framethinker(answer_only=True).prompt(SAMPLE, SHORT_VIDEO, ())[0].content)
+    assert "output answer: OPTION" in text
+    assert "choose frames" not in text and "get frame number" not in text
+
+
+def test_observations() -> None:
+    def outcome(name: str, shown: Sequence[int] = (), **fields: Any) -> ToolOutcome:
+        parts = images(*shown)
+        return ToolOutcome(CallRecord(name, ok="error" not in fields, **{"arguments": {}, **fields}), parts)
+
+    method = framethinker()
+    chosen = method.observe([outcome("choose_frames", (101, 115))], turns_left=4)
+    assert content_text(chosen) == "frame 101: <image>\nframe 115: <image>"
+    told = method.observe(
+        [outcome("get_frame_number", arguments={"time": "0:34"}, result={"frame_number": 815})], turns_left=4
+    )
+    assert content_text(told) == "Frame number at time 0:34 is: 815."
+    refused = method.observe([outcome("choose_frames", error="out_of_range: too far")], turns_left=4)
+    assert content_text(refused) == "The action was refused: out_of_range: too far"
+
+
+# ----------------------------------------------------------------------------------------------------------- the reward
+
+
+def choose(start: int, end: int) -> Turn:
+    call = CallRecord("choose_frames", {"start_frame": start, "end_frame": end}, ok=True, frames=[])
+    text = f"<think>{start} and {end}</think><action>choose frames between {start} and {end}</action>"
+    return Turn(text, [call], "frame 1: <image>", thought=f"{start} and {end}", well_formed=True)
+
+
+def get(time: str, frame_number: int) -> Turn:
+    call = CallRecord("get_frame_number", {"time": time}, ok=True, result={"frame_number": frame_number})
+    text = f"<think>so</think><action>get frame number at time {time}</action>"
+    return Turn(text, [call], f"Frame number at time {time} is: {frame_number}.", thought="so", well_formed=True)
+
+
+def answer(text: str, thought: str | None = "done") -> Turn:
+    turn_text = f"<think>{thought}</think><action>output answer: {text}</action>"
+    return Turn(turn_text, thought=thought, answer=text, well_formed=thought is not None)
+
+
+REFUSED = Turn("", [CallRecord("unknown", {}, ok=False, error="malformed_call: x")], thought="so")
+
+
+def rollout(*turns: Turn, stop_reason: StopReason = StopReason.ANSWER) -> Trajectory:
+    return Trajectory(
+        "framethinker", SAMPLE.question, SHORT_VIDEO, [], list(turns), stop_reason, answer=turns[-1].answer
+    )
+
+
+ZOOM_RIGHT = rollout(choose(100, 200), answer("B"))
+ZOOM_WRONG = rollout(choose(100, 200), answer("C"))
+TIME_RIGHT = rollout(get("0:34", 815), choose(700, 900), answer("B"))
+TIME_WRONG = rollout(get("0:34", 815), choose(700, 900), answer("C"))
+DIRECT_RIGHT = rollout(answer("B"))
+INCONSISTENT = rollout(choose(100, 200), choose(100, 200), answer("B"))
+BROKEN = rollout(choose(100, 200), REFUSED, stop_reason=StopReason.INVALID_ACTION)
+
+
+@pytest.mark.parametrize(
+    ("settings", "trajectory", "sample", "score"),
+    [
+        # the recipe
+        ({}, DIRECT_RIGHT, SAMPLE, 1.0),
+        ({}, ZOOM_RIGHT, SAMPLE, 1.02),
+        ({}, ZOOM_WRONG, SAMPLE, 0.0),
+        ({}, TIME_RIGHT, SAMPLE, 1.02),
+        ({}, TIME_RIGHT, TIMED, 1.52),
+        ({}, TIME_WRONG, TIMED, 0.0),
+        ({}, INCONSISTENT, SAMPLE, 0.0),
+        ({}, BROKEN, SAMPLE, 0.0),
+        ({"choose_bonus": 0.2, "time_bonus": 0.1, "accuracy_reward": 2.0}, TIME_RIGHT, TIMED, 2.3),
+        ({"require_time_in_question": False}, TIME_RIGHT, SAMPLE, 1.52),
+        # without verification
+        ({"ccv": False}, INCONSISTENT, SAMPLE, 1.02),
+        ({"ccv": False}, BROKEN, SAMPLE, 0.0),
+        # unconditional bonus, 0.2 for one type of action
+        ({"bonus_condition": "always", "choose_bonus": 0.2, "time_bonus": 0.0}, ZOOM_WRONG, SAMPLE, 0.2),
+        ({"bonus_condition": "always", "choose_bonus": 0.2, "ccv": False}, BROKEN, SAMPLE, 0.2),
+        ({"bonus_condition": "always", "choose_bonus": 0.2}, BROKEN, SAMPLE, 0.0),
+        # a bonus per turn, instead of per action
+        ({"turn_bonus": 0.2}, DIRECT_RIGHT, SAMPLE, 1.0),
+        ({"turn_bonus": 0.2}, ZOOM_RIGHT, SAMPLE, 1.2),
+        ({"turn_bonus": 0.2}, TIME_RIGHT, TIMED, 1.4),
+        ({"turn_bonus": 0.2}, ZOOM_WRONG, SAMPLE, 0.0),
+        ({"turn_bonus": 0.2, "bonus_condition": "always"}, ZOOM_WRONG, SAMPLE, 0.2),
+        (
+            {"turn_bonus": 0.2},
+            rollout(*(choose(100 * start, 100 * start + 50) for start in range(1, 5)), answer("B")),
+            SAMPLE,
+            1.6,  # four turns before the answer, capped at 0.6
+        ),
+        # a format reward
+        ({"format_reward": 1.0}, DIRECT_RIGHT, SAMPLE, 2.0),
+        ({"format_reward": 1.0}, ZOOM_WRONG, SAMPLE, 1.0),
+        ({"format_reward": 1.0, "ccv": False}, BROKEN, SAMPLE, 0.0),
+        ({"format_reward": 1.0, "ccv": False}, rollout(answer("B", thought=None)), SAMPLE, 1.0),
+        # answers in other forms
+        ({}, rollout(answer("B. y")), SAMPLE, 0.0),
+        ({"answer_grading": "choice"}, rollout(answer("B. y")), SAMPLE, 1.0),
+        ({"answer_grading": "choice"}, rollout(answer("(c)")), SAMPLE, 0.0),
+        ({}, rollout(answer("B because it is")), SAMPLE, 1.0),
+        ({}, rollout(answer("12")), replace(SAMPLE, ground_truth="12", question_type="numeric"), 1.0),
+        # the run-time profile forgives thoughts without numbers, not two times in a row
+        ({}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 0.0),
+        ({"ccv_profile": "inference"}, rollout(replace(choose(100, 200), thought="look"), answer("B")), SAMPLE, 1.02),
+        ({"min_gap": 100}, ZOOM_RIGHT, SAMPLE, 0.0),
+        ({"min_gap": 99}, ZOOM_RIGHT, SAMPLE, 1.02),
+    ],
+)
+async def test_score(settings: dict[str, Any], trajectory: Trajectory, sample: Sample, score: float) -> None:
+    method = framethinker(**settings)
+    reward = await method.score(trajectory, sample)
+    assert reward["score"] == pytest.approx(score)
+    assert reward.keys() == {"score", *method.reward_components}
+    assert reward["score"] == pytest.approx(reward["accuracy"] + reward["action_bonus"] + reward["format"])
+    assert reward["ccv"] == 1.0 or reward["score"] == 0.0
+
+
+@pytest.mark.parametrize("trajectory", [DIRECT_RIGHT, ZOOM_RIGHT, ZOOM_WRONG, TIME_RIGHT, TIME_WRONG, INCONSISTENT])
+async def test_reference_agrees_on_honest_rollouts(trajectory: Trajectory) -> None:
+    """Where every action was executed and consistent with the grammar, text and records say the same."""
+    for sample in (SAMPLE, TIMED):
+        assert await framethinker(compat="reference").score(trajectory, sample) == await framethinker().score(
+            trajectory, sample
+        )
+
+
+@pytest.mark.parametrize("stop_reason", [StopReason.VIDEO_ERROR, StopReason.ABORTED])
+@pytest.mark.parametrize("compat", ["strict", "reference"])
+async def test_infrastructure_earns_nothing(stop_reason: StopReason, compat: str) -> None:
+    method = framethinker(compat=compat)
+    reward = await method.score(replace(DIRECT_RIGHT, stop_reason=stop_reason), SAMPLE)
+    assert reward == method.zero_reward()
+
+
+async def test_open_questions_need_a_judge() -> None:
+    with pytest.raises(UsageError, match="need a judge"):
+        await framethinker().score(DIRECT_RIGHT, replace(SAMPLE, question_type="open", ground_truth="a dog"))
+
+
+# ------------------------------------------------------------------------------------------------- the inference policy
+
+
+class ScriptedRuns:
+    """Gives prepared rollouts in order, and remembers the method that each was asked for with."""
+
+    def __init__(self, *trajectories: Trajectory) -> None:
+        self.left = list(trajectories)
+        self.methods: list[FrameThinker] = []
+
+    async def __call__(self, method: FrameThinker) -> Trajectory:
+        self.methods.append(method)
+        return self.left.pop(0)
+
+
+def looked(trajectory: Trajectory, frames_per_look: int) -> Trajectory:
+    """The rollout with its frames: the first look, and one look per zoom."""
+    frames = [FrameRecord(index, index / 30, 640, 360) for index in range(frames_per_look)]
+    turns = [
+        replace(
+            turn, calls=[replace(call, frames=frames if call.name == "choose_frames" else []) for call in turn.calls]
+        )
+        for turn in trajectory.turns
+    ]
+    return replace(trajectory, initial_frames=frames, turns=turns)
+
+
+NO_NUMBERS = rollout(replace(choose(100, 200), thought="look closer"), answer("C"))
+TWO_TIMES = rollout(get("0:10", 239), get("0:34", 815), choose(700, 900), answer("B"))
+
+
+@pytest.mark.parametrize(
+    ("trajectories", "expected_answer", "num_attempts", "images_used"),
+    [
+        ([DIRECT_RIGHT], "B", 1, 8),
+        ([ZOOM_RIGHT], "B", 1, 16),
+        ([NO_NUMBERS], "C", 1, 16),  # no fidelity check at inference; a wrong answer is an answer
+        ([TIME_RIGHT], "B", 1, 16),
+        ([TWO_TIMES, ZOOM_RIGHT], "B", 2, 16),
+        ([BROKEN, TWO_TIMES, DIRECT_RIGHT], "B", 3, 8),
+        ([BROKEN, BROKEN, BROKEN], None, 3, None),
+        ([INCONSISTENT, INCONSISTENT, INCONSISTENT], None, 3, None),
+    ],
+)
+async def test_attempts(
+    trajectories: list[Trajectory], expected_answer: str | None, num_attempts: int, images_used: int | None
+) -> None:
+    runs = ScriptedRuns(*(looked(trajectory, 8) for trajectory in trajectories))
+    result = await inference_attempts(framethinker(), runs)
+    assert (result.answer, len(result.attempts), result.images_used) == (expected_answer, num_attempts, images_used)
+    assert [method.answer_only for method in runs.methods] == [False, False, True][:num_attempts]
+
+
+async def test_long_videos_count_twelve_images_per_look() -> None:
+    trajectory = replace(looked(rollout(choose(100, 200), choose(300, 400), answer("B")), 12), video=LONG_VIDEO)
+    result = await inference_attempts(framethinker(), ScriptedRuns(trajectory))
+    assert result.images_used == 36
+
+
+async def test_nine_frames_apart_are_too_few_on_a_long_video() -> None:
+    nine = rollout(choose(100, 109), answer("B"))
+    assert (await inference_attempts(framethinker(), ScriptedRuns(nine))).answer == "B"
+    on_long = replace(nine, video=LONG_VIDEO)
+    result = await inference_attempts(framethinker(), ScriptedRuns(on_long), max_attempts=1)
+    assert result.answer is None
+    assert result.verdicts[0].failed == "min_gap"
+
+
+async def test_without_verification_any_answer_counts() -> None:
+    result = await inference_attempts(framethinker(ccv=False), ScriptedRuns(looked(TWO_TIMES, 8)))
+    assert (result.answer, len(result.attempts)) == ("B", 1)

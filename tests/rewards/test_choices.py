@@ -1,0 +1,123 @@
+"""Which ways of answering a multiple-choice question count as naming an option."""
+
+import string
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_video_tools.rewards import grade_multiple_choice
+
+COLOURS = ["red circle", "blue square", "green star", "yellow triangle"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *[
+            "B",
+            "b",
+            "(B)",
+            "(b)",
+            "[B]",
+            "B.",
+            "B)",
+            "B:",
+            " B \n",
+            "\uff22",
+            '"B"',
+            "**B**",
+            "`B`",
+            "$B$",
+            "\\boxed{B}",
+        ],
+        *["<answer>B</answer>", "\\text{B}", "Option B", "option (B).", "B. text", "B.text", "b) text", "(B) text"],
+        *["B: text", "B - text", "B. text, and more text", "B. Vitamin A and C", "The answer is B", "Answer: B"],
+        *["the answer is (b).", "The correct answer is: **B**", "Final answer: B. text", "The correct option is B."],
+        *["Answer is: B", "The answer is option B", "I choose B because it moves", "Option B is correct"],
+        *["It moves. Therefore, the answer is B: it does.", "The answer is B, not C.", "So the answer is \\text{B}"],
+        *["The answer is B. The other options, A and C, are wrong."],
+    ],
+)
+def test_forms_of_a_letter(answer: str) -> None:
+    assert grade_multiple_choice(answer, "B")
+    assert grade_multiple_choice(answer, "B", COLOURS)
+    assert not grade_multiple_choice(answer, "C")
+    assert not grade_multiple_choice(answer, "C", COLOURS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *[None, "", " ", ".", "?", "Bob", "Both", "BC", "AB", "U.S.", "i.e. text", "a dog", "A dog"],
+        *["B or C", "B, C", "B and C", "B/C", "B C", "B. C.", "(B) (C)", "A. red or B. blue", "A. red\nB. blue"],
+        *["not B", "The answer is not B", "The answer isn't B", "Option B is wrong", "The answer is B or C"],
+        *["The answer is A. No, the answer is B", "The answer is a dog", "The answer is blue", "\u0412"],
+    ],
+)
+def test_no_letter_or_several(answer: str | None) -> None:
+    for truth in "ABC":
+        assert not grade_multiple_choice(answer, truth)
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth", "options", "right"),
+    [
+        ("D. Visit the U.S.", "D", None, True),
+        ("D. Visit the U.S.", "S", None, False),
+        ("Blue square.", "B", COLOURS, True),
+        ("the answer is blue  SQUARE", "B", COLOURS, True),
+        ("B blue square", "B", COLOURS, True),
+        ("B. bluish", "B", COLOURS, True),
+        ("B red circle", "B", COLOURS, False),  # letter and text contradict
+        ("B. red circle", "B", COLOURS, False),
+        ("B. red circle", "A", COLOURS, False),
+        ("E", "B", COLOURS, False),
+        ("E", "E", COLOURS, False),  # off the menu
+        ("blue square", "B", ["A. red circle", "B. blue square"], True),
+        ("B. blue square", "B", {"A": "red circle", "B": "blue square"}, True),
+        ("A dog", "A", ["A dog", "A cat"], True),
+        ("a cat", "B", ["A dog", "A cat"], True),
+        ("B. C", "B", ["A", "C", "D"], True),
+        ("the same", "A", ["the same", "the same"], False),  # two options read alike
+        ("B", "(B)", COLOURS, True),
+        ("B", "b. blue square", COLOURS, True),
+    ],
+)
+def test_options(answer: str, truth: str, options: list[str] | dict[str, str] | None, right: bool) -> None:
+    assert grade_multiple_choice(answer, truth, options) is right
+
+
+@pytest.mark.parametrize("truth", ["", "AB", "42", "red circle"])
+def test_truth_must_name_an_option(truth: str) -> None:
+    with pytest.raises(ValueError, match="truth must be the letter"):
+        grade_multiple_choice("B", truth)
+
+
+@pytest.mark.parametrize("filler", [" ", "\n", " \n", "answer is ", "\\boxed{", "B or ", "B. "])
+def test_long_answers_are_read_quickly(filler: str) -> None:
+    started = time.perf_counter()
+    for start in ("B. text", "hm "):
+        grade_multiple_choice(start + filler * 20_000 + "x", "B", COLOURS)
+    assert time.perf_counter() - started < 1.0
+
+
+LETTERS = st.sampled_from(string.ascii_uppercase[:4])
+
+
+@given(answer=st.text(max_size=60), options=st.none() | st.lists(st.text(max_size=8), min_size=4, max_size=4))
+def test_any_answer_names_at_most_one_option(answer: str, options: list[str] | None) -> None:
+    assert sum(grade_multiple_choice(answer, letter, options) for letter in "ABCD") <= 1
+
+
+@given(letter=LETTERS, form=st.sampled_from(["{}", "({})", "{}.", "The answer is {}", "Answer: ({})", " {} "]))
+def test_every_form_names_its_letter(letter: str, form: str) -> None:
+    for written in (letter, letter.lower()):
+        assert grade_multiple_choice(form.format(written), letter, COLOURS)
+
+
+@given(first=LETTERS, second=LETTERS, joint=st.sampled_from([" or ", ", ", "/", " and ", " & ", "; "]))
+def test_two_letters_name_nothing(first: str, second: str, joint: str) -> None:
+    right = grade_multiple_choice(f"{first}{joint}{second}", first)
+    assert not right or first == second

@@ -1,0 +1,95 @@
+"""The published, text-based scoring: what it accepts, including what never ran."""
+
+import pytest
+
+from verl_video_tools.rewards.framethinker_reference import TranscriptFindings, read_transcript
+
+OBSERVATION = "frame 101: <image>\nframe 115: <image>"
+
+
+def a(thought: str, action: str) -> str:
+    return f"<think>{thought}</think><action>{action}</action>"
+
+
+def choose(start: int, end: int, thought: str = "") -> str:
+    return a(thought or f"between {start} and {end}", f"choose frames between {start} and {end}") + OBSERVATION
+
+
+def get(time: str, frame_number: int) -> str:
+    return a("when", f"get frame number at time {time}") + f"Frame number at time {time} is: {frame_number}."
+
+
+ANSWER = a("done", "output answer: B")
+
+
+def found(transcript: str) -> tuple[bool, str | None, bool, bool]:
+    findings = read_transcript(transcript, num_video_frames=3000)
+    assert isinstance(findings, TranscriptFindings)
+    assert findings.consistent == (findings.reason == "")
+    return findings.consistent, findings.answer, findings.chose_frames, findings.found_frame_number
+
+
+@pytest.mark.parametrize(
+    ("transcript", "chose", "found_number"),
+    [
+        (ANSWER, False, False),
+        (choose(100, 200) + ANSWER, True, False),
+        (choose(100, 200) + choose(101, 200) + ANSWER, True, False),
+        (choose(0, 3000) + ANSWER, True, False),
+        (choose(100, 200, "100 to 200 near 00:34") + ANSWER, True, False),
+        (get("0:34", 815) + choose(700, 900) + ANSWER, True, True),
+        (get("0:10", 240) + get("0:34", 815) + choose(700, 900) + ANSWER, True, True),
+        (get("0:00", 0) + choose(0, 100) + ANSWER, True, False),
+        ("<action>output answer: B</action><think>done</think>", False, False),
+        # one turn that never waited for frames, and one that makes up the reply
+        (a("100 and 200", "choose frames between 100 and 200") + ANSWER, True, False),
+        (get("0:34", 815) + a("700 and 900", "choose frames between 700 and 900") + ANSWER, True, True),
+        (a("100 and 109", "choose frames between 100 and 109") + ANSWER, True, False),  # gap 9, also on long videos
+        ("chatter " + ANSWER + " chatter", False, False),
+    ],
+)
+def test_consistent(transcript: str, chose: bool, found_number: bool) -> None:
+    assert found(transcript) == (True, "B", chose, found_number)
+
+
+@pytest.mark.parametrize(
+    "transcript",
+    [
+        "",
+        choose(100, 200),
+        "<action>output answer: B</action>",
+        a("done", "output answer B"),
+        a("done", "output answer:"),
+        choose(100, 200, "200 then 100") + ANSWER,
+        choose(100, 200, "100 to 200, 8 frames") + ANSWER,
+        choose(100, 200, "nothing") + ANSWER,
+        choose(100, 200) + choose(100, 200) + ANSWER,
+        choose(100, 200) + choose(101, 199) + ANSWER,
+        choose(0, 2999) + ANSWER,
+        choose(100, 108) + ANSWER,
+        get("0:34", 815) + ANSWER,
+        get("0:34", 815) + choose(565, 645) + ANSWER,
+        get("0:34", 815) + choose(700, 900) + get("0:34", 815) + choose(800, 900) + ANSWER,
+        a("when", "get frame number at time 0:34") + choose(700, 900) + ANSWER,  # no reply
+        get("1234:56", 815) + choose(700, 900) + ANSWER,
+        get("0:3", 815) + choose(700, 900) + ANSWER,
+        a("100 and 200", "now choose frames between 100 and 200") + ANSWER,
+        a("so", "look again") + ANSWER,
+        "<think>100 and 200</think><action>choose frames between 100 and 200</action><action>output answer: B</action>",
+    ],
+)
+def test_inconsistent(transcript: str) -> None:
+    assert found(transcript)[0] is False
+
+
+@pytest.mark.parametrize(
+    ("action", "answer"),
+    [
+        ("output answer: B.", "B."),
+        ("output answer: b", "b"),
+        ("output answer: B. The dog", "B."),
+        ("output answer:\nB", "B"),
+    ],
+)
+def test_the_answer_is_one_word(action: str, answer: str) -> None:
+    assert found(a("done", action))[:2] == (True, answer)

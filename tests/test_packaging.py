@@ -1,0 +1,160 @@
+"""What someone who installs the package relies on: pins, declared dependencies, complete wheels, a light import."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import verl_video_tools
+from verl_video_tools.cli.tested_versions import ENGINES, NEEDED, OPTIONAL
+
+REPO = Path(__file__).parents[1]
+PACKAGE = REPO / "verl_video_tools"
+DEVICES = ("cpu", "gpu")
+PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!]+")
+INSTALLED_EXTRAS = {"judge", "retrieval", "decord", "dev", "docs"}
+"""Extras that the pin files contain besides the device's own."""
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+
+
+def pins(device: str) -> dict[str, str]:
+    lines = (REPO / "requirements" / f"{device}.txt").read_text().splitlines()
+    split = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in split}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_pin_file_holds_exact_versions_and_nothing_else(device: str) -> None:
+    lines = (REPO / "requirements" / f"{device}.txt").read_text().splitlines()
+    unlike_a_pin = [line for line in lines if not line.startswith("#") and not PIN.fullmatch(line)]
+    assert unlike_a_pin == []  # an option, an address or a range would stand here
+    assert len(lines) > 100
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_pins_satisfy_every_declared_requirement(device: str, project: dict[str, Any]) -> None:
+    declared = list(project["dependencies"])
+    for extra in {device, *INSTALLED_EXTRAS}:
+        declared += project["optional-dependencies"][extra]
+    pinned = pins(device)
+    for requirement in map(Requirement, declared):
+        version = pinned.get(canonicalize_name(requirement.name))
+        assert version is not None, f"{requirement} is not pinned for {device}"
+        assert requirement.specifier.contains(version), f"{requirement} is pinned to {version} for {device}"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_doctor_expects_what_is_pinned(device: str) -> None:
+    pinned = pins(device)
+    for package in (*NEEDED, ENGINES[device]):
+        assert pinned[canonicalize_name(package.distribution)] == package.version
+    for package in OPTIONAL.values():
+        assert pinned.get(canonicalize_name(package.distribution), package.version) == package.version
+    other = ENGINES["cpu" if device == "gpu" else "gpu"]
+    assert other.distribution not in pinned
+
+
+def test_doctor_looks_at_every_dependency(project: dict[str, Any]) -> None:
+    declared = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    assert {canonicalize_name(package.distribution) for package in NEEDED} == declared
+    extras = {name: map(Requirement, project["optional-dependencies"][name]) for name in OPTIONAL}
+    for name, package in OPTIONAL.items():
+        assert canonicalize_name(package.distribution) in {canonicalize_name(line.name) for line in extras[name]}
+
+
+def test_every_imported_distribution_is_declared(project: dict[str, Any]) -> None:
+    declared = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
+    for extra in ("cpu", "gpu", *OPTIONAL):
+        declared |= {canonicalize_name(Requirement(line).name) for line in project["optional-dependencies"][extra]}
+    providers = importlib.metadata.packages_distributions()
+    undeclared = {}
+    for path in PACKAGE.rglob("*.py"):
+        for module in imported_modules(path):
+            names = {canonicalize_name(name) for name in providers.get(module, [module])}
+            if not names & declared:
+                undeclared[module] = str(path.relative_to(REPO))
+    assert undeclared == {}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Top-level modules of third parties that a file imports, anywhere in it."""
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            modules.add(node.module.partition(".")[0])
+    return modules - sys.stdlib_module_names - {"verl_video_tools"}
+
+
+def test_version_is_the_same_everywhere(project: dict[str, Any]) -> None:
+    assert verl_video_tools.__version__ == project["version"]
+
+
+def test_import_loads_nothing_else() -> None:
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import verl_video_tools\n"
+        "new = {name for name in set(sys.modules) - before if not name.startswith('verl_video_tools')}\n"
+        "assert not new, new"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=REPO)
+
+
+def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str, Any]) -> None:
+    pytest.importorskip("hatchling", reason="the build backend is part of the extra `dev`")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    subprocess.run(command, check=True, timeout=100, cwd=REPO, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        held = set(archive.namelist())
+        metadata = f"verl_video_tools-{project['version']}.dist-info"
+        entry_points = archive.read(f"{metadata}/entry_points.txt").decode()
+    wanted = {
+        str(path.relative_to(REPO)) for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert wanted - held == set()
+    assert {name for name in held if not name.startswith(("verl_video_tools/", f"{metadata}/"))} == set()
+    assert f"{metadata}/licenses/LICENSE" in held
+    assert "[verl.plugins]\nverl_video_tools = verl_video_tools.plugin" in entry_points
+    assert "vvt = verl_video_tools.cli:console_main" in entry_points
+
+
+def test_pending_names_only_what_is_not_installed(tmp_path: Path) -> None:
+    numpy_version = importlib.metadata.version("numpy")
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(f"# comment == 1\nnumpy=={numpy_version}\n\nno-such-package==1.0\npytest==0.0.1\n")
+    command = [sys.executable, str(REPO / "requirements" / "pending.py"), str(requirements)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "no-such-package==1.0\npytest==0.0.1\n"
+
+
+def test_makefile_has_every_promised_target() -> None:
+    done = subprocess.run(["make", "help"], capture_output=True, text=True, timeout=60, check=True, cwd=REPO)
+    listed = [line.split()[0] for line in done.stdout.splitlines()]
+    promised = {"install", "demo", "test", "test-fast", "test-recipes", "lint", "docs", "bench", "clean"}
+    assert promised <= set(listed)
+
+
+@pytest.mark.parametrize(
+    "script", [*sorted(REPO.glob("requirements/*.sh")), REPO / ".ci" / "run"], ids=lambda path: path.name
+)
+def test_scripts_are_executable_and_parse(script: Path) -> None:
+    assert script.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
+    assert "set -euo pipefail" in script.read_text()

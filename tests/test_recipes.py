@@ -1,0 +1,134 @@
+"""Every recipe's options compose against the installed verl, and its budgets hold what its method shows.
+
+A stub stands for the interpreter: it notes the command that the recipe would run and stops it there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl", reason="recipes configure verl")
+from hydra import compose, initialize_config_module
+from omegaconf import DictConfig
+
+from verl_video_tools.agent_loop.settings import method_from_config
+from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
+from verl_video_tools.video import image_tokens
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+STOPPED = 77
+STUB = f"""#!{sys.executable}
+import json, os, runpy, sys
+arguments = sys.argv[1:]
+if arguments[:2] == ["-m", "verl.trainer.main_ppo"]:
+    json.dump(arguments[2:], open(os.environ["STUB_OUTPUT"], "w"))
+    sys.exit({STOPPED})
+os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
+"""
+SETTINGS = {
+    "cpu": {"DEVICE": "cpu"},
+    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "NNODES": "2"},
+}
+
+
+VIDEOS = {
+    "cpu": [VideoInfo(120.0, 600, 5.0, 56, 56)],
+    "gpu": [
+        VideoInfo(60.0, 1800, 30.0, 1920, 1080),
+        VideoInfo(3600.0, 108_000, 30.0, 1920, 1080),
+        VideoInfo(60.0, 1800, 30.0, 1080, 1920),
+    ],
+}
+LABEL_TOKENS = 10
+"""Of a frame's line beside its picture: number, line end, vision start and end."""
+TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
+"""System prompt and question, or a turn and its wrapping."""
+
+
+def composed(recipe: str, setting: str, folder: Path) -> DictConfig:
+    """The configuration that `recipes/<recipe>.sh` hands to verl."""
+    stub = folder / "bin" / "python"
+    stub.parent.mkdir()
+    stub.write_text(STUB)
+    stub.chmod(0o755)
+    vvt = folder / "bin" / "vvt"  # the data itself is not needed
+    vvt.write_text("#!/bin/sh\nexit 0\n")
+    vvt.chmod(0o755)
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "PYTHON": str(stub),
+        "OUTPUT_DIR": str(folder),
+        "MODEL_PATH": str(folder / "model"),
+        "STUB_OUTPUT": str(folder / "arguments.json"),
+        **SETTINGS[setting],
+    }
+    run = subprocess.run(
+        ["bash", str(RECIPES / f"{recipe}.sh"), "trainer.total_training_steps=2"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == STOPPED, run.stderr
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=json.loads((folder / "arguments.json").read_text()))
+
+
+def grpo_recipes() -> list[str]:
+    return sorted(path.stem for path in RECIPES.glob("*_grpo.sh"))
+
+
+def test_every_script_parses() -> None:
+    scripts = sorted(RECIPES.glob("*.sh"))
+    assert scripts
+    for script in scripts:
+        subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", grpo_recipes())
+def test_configuration_and_budgets(recipe: str, setting: str, tmp_path: Path) -> None:
+    config = composed(recipe, setting, tmp_path)
+    rollout = config.actor_rollout_ref.rollout
+    assert config.trainer.v1.trainer_mode == "video_tools"
+    assert config.algorithm.adv_estimator == "grpo"  # any other name loses the broadcast over a rollout's sequences
+    assert config.trainer.total_training_steps == 2, "options on the command line win"
+    assert Path(rollout.agent.agent_loop_config_path).is_file()
+    assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
+
+    method = method_from_config(recipe.removesuffix("_grpo"), rollout)
+    kwargs = config.data.mm_processor_kwargs
+    envelope = PixelEnvelope(28, kwargs.get("min_pixels", 28 * 28), kwargs.get("max_pixels", 1 << 20))
+    if setting == "gpu":
+        assert method.recipe_budget == RecipeBudget(
+            config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images
+        )
+    sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+    for info in VIDEOS[setting]:
+        look = method.first_look(info, sample, envelope)
+        frame_tokens = image_tokens(look.width, look.height, 28) + LABEL_TOKENS
+        assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
+        assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_prompt_length
+        assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_response_length
+        assert len(look) * method.max_turns <= rollout.limit_images
+
+
+def test_paper_values_of_framethinker(tmp_path: Path) -> None:
+    config = composed("framethinker_grpo", "gpu", tmp_path)
+    actor = config.actor_rollout_ref.actor
+    assert config.data.train_batch_size == actor.ppo_mini_batch_size == 32
+    assert config.actor_rollout_ref.rollout.n == 8
+    assert actor.optim.lr == 5e-7
+    assert actor.use_kl_loss is False and config.algorithm.use_kl_in_reward is False
+    assert actor.clip_ratio_low == actor.clip_ratio_high == 0.2 and actor.loss_agg_mode == "token-mean"
+    assert config.algorithm.norm_adv_by_std_in_grpo is True
+    assert config.trainer.nnodes == 2 and config.trainer.n_gpus_per_node == 8

@@ -1,0 +1,183 @@
+"""Rows for verl's own tool loop: the first look inside is our loop's, and verl's own dataset reads them."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import typer
+from omegaconf import OmegaConf
+from PIL import Image
+from verl.utils.dataset.rl_dataset import RLHFDataset
+
+from tests.video_files import read_number, write_video
+from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.data.convert_command import convert_command
+from verl_video_tools.data.stock_rows import convert_parquet, packaged_prompt, to_tool_agent_row, to_tool_agent_rows
+from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.errors import RowError, UsageError, VideoError
+from verl_video_tools.methods import get_method
+from verl_video_tools.types import Sample, content_images, content_text
+
+FIRST_LOOK = [0, 14, 28, 42, 56, 70, 84, 99]
+"""Eight frames of 100."""
+
+
+@pytest.fixture(scope="module")
+def video(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_video(tmp_path_factory.mktemp("videos") / "clip.mp4", num_frames=100, fps=10)
+
+
+def make_row(video: Path, index: int = 0, question: str = "What is shown at 0:05?\nA. this\nB. that") -> dict[str, Any]:
+    return {
+        "data_source": "test",
+        "agent_name": "framethinker",
+        "prompt": [{"role": "user", "content": question}],
+        "ability": "video",
+        "reward_model": {"style": "rule", "ground_truth": "A"},
+        "extra_info": {
+            "question": question,
+            "question_type": "mc",
+            "options": ["this", "that"],
+            "video_path": str(video),
+            "index": index,
+            "split": "train",
+        },
+    }
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """As `datasets` writes them: with a description of the columns in the file's metadata."""
+    datasets.Dataset.from_list(rows).to_parquet(path)
+    return path
+
+
+def picture_numbers(row: dict[str, Any]) -> list[int]:
+    return [read_number(np.asarray(Image.open(BytesIO(image["bytes"])))) for image in row["images"]]
+
+
+async def test_the_first_look_is_that_of_our_own_loop(video: Path) -> None:
+    row = await to_tool_agent_row(make_row(video))
+    messages = await Episode(get_method("framethinker"), Sample.from_row(make_row(video))).start()
+    assert messages is not None
+    user = messages[-1]
+    assert row["prompt"] == [
+        {"role": "system", "content": packaged_prompt()},
+        {"role": "user", "content": content_text(user.content)},
+    ]
+    assert "?\nA. this\nB. that\n\nframe 0: <image>\nframe 14: <image>\n" in row["prompt"][1]["content"]
+    assert picture_numbers(row) == FIRST_LOOK
+    for image, shown in zip(row["images"], content_images(user.content), strict=True):
+        np.testing.assert_array_equal(np.asarray(Image.open(BytesIO(image["bytes"]))), shown.pixels_HWC)
+
+
+async def test_the_row_selects_loop_and_tools_and_binds_its_video(video: Path) -> None:
+    original = make_row(video, index=3)
+    row = await to_tool_agent_row(original)
+    binding = {"create_kwargs": {"video_path": str(video)}}
+    assert row["agent_name"] == "tool_agent"
+    assert row["extra_info"] == {
+        **original["extra_info"],
+        "need_tools_kwargs": True,
+        "tools_kwargs": {"choose_frames": binding, "get_frame_number": binding},
+        "tool_selection": ["choose_frames", "get_frame_number"],
+    }
+    for kept in ("data_source", "ability", "reward_model"):
+        assert row[kept] == original[kept]
+    assert original == make_row(video, index=3), "the given row is left alone"
+
+
+def test_rows_take_a_method_and_a_prompt(video: Path) -> None:
+    method = get_method("framethinker", num_frames=3)
+    rows = list(to_tool_agent_rows([make_row(video, 0), make_row(video, 1)], method, "Be brief."))
+    assert [picture_numbers(row) for row in rows] == [[0, 49, 99]] * 2
+    assert {row["prompt"][0]["content"] for row in rows} == {"Be brief."}
+
+
+@pytest.mark.parametrize("mark", ["<image>", "<video>", "<audio>"])
+async def test_a_question_with_a_media_mark_is_refused(video: Path, mark: str) -> None:
+    with pytest.raises(RowError, match=f"row index=5: the question holds '{mark}'"):
+        await to_tool_agent_row(make_row(video, 5, question=f"{mark}What is this?"))
+
+
+def test_verls_dataset_reads_a_converted_file(video: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video, index) for index in range(3)])
+    conversion = convert_parquet(source, tmp_path / "new" / "tool_agent.parquet")
+    assert (conversion.num_written, conversion.skipped) == (3, ())
+
+    processor = make_processor(make_tokenizer())
+    config = OmegaConf.create({"max_prompt_length": 1024, "filter_overlong_prompts": False})
+    dataset = RLHFDataset(str(tmp_path / "new" / "tool_agent.parquet"), processor.tokenizer, config, processor)
+    assert len(dataset) == 3
+    row = dataset[2]
+    assert (row["index"], row["agent_name"]) == (2, "tool_agent")
+    assert row["tools_kwargs"]["choose_frames"] == {"create_kwargs": {"video_path": str(video)}}
+    assert list(row["extra_info"]["tool_selection"]) == ["choose_frames", "get_frame_number"]
+    system, user = row["raw_prompt"]
+    assert system["content"][0]["text"] == packaged_prompt()
+    images, _, _ = RLHFDataset._process_multi_modal_info([user], image_patch_size=14, config=config)
+    assert [read_number(np.asarray(image)) for image in images] == FIRST_LOOK
+    labels = [item["text"].strip() for item in user["content"] if item["type"] == "text"]
+    assert labels[0].endswith("frame 0:")
+    assert labels[1:] == [f"frame {index}:" for index in FIRST_LOOK[1:]]
+
+
+def test_a_file_may_be_converted_again(video: Path, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video)])
+    convert_parquet(source, tmp_path / "once.parquet")
+    convert_parquet(tmp_path / "once.parquet", tmp_path / "twice.parquet")
+    assert pq.read_table(tmp_path / "twice.parquet").equals(pq.read_table(tmp_path / "once.parquet"))
+
+
+def test_an_unreadable_video_stops_the_conversion_or_is_left_out(video: Path, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video, 0), make_row(tmp_path / "gone.mp4", 1)])
+    target = tmp_path / "tool_agent.parquet"
+    with pytest.raises(VideoError, match=r"row index=1: .*gone\.mp4"):
+        convert_parquet(source, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.parquet"], "nothing half-written is left"
+
+    conversion = convert_parquet(source, target, skip_unreadable=True)
+    assert conversion.num_written == 1
+    assert [reason.partition(":")[0] for reason in conversion.skipped] == ["row index=1"]
+    assert [row["extra_info"]["index"] for row in pq.read_table(target).to_pylist()] == [0]
+
+
+def test_a_file_that_holds_no_rows_of_ours_is_bad_usage(tmp_path: Path) -> None:
+    text = tmp_path / "text.parquet"
+    text.write_text("no parquet")
+    with pytest.raises(UsageError, match="cannot be read as parquet"):
+        convert_parquet(text, tmp_path / "out.parquet")
+    pq.write_table(pa.table({"question": ["?"]}), text)
+    with pytest.raises(UsageError, match="no column extra_info"):
+        convert_parquet(text, tmp_path / "out.parquet")
+
+
+def test_the_command_converts(video: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer()
+    app.command("convert")(convert_command)
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video), make_row(tmp_path / "gone.mp4", 1)])
+    target, prompt = tmp_path / "out.parquet", tmp_path / "prompt.txt"
+    prompt.write_text("Be brief.\n")
+    capsys.readouterr()  # drop the progress bars of `datasets`
+    options = ["--set", "num_frames=3", "--system-prompt-file", str(prompt), "--skip-unreadable"]
+    app([str(source), str(target), "--for", "tool_agent", *options], standalone_mode=False)
+    (row,) = pq.read_table(target).to_pylist()
+    assert picture_numbers(row) == [0, 49, 99]
+    assert row["prompt"][0]["content"] == "Be brief."
+    printed = capsys.readouterr()
+    assert printed.out == f"{target}: 1 rows, 1 skipped\n"
+    assert printed.err.startswith("skipped row index=1: ")
+
+
+def test_the_command_knows_one_loop(video: Path, tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command("convert")(convert_command)
+    with pytest.raises(typer.BadParameter, match="tool_agent"):
+        app(["in", "out", "--for", "single_turn_agent"], standalone_mode=False)

@@ -1,0 +1,134 @@
+"""Files that are cut, damaged, empty or no videos at all."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.video_files import read_number, write_audio, write_video
+from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
+from verl_video_tools.video import Video
+
+
+def scramble(source: Path, target: Path, first_share: float, last_share: float) -> Path:
+    """Overwrite a stretch of a file, given as shares of its length, with random bytes."""
+    data = bytearray(source.read_bytes())
+    first, last = int(len(data) * first_share), int(len(data) * last_share)
+    data[first:last] = np.random.default_rng(0).integers(0, 256, last - first, dtype=np.uint8).tobytes()
+    target.write_bytes(data)
+    return target
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 frames in groups of 30, the index before the frames."""
+    path = tmp_path_factory.mktemp("damage") / "whole.mp4"
+    return write_video(path, num_frames=300, gop_frames=30, container_options={"movflags": "faststart"})
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".mkv", ".ts"])
+def test_truncated_file_ends_where_it_was_cut(suffix: str, tmp_path: Path) -> None:
+    options = {"movflags": "faststart"} if suffix == ".mp4" else {}
+    path = write_video(tmp_path / f"cut{suffix}", num_frames=300, gop_frames=30, container_options=options)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
+    with Video(path) as video:
+        assert 150 <= video.info.num_frames <= 200
+        assert video.info.duration_seconds == pytest.approx(video.info.num_frames / 30, abs=0.05)
+        batch = video.frames_at_indices(range(video.info.num_frames))
+        numbers = [read_number(frame) for frame in batch.frames_THWC]
+        assert numbers[:-2] == list(range(video.info.num_frames - 2))  # the cut may run through the last packet
+        for number, index, corrupt in zip(numbers, batch.indices, batch.corrupt, strict=True):
+            assert number == index or corrupt
+
+
+def test_frames_that_cannot_be_decoded_are_replaced_by_the_nearest(whole: Path, tmp_path: Path) -> None:
+    with Video(scramble(whole, tmp_path / "damaged.mp4", 0.45, 0.65)) as video:
+        assert video.info.num_frames == 300
+        batch = video.frames_at_indices(range(300))
+        numbers = [read_number(frame) for frame in batch.frames_THWC]
+        sound = [index for index in range(300) if not batch.corrupt[index]]
+        damaged = [index for index in range(300) if batch.corrupt[index]]
+        assert 30 <= len(damaged) <= 120 and damaged == list(range(damaged[0], damaged[-1] + 1))
+        assert [numbers[index] for index in sound] == sound
+        before, after = damaged[0] - 1, damaged[-1] + 1
+        for index in damaged:
+            nearest = before if index - before <= after - index else after
+            assert numbers[index] == nearest
+            assert batch.indices[index] == nearest
+            assert batch.timestamps_seconds[index] == nearest / 30
+        middle = damaged[len(damaged) // 2]
+        single = video.frames_at([middle / 30], height=32, width=48)
+        assert single.corrupt.tolist() == [True]
+        assert single.indices.tolist() == [batch.indices[middle]]
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".ts"])
+def test_damage_in_the_middle_leaves_both_ends_readable(suffix: str, tmp_path: Path) -> None:
+    whole = write_video(tmp_path / f"whole{suffix}", num_frames=300, gop_frames=30)
+    with Video(scramble(whole, tmp_path / f"damaged{suffix}", 0.5, 0.6)) as video:
+        assert video.info.duration_seconds == pytest.approx(10.0, abs=0.05)
+        early = video.frames_at([0.0, 1.0, 3.01])
+        assert [read_number(frame) for frame in early.frames_THWC] == [0, 30, 90]
+        late = video.frames_at([9.51, 10.0])
+        assert [read_number(frame) for frame in late.frames_THWC] == [285, 299]
+        assert not early.corrupt.any() and not late.corrupt.any()
+        assert len(video.frames_at(np.linspace(0, 10, 41).tolist())) == 41
+
+
+def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> None:
+    path = scramble(whole, tmp_path / "noise.mp4", 0.13, 1.0)
+    data = whole.read_bytes()
+    start = data.index(b"mdat") + 4
+    path.write_bytes(data[:start] + bytes(len(data) - start))
+    with pytest.raises(UnreadableVideoError, match=r"noise\.mp4"):
+        Video(path)
+
+
+def unreadable_files(folder: Path) -> dict[str, Path]:
+    text, empty, noise, no_index = (folder / name for name in ("text.mp4", "empty.mp4", "noise.mp4", "no_index.mp4"))
+    text.write_text("This is no video. " * 100)
+    empty.write_bytes(b"")
+    noise.write_bytes(np.random.default_rng(0).integers(0, 256, 20_000, dtype=np.uint8).tobytes())
+    data = write_video(folder / "sound.mp4").read_bytes()
+    no_index.write_bytes(data[: data.index(b"moov") - 4])
+    return {
+        "text": text,
+        "empty": empty,
+        "noise": noise,
+        "no_index": no_index,
+        "audio": write_audio(folder / "audio.mp4"),
+        "wav": write_audio(folder / "audio.mkv"),
+        "folder": folder,
+    }
+
+
+@pytest.mark.parametrize("kind", ["text", "empty", "noise", "no_index", "audio", "wav", "folder"])
+def test_what_is_no_video_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = unreadable_files(tmp_path)[kind]
+    start = time.monotonic()
+    with pytest.raises(UnreadableVideoError, match=path.name):
+        Video(path)
+    assert time.monotonic() - start < 1.0
+
+
+def test_message_has_ffmpegs_reason(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableVideoError, match="Invalid data found"):
+        Video(unreadable_files(tmp_path)["text"])
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(VideoNotFoundError, match=r"gone\.mp4"):
+        Video(tmp_path / "gone.mp4")
+    with pytest.raises(FileNotFoundError):
+        Video(str(tmp_path / "gone.mp4"))
+
+
+def test_file_that_is_cut_while_open_gives_a_video_error(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "cut.mp4", num_frames=300, gop_frames=30, container_options={"movflags": "faststart"})
+    with Video(path) as video:
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        with pytest.raises(VideoError, match=r"cut\.mp4"):
+            video.frames_at_indices([200])

@@ -1,0 +1,163 @@
+"""Decoding off the event loop: deadlines hold, stuck threads are counted, readers are shared."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.video_files import read_number, write_video
+from verl_video_tools.errors import DeadlineError, FrameRangeError, UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.types import FrameRequest
+from verl_video_tools.video import Video, decode_frames, open_video, pool_stats, run_decode
+from verl_video_tools.video.pool import DecodePool, VideoShelf, result_of
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_video(tmp_path / "plain.mp4")
+
+
+async def until(condition, seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "condition not met in time"
+        await asyncio.sleep(0.01)
+
+
+async def test_frames_are_decoded_on_a_named_thread(path: Path) -> None:
+    video = await open_video(path)
+    batch = await decode_frames(video, FrameRequest(width=48, height=32, indices=(3, 50)), deadline_seconds=30)
+    assert [read_number(frame) for frame in batch.frames_THWC] == [3, 50]
+    name = await run_decode(lambda: threading.current_thread().name, deadline_seconds=5)
+    assert name.startswith("vvt-decode")
+
+
+async def test_errors_of_the_work_arrive(path: Path) -> None:
+    video = await open_video(path)
+    with pytest.raises(FrameRangeError):
+        await decode_frames(video, FrameRequest(width=48, height=32, seconds=(99.0,)), deadline_seconds=30)
+
+    def fail() -> None:
+        raise TimeoutError("of the work itself")
+
+    with pytest.raises(TimeoutError, match="of the work itself"):
+        await run_decode(fail, deadline_seconds=30)
+    assert pool_stats().stuck_threads == 0
+
+
+async def test_deadline_holds_although_the_thread_is_stuck() -> None:
+    release = threading.Event()
+    before = pool_stats().stuck_threads
+    start = time.monotonic()
+    try:
+        with pytest.raises(DeadlineError, match=r"0\.1 s"):
+            await run_decode(release.wait, 30, deadline_seconds=0.1)
+        assert time.monotonic() - start < 0.2
+        assert pool_stats().stuck_threads == before + 1
+    finally:
+        release.set()
+    await until(lambda: pool_stats().stuck_threads == before)
+
+
+async def test_deadline_of_a_busy_reader(path: Path) -> None:
+    video = await open_video(path)
+    request = FrameRequest(width=48, height=32, seconds=(1.0,))
+    with video._lock:
+        start = time.monotonic()
+        with pytest.raises(DeadlineError, match=r"plain\.mp4"):
+            await decode_frames(video, request, deadline_seconds=0.1)
+        assert time.monotonic() - start < 0.2
+    await until(lambda: pool_stats().stuck_threads == 0)
+    assert (await decode_frames(video, request, deadline_seconds=5)).indices.tolist() == [30]
+
+
+async def test_work_that_waits_for_a_thread_is_cancelled_at_its_deadline() -> None:
+    pool, release, ran = DecodePool(1), threading.Event(), threading.Event()
+    blocker = asyncio.create_task(pool.run(release.wait, 10, "blocker"))
+    await asyncio.sleep(0.05)
+    with pytest.raises(DeadlineError):
+        await pool.run(ran.set, 0.05, "waiting")
+    assert pool.num_stuck == 0
+    release.set()
+    await blocker
+    assert await pool.run(lambda: "next", 5, "next") == "next"
+    assert not ran.is_set()
+
+
+async def test_cancelled_task_counts_its_thread_until_it_ends() -> None:
+    pool, release = DecodePool(1), threading.Event()
+    task = asyncio.create_task(pool.run(release.wait, None, "cancelled"))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert pool.num_stuck == 1
+    release.set()
+    await until(lambda: pool.num_stuck == 0)
+
+
+async def test_readers_are_shared_by_those_who_ask_at_the_same_time(path: Path) -> None:
+    first, *others = await asyncio.gather(*(open_video(str(path)) for _ in range(8)))
+    assert all(video is first for video in others)
+    assert first.info.num_frames == 60
+
+
+async def test_changed_closed_and_failed_files_are_opened_anew(path: Path) -> None:
+    first = await open_video(path)
+    first.close()
+    second = await open_video(path)
+    assert second is not first and not second.closed
+    write_video(path, num_frames=30)
+    os.utime(path, ns=(1, 1))
+    assert (await open_video(path)).info.num_frames == 30
+    path.write_text("no video")
+    with pytest.raises(UnreadableVideoError):
+        await open_video(path)
+    write_video(path, num_frames=20)
+    assert (await open_video(path)).info.num_frames == 20
+    path.unlink()
+    with pytest.raises(VideoNotFoundError, match=r"plain\.mp4"):
+        await open_video(path)
+
+
+async def test_shelf_is_bounded_and_drops_the_least_recently_asked(tmp_path: Path) -> None:
+    paths = [write_video(tmp_path / f"{number}.mp4", num_frames=3) for number in range(3)]
+    shelf = VideoShelf(DecodePool(1), capacity=2)
+
+    async def get(number: int) -> Video:
+        return await result_of(shelf.request(paths[number]), 5, "open")
+
+    zero, one = await get(0), await get(1)
+    assert await get(0) is zero
+    await get(2)
+    assert len(shelf) == 2
+    assert await get(0) is zero
+    assert await get(1) is not one
+    assert not one.closed and one.frames_at([0]).indices.tolist() == [0]  # its holder goes on
+
+
+async def test_open_deadline(path: Path) -> None:
+    with pytest.raises(DeadlineError, match=r"plain\.mp4"):
+        await open_video(path, deadline_seconds=0.0)
+    assert (await open_video(path, deadline_seconds=5)).info.num_frames == 60
+
+
+@pytest.mark.parametrize(("setting", "expected"), [("3", "3"), ("0", "VVT_DECODE_THREADS"), ("many", "many")])
+def test_pool_size_setting(setting: str, expected: str) -> None:
+    code = "from verl_video_tools.video import pool_stats; print(pool_stats().threads)"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "VVT_DECODE_THREADS": setting},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert expected in (result.stdout if setting == "3" else result.stderr)
+    assert (result.returncode == 0) == (setting == "3")

@@ -1,0 +1,152 @@
+"""`Video` as its users see it: sizes, ranges, deadlines, threads, closing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.video_files import read_number, write_video
+from verl_video_tools.errors import DeadlineError, FrameRangeError, VideoError
+from verl_video_tools.types import FrameRequest
+from verl_video_tools.video import Video
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four seconds, 120 frames."""
+    return write_video(tmp_path_factory.mktemp("video") / "plain.mp4", num_frames=120)
+
+
+@pytest.fixture
+def video(path: Path) -> Video:
+    return Video(path)
+
+
+@pytest.mark.parametrize("seconds", [-0.001, 4.001, 1e9, float("nan"), float("inf"), float("-inf")])
+def test_times_outside_are_refused(seconds: float, video: Video) -> None:
+    with pytest.raises(FrameRangeError, match=r"4\.0") as caught:
+        video.frames_at([1.0, seconds])
+    assert str(seconds) in str(caught.value)
+    with pytest.raises(FrameRangeError):
+        video.index_at(seconds)
+
+
+@pytest.mark.parametrize("index", [-1, 120, 100_000])
+def test_indices_outside_are_refused(index: int, video: Video) -> None:
+    with pytest.raises(FrameRangeError, match=str(index)):
+        video.frames_at_indices([0, index])
+
+
+def test_numpy_times_and_indices(video: Video) -> None:
+    batch = video.frames_at(np.linspace(0, 4, 5))
+    assert batch.indices.tolist() == [0, 30, 60, 90, 119]
+    assert video.frames_at_indices(np.array([5, 5, 1])).indices.tolist() == [5, 5, 1]
+    assert video.index_at(np.float32(0.5)) == 15
+
+
+def test_no_frames_asked(video: Video) -> None:
+    batch = video.frames_at([], height=28, width=56)
+    assert batch.frames_THWC.shape == (0, 28, 56, 3)
+    assert batch.indices.tolist() == [] and len(batch.timestamps_seconds) == 0
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "shape"),
+    [(None, None, (64, 96)), (32, None, (32, 48)), (None, 48, (32, 48)), (28, 28, (28, 28)), (128, 192, (128, 192))],
+)
+def test_output_size(height: int | None, width: int | None, shape: tuple[int, int], video: Video) -> None:
+    batch = video.frames_at_indices([100, 3], height=height, width=width)
+    assert batch.frames_THWC.shape == (2, *shape, 3)
+    assert batch.frames_THWC.dtype == np.uint8
+    assert [read_number(frame) for frame in batch.frames_THWC] == [100, 3]
+
+
+@pytest.mark.parametrize("size", [(0, 10), (10, -1)])
+def test_impossible_size(size: tuple[int, int], video: Video) -> None:
+    with pytest.raises(ValueError, match="at least 1 pixel"):
+        video.frames_at_indices([0], *size)
+
+
+def test_shrinking_averages_instead_of_dropping_pixels(tmp_path: Path) -> None:
+    """A one-pixel chequerboard becomes even grey; picking single pixels would keep it black and white."""
+    path = write_video(tmp_path / "big.mp4", num_frames=2, width=192, height=128)
+    with Video(path) as video:
+        native = video.frames_at_indices([1]).frames_THWC[0].astype(float)
+        small = video.frames_at_indices([1], height=32, width=48).frames_THWC[0].astype(float)
+    means = native.reshape(32, 4, 48, 4, 3).mean(axis=(1, 3))
+    assert np.abs(small - means).mean() < 4
+
+
+def test_requests(video: Video) -> None:
+    by_time = video.frames(FrameRequest(width=48, height=32, seconds=(2.0, 0.0)))
+    by_index = video.frames(FrameRequest(width=48, height=32, indices=(60, 0)))
+    np.testing.assert_array_equal(by_time.frames_THWC, by_index.frames_THWC)
+    assert by_time.indices.tolist() == by_index.indices.tolist() == [60, 0]
+
+
+def test_deadline(path: Path, video: Video) -> None:
+    with pytest.raises(DeadlineError, match=r"plain\.mp4"):
+        video.frames_at_indices([119], deadline_seconds=0.0)
+    with pytest.raises(TimeoutError):
+        Video(path.with_suffix(".mp4"), deadline_seconds=0.0)
+    assert read_number(video.frames_at_indices([119], deadline_seconds=30.0).frames_THWC[0]) == 119
+
+
+def test_deadline_counts_waiting_for_another_thread(video: Video) -> None:
+    with video._lock, pytest.raises(DeadlineError):
+        video.frames_at([1.0], deadline_seconds=0.05)
+    assert video.frames_at([1.0], deadline_seconds=5.0).indices.tolist() == [30]
+
+
+def test_an_error_leaves_the_video_usable(video: Video) -> None:
+    for _ in range(3):
+        with pytest.raises(DeadlineError):
+            video.frames_at_indices([7, 100], deadline_seconds=0.0)
+        assert [read_number(f) for f in video.frames_at_indices([100, 7]).frames_THWC] == [100, 7]
+
+
+def test_closed_video(path: Path) -> None:
+    with Video(path) as video:
+        batch = video.frames_at([1.0])
+    assert video.closed
+    with pytest.raises(VideoError, match="closed"):
+        video.frames_at([1.0])
+    video.close()
+    assert len(batch) == 1
+
+
+def test_threads_share_a_video(video: Video) -> None:
+    barrier = threading.Barrier(4)
+
+    def work(seed: int) -> bool:
+        rng = np.random.default_rng(seed)
+        barrier.wait()
+        for _ in range(10):
+            indices = rng.integers(0, 120, 4).tolist()
+            batch = video.frames_at_indices(indices)
+            if [read_number(frame) for frame in batch.frames_THWC] != indices or batch.indices.tolist() != indices:
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+def test_name_with_a_colon_and_title_that_is_no_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_video(tmp_path / "a:b %03d.mp4")
+    monkeypatch.chdir(tmp_path)
+    assert Video("a:b %03d.mp4").info.num_frames == 60
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import sys, verl_video_tools.video; print([m for m in ('torch', 'transformers', 'verl') if m in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,195 @@
+"""Rows for verl's own tool loop (`agent_name: tool_agent`), made from our rows.
+
+Our loop samples the first look itself. verl's does not, so the converter does it ahead, with the same `Episode`: the
+pictures go into the column `images` as PNG, and the user message holds an `<image>` mark for each, labelled as
+FrameThinker labels them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.errors import RowError, UsageError, VideoError
+from verl_video_tools.methods import get_method
+from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.get_frame_number import GetFrameNumber
+from verl_video_tools.types import ImagePart, Method, Sample, content_images, content_text
+
+AGENT_NAME = "tool_agent"
+METHOD_NAME = "framethinker"
+TOOL_NAMES = (ChooseFrames.name, GetFrameNumber.name)
+
+PROMPT_FILE = "tool_agent_prompt.txt"
+"""Packaged system prompt: frames, tools, how to call and how to answer."""
+
+_ROWS_PER_GROUP = 16
+"""Rows held in memory at once; a row carries its pictures, up to a few megabytes."""
+
+# verl cuts every message at these marks and wants one picture, video or sound for each.
+_MEDIA_MARK = re.compile("<image>|<video>|<audio>")
+
+_BINDING = pa.struct([("create_kwargs", pa.struct([("video_path", pa.string())]))])
+_COLUMNS = {
+    "agent_name": pa.string(),
+    "prompt": pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])),
+    "images": pa.list_(pa.struct([("bytes", pa.binary())])),
+}
+_EXTRA_INFO = {
+    "need_tools_kwargs": pa.bool_(),
+    "tools_kwargs": pa.struct([(name, _BINDING) for name in TOOL_NAMES]),
+    "tool_selection": pa.list_(pa.string()),
+}
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """How a conversion went: rows written, and for each row left out why."""
+
+    num_written: int
+    skipped: tuple[str, ...]
+
+
+@cache
+def packaged_prompt() -> str:
+    """The system prompt that rows get by default."""
+    return files(__package__).joinpath(PROMPT_FILE).read_text(encoding="utf-8").strip()
+
+
+async def to_tool_agent_row(
+    row: Mapping[str, Any], method: Method | None = None, system_prompt: str | None = None
+) -> dict[str, Any]:
+    """The row as verl's tool loop takes it; other columns and other entries of `extra_info` are kept.
+
+    Args:
+        row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
+        method: FrameThinker, by default with the paper's fields; gives first look and labels. Frames have the method's
+            own sizes: the model's processor resizes them to its multiples.
+        system_prompt: replaces ours, which tells the model how to call and how to answer; not every chat template
+            renders the tools' schemas.
+
+    Raises:
+        RowError: a field is missing, or the question holds a mark that verl would take for a picture.
+        VideoError: the video cannot be read.
+    """
+    sample = Sample.from_row(row)
+    where = f"row index={sample.extra_info.get('index', '?')}"
+    system_prompt = system_prompt or packaged_prompt()
+    for name, text in (("question", sample.question), ("system prompt", system_prompt)):
+        if mark := _MEDIA_MARK.search(text):
+            raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
+    episode = Episode(method or get_method(METHOD_NAME), sample)
+    messages = await episode.start()
+    if messages is None:
+        raise VideoError(f"{where}: {episode.trajectory.error}")
+    look = messages[-1]
+    return {
+        **row,
+        "agent_name": AGENT_NAME,
+        "prompt": [
+            {"role": "system", "content": system_prompt},
+            {"role": look.role, "content": content_text(look.content)},
+        ],
+        "images": [{"bytes": _png(image)} for image in content_images(look.content)],
+        "extra_info": {
+            **sample.extra_info,
+            "need_tools_kwargs": True,
+            "tools_kwargs": {name: {"create_kwargs": {"video_path": sample.video_path}} for name in TOOL_NAMES},
+            "tool_selection": list(TOOL_NAMES),
+        },
+    }
+
+
+def to_tool_agent_rows(
+    rows: Iterable[Mapping[str, Any]], method: Method | None = None, system_prompt: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """`to_tool_agent_row` of each row, one at a time: pictures are large. Not for use inside a running event loop."""
+    with asyncio.Runner() as runner:
+        for row in rows:
+            yield runner.run(to_tool_agent_row(row, method, system_prompt))
+
+
+def convert_parquet(
+    source: Path,
+    target: Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    system_prompt: str | None = None,
+    skip_unreadable: bool = False,
+) -> Conversion:
+    """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
+
+    Args:
+        settings: fields of FrameThinker, the same as in the tool YAML.
+        skip_unreadable: leave out rows whose video cannot be read, instead of stopping at the first.
+
+    Raises:
+        UsageError: `source` is not a parquet file of our rows, or a setting does not fit.
+        RowError, VideoError: see `to_tool_agent_row`.
+    """
+    method = get_method(METHOD_NAME, **(settings or {}))
+    try:
+        reader = pq.ParquetFile(source)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(f"{source}: cannot be read as parquet: {error}") from error
+    schema = _converted_schema(reader.schema_arrow, source)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"{target.name}.partial")
+    num_written = 0
+    skipped: list[str] = []
+    try:
+        with asyncio.Runner() as runner, reader, pq.ParquetWriter(partial, schema) as writer:
+            for batch in reader.iter_batches(batch_size=_ROWS_PER_GROUP):
+                rows, reasons = runner.run(_convert(batch.to_pylist(), method, system_prompt, skip_unreadable))
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                num_written += len(rows)
+                skipped += reasons
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+    return Conversion(num_written, tuple(skipped))
+
+
+async def _convert(
+    rows: Iterable[Mapping[str, Any]], method: Method, system_prompt: str | None, skip_unreadable: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Converted rows, and why others were left out."""
+    converted, skipped = [], []
+    for row in rows:
+        try:
+            converted.append(await to_tool_agent_row(row, method, system_prompt))
+        except VideoError as error:
+            if not skip_unreadable:
+                raise
+            skipped.append(str(error))
+    return converted, skipped
+
+
+def _converted_schema(schema: pa.Schema, source: Path) -> pa.Schema:
+    """The source's columns with ours added or replaced. Its metadata describe the old columns, so they go."""
+    if "extra_info" not in schema.names or not pa.types.is_struct(schema.field("extra_info").type):
+        raise UsageError(f"{source}: no column extra_info with named entries, so these are not rows of ours")
+    extra_info = {field.name: field.type for field in schema.field("extra_info").type} | _EXTRA_INFO
+    types = {field.name: field.type for field in schema} | _COLUMNS
+    types["extra_info"] = pa.struct(list(extra_info.items()))
+    return pa.schema(list(types.items()))
+
+
+def _png(image: ImagePart) -> bytes:
+    """Lossless, so that the model sees the decoded pixels."""
+    assert image.pixels_HWC is not None, "Episode.start decodes every picture of the prompt"
+    buffer = BytesIO()
+    Image.fromarray(image.pixels_HWC).save(buffer, format="PNG")
+    return buffer.getvalue()

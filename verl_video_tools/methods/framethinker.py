@@ -1,0 +1,316 @@
+"""FrameThinker (arXiv 2509.24304): zoom by frame numbers, and a bonus for zooms on the way to a right answer.
+
+Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.protocols import framethinker as protocol
+from verl_video_tools.rewards.choices import grade_multiple_choice
+from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
+from verl_video_tools.rewards.framethinker_reference import MIN_GAP, read_transcript
+from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.get_frame_number import GetFrameNumber
+from verl_video_tools.types import (
+    Content,
+    FrameRequest,
+    ImagePart,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    StopReason,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+from verl_video_tools.video.resize import fit_box
+from verl_video_tools.video.sampling import linspace_indices
+
+_TIME_IN_QUESTION = re.compile(r"\d+:\d+(:\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What a rollout earns by, before weights: from executed calls (strict) or from the transcript (reference)."""
+
+    correct: bool
+    consistent: bool
+    chose_frames: bool
+    found_frame_number: bool
+    well_formed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameThinker(Method):
+    """FrameThinker's protocol, tools, prompt and reward; the defaults are the large-scale recipe."""
+
+    name: ClassVar[str] = "framethinker"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "action_bonus", "format", "ccv")
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=60)
+
+    max_turns: int = 5
+    """Assistant turns, the answer's included (code)."""
+    max_turn_tokens: int | None = 8192
+    """Tokens generated in one turn at most (code)."""
+
+    num_frames: int = 8
+    """Frames of the first look and of each zoom on a short video (paper 3.1 says "e.g. 8"; code)."""
+    num_frames_long: int = 12
+    """The same on a long video (code)."""
+    box: tuple[int, int] = (640, 360)
+    """Pixels (width, height) that a frame of a short video is shrunk to fit (code)."""
+    box_long: tuple[int, int] = (448, 252)
+    """The same on a long video (code)."""
+    long_video_seconds: float = 300.0
+    """Seconds; a video is long if it lasts longer than this, not if exactly as long (code)."""
+
+    accuracy_reward: float = 1.0
+    """Reward of a correct answer (paper eq. 4; code)."""
+    answer_grading: Literal["exact", "choice"] = "exact"
+    """`exact`: the answer's first word equals the truth, case and punctuation included (code). `choice`: any usual way
+    of naming the option, as `rewards.grade_multiple_choice` reads it."""
+    choose_bonus: float = 0.02
+    """Bonus of a rollout that executed choose_frames at least once. Code, large-scale run; the paper's small-scale
+    weight is lost in the text that we have."""
+    time_bonus: float = 0.5
+    """Bonus of a rollout that was told a frame number above 0. Code, large-scale run; small-scale weight as above."""
+    require_time_in_question: bool = True
+    """Pay `time_bonus` only if the question names a time such as 0:34 (code; the paper does not say)."""
+    bonus_condition: Literal["correct", "always"] = "correct"
+    """`correct`: bonuses only beside a correct answer (paper eq. 5). `always` is the ablation of paper D.1, run there
+    with 0.2 for one action type."""
+    turn_bonus: float = 0.0
+    """Ablation of paper eq. 7: above 0 it replaces both action bonuses by `turn_bonus * (turns - 1)`; paper: 0.2."""
+    turn_bonus_cap: float = 0.6
+    """Upper bound of the turn bonus (paper D.2)."""
+    format_reward: float = 0.0
+    """Ablation of paper 3.3.1: reward of a rollout that answers and whose every turn follows the grammar to the letter.
+    The paper's weight is "comparable to the accuracy reward"; its own recipe has none."""
+
+    ccv: bool = True
+    """Cognitive Consistency Verification: an inconsistent rollout earns nothing (paper eq. 6, D.3)."""
+    ccv_profile: Literal["train", "inference"] = "train"
+    """Rules of the reward or of the run-time safeguard (code); see `rewards.consistency`."""
+    min_gap: int | None = None
+    """Frames; verification wants end - start > min_gap. None: the number of frames that a zoom shows on this video."""
+
+    answer_only: bool = False
+    """Prompt for an answer without actions: the last attempt of `inference_attempts`. Wins over `prompt_file`."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "num_frames", "num_frames_long"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        for name in ("box", "box_long"):
+            _require(min(getattr(self, name)) >= 1, name, getattr(self, name), "sides of at least 1 pixel")
+        for name in ("turn_bonus", "turn_bonus_cap"):
+            _require(getattr(self, name) >= 0.0, name, getattr(self, name), "at least 0")
+        if self.max_turn_tokens is not None:
+            _require(self.max_turn_tokens >= 1, "max_turn_tokens", self.max_turn_tokens, "at least 1, or None")
+        _require(self.tool_deadline_seconds > 0, "tool_deadline_seconds", self.tool_deadline_seconds, "above 0")
+
+    # ------------------------------------------------------------------------------------------------ prompt and tools
+
+    def frames_per_look(self, info: VideoInfo) -> int:
+        """Frames that the first look and each zoom show on this video."""
+        return self.num_frames_long if self._is_long(info) else self.num_frames
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames spread evenly from the first to the last."""
+        box_width, box_height = self._box(info)
+        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
+        width, height = fit_box(info.width, info.height, box_width, box_height, envelope, rounding=rounding)
+        indices = linspace_indices(0, info.num_frames - 1, self.frames_per_look(info))
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt; then question, blank line and one line per frame."""
+        num_frames = self.frames_per_look(info)
+        system = load_prompt(
+            "framethinker_answer_only.txt" if self.answer_only else "framethinker.txt",
+            None if self.answer_only else self.prompt_file,
+            num_frames=num_frames,
+            min_gap=num_frames + 1,
+            max_turns=self.max_turns,
+        )
+        question: Content = (f"{sample.question.rstrip()}\n\n",)
+        return [Message("system", (system,)), Message("user", question + protocol.frame_lines(images))]
+
+    def parse(self, text: str) -> ParsedTurn:
+        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        box_width, box_height = self._box(info)
+        choose_frames = ChooseFrames(
+            num_frames=self.frames_per_look(info), box_width=box_width, box_height=box_height, compat=self.compat
+        )
+        return {choose_frames.name: choose_frames, GetFrameNumber.name: GetFrameNumber(compat=self.compat)}
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
+        content: list[str | ImagePart] = []
+        for outcome in outcomes:
+            record = outcome.record
+            if content:
+                content.append("\n")
+            if not record.ok:  # read only with end_on_call_error=False
+                content.append(f"The action was refused: {record.error}")
+            elif record.name == protocol.GET_FRAME_NUMBER:
+                sentence = protocol.frame_number_sentence(record.arguments["time"], record.result["frame_number"])
+                content.append(sentence)
+            else:
+                content += protocol.frame_lines(outcome.images)
+        return tuple(content)
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def score(self, trajectory: Trajectory, sample: Sample) -> dict[str, float]:
+        """`accuracy`, `action_bonus` and `format`, weighted; `score` is their sum.
+
+        `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too. A
+        rollout that was aborted, or whose video could not be read, earns nothing.
+
+        Raises:
+            UsageError: the question is open, which needs a judge.
+        """
+        self.check_question(sample)
+        if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
+            return self.zero_reward()
+        findings = self._findings(trajectory, trajectory.video, sample)
+        if self.ccv and not findings.consistent:
+            return self.zero_reward()
+        accuracy = self.accuracy_reward if findings.correct else 0.0
+        action_bonus = self._action_bonus(findings, len(trajectory.turns), sample.question)
+        format_reward = self.format_reward if findings.well_formed else 0.0
+        return {
+            "score": accuracy + action_bonus + format_reward,
+            "accuracy": accuracy,
+            "action_bonus": action_bonus,
+            "format": format_reward,
+            "ccv": 1.0,
+        }
+
+    def check_question(self, sample: Sample) -> None:
+        """Raises UsageError for a question that this method cannot grade."""
+        if sample.question_type == "open":
+            raise UsageError(
+                "open questions on framethinker need a judge, which is not available yet; "
+                f"give a multiple-choice or numeric question (question_type is 'open', truth {sample.ground_truth!r})"
+            )
+
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
+        if trajectory.video is None:
+            return Verdict(ok=False, failed="structure", reason="the video was never opened")
+        min_gap = self.frames_per_look(trajectory.video) if self.min_gap is None else self.min_gap
+        if self.ccv_profile == "inference":
+            rules = ConsistencyRules.inference(min_gap)
+        else:
+            rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
+        return verify_consistency(trajectory.turns, rules)
+
+    def _findings(self, trajectory: Trajectory, info: VideoInfo, sample: Sample) -> _Findings:
+        answered = trajectory.stop_reason is StopReason.ANSWER
+        well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
+        if self.compat == "reference":
+            transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
+            min_gap = MIN_GAP if self.min_gap is None else self.min_gap
+            read = read_transcript(transcript, info.num_frames, min_gap)
+            correct = read.answer is not None and self._is_correct(read.answer, sample)
+            return _Findings(correct, read.consistent, read.chose_frames, read.found_frame_number, well_formed)
+        calls = trajectory.executed_calls()
+        return _Findings(
+            correct=trajectory.answer is not None and self._is_correct(trajectory.answer, sample),
+            consistent=self.verify(trajectory).ok,
+            chose_frames=any(call.name == ChooseFrames.name for call in calls),
+            found_frame_number=any(
+                call.name == GetFrameNumber.name and call.result["frame_number"] > 0 for call in calls
+            ),
+            well_formed=well_formed,
+        )
+
+    def _action_bonus(self, findings: _Findings, num_turns: int, question: str) -> float:
+        if self.bonus_condition == "correct" and not findings.correct:
+            return 0.0
+        if self.turn_bonus > 0.0:
+            return min(self.turn_bonus * max(0, num_turns - 1), self.turn_bonus_cap)
+        bonus = self.choose_bonus if findings.chose_frames else 0.0
+        time_counts = not self.require_time_in_question or _TIME_IN_QUESTION.search(question)
+        if findings.found_frame_number and time_counts:
+            bonus += self.time_bonus
+        return bonus
+
+    def _is_correct(self, answer: str, sample: Sample) -> bool:
+        if self.answer_grading == "choice" and sample.question_type == "mc":
+            return grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
+        return answer.split(maxsplit=1)[0] == sample.ground_truth
+
+    def _is_long(self, info: VideoInfo) -> bool:
+        return info.duration_seconds > self.long_video_seconds
+
+    def _box(self, info: VideoInfo) -> tuple[int, int]:
+        return self.box_long if self._is_long(info) else self.box
+
+
+# ------------------------------------------------------------------------------------------------------------ inference
+
+
+@dataclass(frozen=True)
+class InferenceResult:
+    """What the inference policy ends with.
+
+    Attributes:
+        answer: of the first attempt that answered consistently; None is a format error, which counts as wrong.
+        images_used: frames shown in that attempt, first look and zooms; None for a format error, which the published
+            average of frames leaves out.
+        attempts: every rollout made, in order.
+        verdicts: the verification of each.
+    """
+
+    answer: str | None
+    images_used: int | None
+    attempts: tuple[Trajectory, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+async def inference_attempts(
+    method: FrameThinker, run: Callable[[FrameThinker], Awaitable[Trajectory]], max_attempts: int = 3
+) -> InferenceResult:
+    """Answer one question with retries and a fallback (paper 3.3.2; code's evaluation script).
+
+    A rollout that does not answer, or fails the verification in its inference profile, is made again; the last attempt
+    uses the answer-only prompt on the same first look.
+
+    Args:
+        run: makes one whole rollout with the method that it is given.
+        max_attempts: rollouts at most (code: 3).
+    """
+    if max_attempts < 1:
+        raise UsageError(f"max_attempts must be at least 1, got {max_attempts}")
+    method = replace(method, ccv_profile="inference")
+    attempts: list[Trajectory] = []
+    verdicts: list[Verdict] = []
+    for number in range(1, max_attempts + 1):
+        trajectory = await run(replace(method, answer_only=number == max_attempts > 1))
+        attempts.append(trajectory)
+        verdicts.append(method.verify(trajectory))
+        if trajectory.answer is not None and (verdicts[-1].ok or not method.ccv):
+            counts = trajectory.counts()
+            images_used = counts["initial_frames"] + counts["tool_frames"]
+            return InferenceResult(trajectory.answer, images_used, tuple(attempts), tuple(verdicts))
+    return InferenceResult(None, None, tuple(attempts), tuple(verdicts))
+
+
+def _require(condition: bool, name: str, value: object, wanted: str) -> None:
+    if not condition:
+        raise UsageError(f"FrameThinker.{name} must be {wanted}, got {value!r}")

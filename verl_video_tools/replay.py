@@ -1,0 +1,186 @@
+"""A method's real loop, tools and reward under a scripted policy: no model, no GPU.
+
+Without a processor, frames have the sizes that the method asks for, and no token budget applies. With one, sizes are
+those that the processor leaves untouched, and the method's recipe budgets apply to the scripted turns as they would to
+generated ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.methods import get_method
+from verl_video_tools.types import (
+    Content,
+    Message,
+    Method,
+    PixelEnvelope,
+    QuestionType,
+    Sample,
+    Trajectory,
+)
+
+_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames")
+
+
+def replay(
+    method: str,
+    video: str,
+    question: str,
+    answer: str,
+    turns: Sequence[str],
+    extra: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    processor: str | None = None,
+    judge_base_url: str | None = None,
+) -> dict[str, Any]:
+    """Run `turns` as the assistant's turns of one rollout, and score it.
+
+    Args:
+        method: name of the method, as `get_method` takes it.
+        video: path of the video file. One that cannot be read gives `stop_reason` "video_error" and no reward.
+        question: the whole text that the model would read, options included.
+        answer: the ground truth.
+        turns: assistant texts in order; those left over when the rollout ends are ignored.
+        extra: further fields of the row's `extra_info` (`question_type`, `options`, ...).
+        settings: fields of the method's config that differ from its defaults.
+        processor: folder or name of a Hugging Face processor; applies its sizes and the recipe's token budgets.
+        judge_base_url: OpenAI-compatible endpoint for questions that need a judge. No method uses one yet.
+
+    Returns:
+        The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
+        `turns`, `stop_reason`, `answer`, `reward`, `counts`.
+
+    Raises:
+        UsageError: unknown method or setting, a row that makes no sense, or a question that needs a judge.
+    """
+    return asyncio.run(
+        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url),
+    )
+
+
+async def areplay(
+    method: str,
+    video: str,
+    question: str,
+    answer: str,
+    turns: Sequence[str],
+    extra: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    processor: str | None = None,
+    judge_base_url: str | None = None,
+) -> dict[str, Any]:
+    """`replay` for callers that run an event loop."""
+    if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
+        raise UsageError(f"turns must be a list of assistant texts, got {turns!r:.200}")
+    configured = get_method(method, **(settings or {}))
+    sample = _sample(video, question, answer, extra or {})
+    tokens = None if processor is None else _ScriptedTokens(processor, configured)
+    trajectory = await _run(configured, sample, turns, tokens)
+    return _as_result(trajectory, await configured.score(trajectory, sample))
+
+
+async def _run(method: Method, sample: Sample, turns: Sequence[str], tokens: _ScriptedTokens | None) -> Trajectory:
+    episode = Episode(method, sample) if tokens is None else Episode(method, sample, tokens.envelope, tokens.budget)
+    messages = await episode.start()
+    if messages is not None and tokens is not None:
+        tokens.start(messages)
+    for text in turns:
+        if episode.trajectory.stop_reason is not None:
+            break
+        text, truncated = (text, False) if tokens is None else tokens.append_turn(text)
+        observation = await episode.step(text, truncated)
+        if observation is not None and tokens is not None:
+            tokens.append_observation(observation)
+    if episode.trajectory.stop_reason is None:
+        episode.exhaust_script()
+    return episode.trajectory
+
+
+def _sample(video: str, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
+    extra_info = {"question": question, "video_path": video, **extra}
+    try:
+        sample = Sample.from_row({"extra_info": extra_info, "reward_model": {"ground_truth": answer}})
+    except (RowError, TypeError, ValueError, IndexError) as error:
+        raise UsageError(f"the row does not make sense: {error}; got extra_info {extra_info!r:.300}") from error
+    if sample.question_type not in get_args(QuestionType):
+        raise UsageError(f"question_type must be one of {get_args(QuestionType)}, got {sample.question_type!r}")
+    return sample
+
+
+def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, Any]:
+    record = trajectory.to_dict()
+    return {
+        "method": trajectory.method,
+        "video": record["video"],
+        "initial_frames": record["initial_frames"],
+        "turns": [
+            {
+                "text": turn["text"],
+                "calls": [{name: call[name] for name in _CALL_FIELDS} for call in turn["calls"]],
+                "observation": turn["observation"],
+            }
+            for turn in record["turns"]
+        ],
+        "stop_reason": str(trajectory.stop_reason),
+        "answer": trajectory.answer,
+        "reward": reward,
+        "counts": trajectory.counts(),
+    }
+
+
+class _ScriptedTokens:
+    """Tokens of a scripted rollout, by the same builder and budget as a generated one."""
+
+    def __init__(self, processor_path: str, method: Method) -> None:
+        # Heavy: torch, transformers and verl, needed only here.
+        from transformers import AutoConfig, AutoProcessor
+        from verl.utils.tokenizer import get_processor_token_id
+        from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+        from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream
+        from verl_video_tools.video import envelope_of
+
+        try:
+            processor = AutoProcessor.from_pretrained(processor_path)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot load a processor from {processor_path!r}: {error}") from error
+        try:
+            model_type = AutoConfig.from_pretrained(processor_path).model_type
+        except (OSError, ValueError):  # a folder may hold a processor alone; verl then takes its default builder
+            model_type = None
+        self.envelope: PixelEnvelope = envelope_of(processor)
+        self._tokenizer = processor.tokenizer
+        self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self._max_turn_tokens = method.max_turn_tokens
+        self._stream = TokenStream(
+            create_continuous_token_builder(self._tokenizer, hf_model_type=model_type, processor=processor)
+        )
+        self.budget = TokenBudget(
+            stream=self._stream,
+            envelope=self.envelope,
+            image_token_id=get_processor_token_id(processor, "image"),
+            prompt_length=method.recipe_budget.prompt_tokens,
+            response_length=method.recipe_budget.response_tokens,
+            max_images=method.recipe_budget.images,
+        )
+
+    def start(self, messages: Sequence[Message]) -> None:
+        self._stream.start(messages)
+
+    def append_turn(self, text: str) -> tuple[str, bool]:
+        """The turn as a model under these limits could have written it, and whether they cut it."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False)
+        tokens_left = max(1, self.budget.tokens_left())
+        max_tokens = min(tokens_left, self._max_turn_tokens or tokens_left)
+        truncated = len(ids) + 1 > max_tokens  # one for the end of the turn
+        ids = ids[:max_tokens] if truncated else [*ids, self._end_of_turn_id]
+        self._stream.append_turn(ids, None)
+        return (self._tokenizer.decode(ids) if truncated else text), truncated
+
+    def append_observation(self, content: Content) -> None:
+        self._stream.append_observation(content, self._end_of_turn_id)

@@ -1,0 +1,30 @@
+"""Pixels and time: frames of a video exact in time, which times to look at, at which size, at what cost in tokens.
+
+Importing this needs NumPy and PyAV, not torch.
+"""
+
+from verl_video_tools.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.video.pool import decode_frames, open_video, pool_stats, run_decode
+from verl_video_tools.video.resize import fit_box, fit_envelope
+from verl_video_tools.video.sampling import fps_seconds, linspace_indices, uniform_seconds
+from verl_video_tools.video.tokens import envelope_of, image_tokens
+from verl_video_tools.video.video import Video
+
+__all__ = [
+    "FrameBatch",
+    "FrameRequest",
+    "PixelEnvelope",
+    "Video",
+    "VideoInfo",
+    "decode_frames",
+    "envelope_of",
+    "fit_box",
+    "fit_envelope",
+    "fps_seconds",
+    "image_tokens",
+    "linspace_indices",
+    "open_video",
+    "pool_stats",
+    "run_decode",
+    "uniform_seconds",
+]

@@ -1,0 +1,46 @@
+"""From a decoded frame to RGB pixels at the asked size."""
+
+from __future__ import annotations
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.video.reformatter import Interpolation, VideoReformatter
+
+# Area averaging with exact rounding and full chroma comes within 40 dB of the antialiased bicubic resize that image
+# processors do, at half its cost; without the two flags it is 34 dB. When nothing shrinks, bicubic costs little.
+EXACT = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
+SHRINK = Interpolation.AREA | EXACT
+ENLARGE = Interpolation.BICUBIC | EXACT
+
+
+def quarter_turns(frame: av.VideoFrame) -> int:
+    """Counter-clockwise quarter turns, 0 to 3, that a player makes to show a frame upright."""
+    return round(frame.rotation / 90) % 4
+
+
+def display_size(frame: av.VideoFrame) -> tuple[int, int]:
+    """(width, height) of a frame as shown, rotation applied. Pixels are taken to be square."""
+    return (frame.height, frame.width) if quarter_turns(frame) % 2 else (frame.width, frame.height)
+
+
+class PictureMaker:
+    """Converts and scales frames; keeps the scaler's tables between frames of like size. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._reformatter = VideoReformatter()
+
+    def picture(self, frame: av.VideoFrame, width: int, height: int) -> npt.NDArray[np.uint8]:
+        """RGB pixels (H, W, 3) uint8, upright, at exactly width x height."""
+        turns = quarter_turns(frame)
+        coded_width, coded_height = (height, width) if turns % 2 else (width, height)
+        shrinks = coded_width * coded_height < frame.width * frame.height
+        rgb = self._reformatter.reformat(
+            frame,
+            width=coded_width,
+            height=coded_height,
+            format="rgb24",
+            interpolation=SHRINK if shrinks else ENLARGE,
+            threads=1,  # by default as many as there are CPUs
+        )
+        return np.rot90(rgb.to_ndarray(), turns)

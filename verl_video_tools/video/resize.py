@@ -1,0 +1,95 @@
+"""Sizes at which frames are handed to the image processor, chosen so that the processor leaves them alone.
+
+Qwen's image processors resize every picture to sides that are multiples of a factor (patch size x merge size) and to
+an area between two bounds. A picture that already is so passes through unchanged; then decoding can scale straight to
+the final size, pixels are resampled once, and the number of tokens is known before anything is decoded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from verl_video_tools.types import PixelEnvelope
+
+MAX_ASPECT_RATIO = 200
+"""Qwen's `smart_resize` refuses pictures that are more elongated."""
+
+
+def fit_box(
+    width: int,
+    height: int,
+    box_width: int,
+    box_height: int,
+    envelope: PixelEnvelope | None = None,
+    rounding: Literal["nearest", "floor"] = "nearest",
+) -> tuple[int, int]:
+    """Shrink a size to fit a box, keeping the aspect ratio and never enlarging, then fit it into an envelope.
+
+    `rounding` says how the shrunk sides become integers: "nearest" rounds half to even; "floor" truncates as the
+    published code of FrameThinker does, float error included (1280x720 in 448x252 gives 448x251).
+
+    Returns:
+        (width, height) in pixels; see `fit_envelope` for what the envelope adds.
+
+    Raises:
+        ValueError: a side is below one pixel, or the envelope cannot be met.
+    """
+    if min(width, height, box_width, box_height) < 1:
+        raise ValueError(f"sides must be >= 1 pixel, got {width}x{height} in a box of {box_width}x{box_height}")
+    scale = min(box_width / width, box_height / height)
+    if scale < 1.0:
+        to_int = round if rounding == "nearest" else int
+        width, height = max(1, to_int(scale * width)), max(1, to_int(scale * height))
+    return fit_envelope(width, height, envelope or PixelEnvelope())
+
+
+def fit_envelope(width: int, height: int, envelope: PixelEnvelope) -> tuple[int, int]:
+    """The size close to width x height that an image processor with this envelope leaves untouched.
+
+    Each side goes to the nearest multiple of the factor (at least one). If the area is then outside
+    [min_pixels, max_pixels], both sides are scaled alike until it is just inside, as Qwen's `smart_resize` does. Where
+    that function would miss a bound or refuse the aspect ratio, the nearest size that it accepts is taken.
+    With factor 1 the size is returned as it is: there is no processor.
+
+    Returns:
+        (width, height) in pixels.
+
+    Raises:
+        ValueError: no size of this factor has an area within the bounds.
+    """
+    factor = envelope.factor
+    if factor == 1:
+        return width, height
+    min_cells = max(1, math.ceil(envelope.min_pixels / factor**2))
+    max_cells = envelope.max_pixels // factor**2
+    columns, rows = max(1, round(width / factor)), max(1, round(height / factor))
+    if columns * rows > max_cells:
+        shrink = math.sqrt(envelope.max_pixels / (width * height)) / factor
+        columns, rows = max(1, math.floor(width * shrink)), max(1, math.floor(height * shrink))
+    elif columns * rows < min_cells:
+        grow = math.sqrt(envelope.min_pixels / (width * height)) / factor
+        columns, rows = math.ceil(width * grow), math.ceil(height * grow)
+    if not (min_cells <= columns * rows <= max_cells and _aspect(columns, rows) <= MAX_ASPECT_RATIO):
+        columns, rows = _nearest_grid(columns, rows, min_cells, max_cells, envelope)
+    return columns * factor, rows * factor
+
+
+def _aspect(columns: int, rows: int) -> float:
+    return max(columns, rows) / min(columns, rows)
+
+
+def _nearest_grid(columns: int, rows: int, min_cells: int, max_cells: int, envelope: PixelEnvelope) -> tuple[int, int]:
+    """The accepted grid that differs least, in proportion, from columns x rows. Rare, so every row count is tried."""
+    most_cells = min(max_cells, 2 * max(min_cells, columns * rows))
+    best: tuple[float, int, int] | None = None
+    for new_rows in range(1, math.isqrt(MAX_ASPECT_RATIO * most_cells) + 1):
+        fewest = max(math.ceil(min_cells / new_rows), math.ceil(new_rows / MAX_ASPECT_RATIO))
+        most = min(most_cells // new_rows, MAX_ASPECT_RATIO * new_rows)
+        if fewest <= most:
+            new_columns = min(max(columns, fewest), most)
+            change = abs(math.log(new_columns / columns)) + abs(math.log(new_rows / rows))
+            best = min(best or (change, new_columns, new_rows), (change, new_columns, new_rows))
+    if best is None:
+        raise ValueError(f"no picture with sides that are multiples of {envelope.factor} fits into {envelope}")
+    return best[1], best[2]

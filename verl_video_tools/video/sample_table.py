@@ -1,0 +1,89 @@
+"""Segments of an MP4 file from its sample table: nothing but the asked segments is read from the file."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from verl_video_tools.errors import UnreadableVideoError
+from verl_video_tools.video.segments import (
+    PacketsUnusable,
+    Segment,
+    SegmentTable,
+    make_segment,
+    read_row,
+)
+from verl_video_tools.video.source import Deadline, VideoSource
+
+KEY_FLAG, DISCARD_FLAG = 1, 2
+"""Bits of FFmpeg's AVIndexEntry.flags."""
+
+
+class SampleTable:
+    """FFmpeg's index of an MP4 file: decode time, key and hidden flag of every packet, edit list already applied.
+
+    Raises:
+        PacketsUnusable: the table is not the whole truth (fragmented, truncated or odd file).
+    """
+
+    def __init__(self, source: VideoSource) -> None:
+        entries = source.stream.index_entries
+        # A fragmented file has more samples than its header declares.
+        if not 0 < len(entries) <= source.stream.frames:
+            raise PacketsUnusable
+        flags = np.fromiter((entry.flags for entry in entries), dtype=np.int64, count=len(entries))
+        starts = np.flatnonzero(flags & KEY_FLAG)
+        if len(starts) == 0 or starts[0] != 0:
+            raise PacketsUnusable
+        ends = np.append(starts[1:], len(entries))
+        num_shown_before = np.concatenate(([0], np.cumsum((flags & DISCARD_FLAG) == 0)))
+        self._source = source
+        self.num_packets = ends - starts
+        self.counts = num_shown_before[ends] - num_shown_before[starts]
+        self.key_dts = np.array([entries[int(start)].timestamp for start in starts], dtype=np.int64)
+        # A seek to the key frame's decode time would land one key frame earlier, since it is shown only later.
+        self.seek_ticks = [entries[int(end) - 1].timestamp for end in ends]
+        if np.any(np.diff(self.key_dts) <= 0):
+            raise PacketsUnusable
+
+    def read(self, number: int, deadline: Deadline, is_last: bool = False) -> Segment:
+        """Read the times of one segment's packets; `is_last` asks that the file ends after it."""
+        dts, num_packets = int(self.key_dts[number]), int(self.num_packets[number])
+        packets = self._source.packets_from(
+            self.seek_ticks[number],
+            is_entry=lambda packet: packet.dts == dts,
+            is_beyond=lambda packet: packet.dts is not None and packet.dts > dts,
+            deadline=deadline,
+        )
+        rows = [read_row(self._source, packet) for packet in islice(packets, num_packets)]
+        if len(rows) != num_packets or (is_last and next(packets, None) is not None):
+            raise PacketsUnusable
+        return make_segment(self._source, rows, self.seek_ticks[number], is_first=number == 0)
+
+
+def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> SegmentTable:
+    """Segments of an MP4 file whose table proves right at both ends.
+
+    Raises:
+        PacketsUnusable: the table is not the whole truth.
+    """
+    table = SampleTable(source)
+    last = len(table.counts) - 1
+    table.read(last, deadline, is_last=True)
+    table.counts[0] = len(table.read(0, deadline).frame_pts)
+
+    def load(number: int, deadline: Deadline) -> Segment:
+        try:
+            segment = table.read(number, deadline)
+        except PacketsUnusable:
+            segment = None
+        if segment is None or len(segment.frame_pts) != table.counts[number]:
+            raise UnreadableVideoError(
+                f"{source.path}: the packets of segment {number} are not those of the file's own table; "
+                "was it changed or cut while it was open?"
+            )
+        return segment
+
+    # No packet is shown before it is decoded, so decode times bound presentation times from below.
+    return SegmentTable(table.key_dts, table.counts, load)

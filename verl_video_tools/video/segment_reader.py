@@ -1,0 +1,118 @@
+"""Frames by index from the nearest key frame: seek, check, decode no further than the last frame asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+
+import av
+
+from verl_video_tools.video.segments import SegmentTable
+from verl_video_tools.video.source import Deadline, VideoSource
+
+
+class SegmentReader:
+    """A `FrameReader` over a table of segments."""
+
+    def __init__(self, source: VideoSource, table: SegmentTable) -> None:
+        self._source = source
+        self._table = table
+        self._decodable: dict[int, list[int]] = {}
+        self._can_skip = _unreferenced_frames_can_be_skipped(source)
+        self.num_frames = table.num_frames
+        self.pts_at = table.pts_at
+        self.index_at = table.index_at
+        self.last_duration = table.last_duration
+
+    def decode(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
+        """Decode frames, given by ascending distinct indices; those that cannot be decoded are left out."""
+        for first_segment, last_segment, wanted in self._runs(indices, deadline):
+            for frame in self._decode_run(first_segment, last_segment, wanted.keys(), deadline):
+                if frame.pts in wanted and not frame.is_corrupt:  # what the decoder failed to restore is flagged
+                    yield wanted[frame.pts], frame
+
+    def _runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, dict[int, int]]]:
+        """Group frames by the stretch of segments to decode: (first segment, last segment, {pts: index})."""
+        run: tuple[int, int, dict[int, int]] | None = None
+        for index in indices:
+            number = self._table.segment_of(index)
+            pts = self._table.pts_at(index, deadline)
+            first = self._first_segment_for(number, pts, deadline)
+            if run is not None and first <= run[1]:
+                run = (run[0], max(run[1], number), {**run[2], pts: index})
+            else:
+                if run is not None:
+                    yield run
+                run = (first, number, {pts: index})
+        if run is not None:
+            yield run
+
+    def _first_segment_for(self, number: int, pts: int, deadline: Deadline) -> int:
+        """Where decoding has to begin for a frame of segment `number`."""
+        # Frames shown before their key frame (an open group of pictures) refer to the segment before as well.
+        if number > 0 and pts < self._table.segment(number, deadline).key_pts:
+            number -= 1
+        while number > 0 and not self._table.segment(number, deadline).can_start:
+            number -= 1
+        return number
+
+    def _decode_run(
+        self, first_segment: int, last_segment: int, wanted_pts: Collection[int], deadline: Deadline
+    ) -> Iterator[av.VideoFrame]:
+        """Decode until the wanted frames are out; other frames come with them."""
+        entry = self._table.segment(first_segment, deadline)
+        num_packets = sum(
+            self._table.segment(number, deadline).num_packets for number in range(first_segment, last_segment + 1)
+        )
+        packets = self._source.packets_from(
+            entry.seek_tick,
+            is_entry=lambda packet: packet.pts == entry.key_pts,  # a damaged key frame is no longer marked as one
+            is_beyond=lambda packet: packet.dts is not None and packet.dts > entry.key_pts,
+            deadline=deadline,
+        )
+        unsent = set(wanted_pts)
+        for packet in islice(packets, num_packets):
+            if self._can_skip:
+                self._source.skip_unreferenced(packet.pts not in wanted_pts)
+            yield from self._source.decode(packet)
+            unsent.discard(packet.pts)
+            if not unsent:
+                break
+        yield from self._source.decode(None)
+
+    def decodable_near(self, index: int, deadline: Deadline) -> int | None:
+        """Index of the decodable frame nearest to a frame that is not, None if there is none."""
+        number = self._table.segment_of(index)
+        first_index = self._table.first_index
+        best = self._nearest_in(number, index, None, deadline)
+        for before in range(number - 1, -1, -1):
+            if best is not None and abs(best - index) <= index - (first_index[before + 1] - 1):
+                break
+            best = self._nearest_in(before, index, best, deadline)
+        for after in range(number + 1, len(first_index) - 1):
+            if best is not None and abs(best - index) <= first_index[after] - index:
+                break
+            best = self._nearest_in(after, index, best, deadline)
+        return best
+
+    def _nearest_in(self, number: int, index: int, best: int | None, deadline: Deadline) -> int | None:
+        """The nearer of `best` and the nearest decodable frame of a segment; the earlier one of two as near."""
+        if number not in self._decodable:  # damage stays, so it is looked for once
+            first, end = int(self._table.first_index[number]), int(self._table.first_index[number + 1])
+            self._decodable[number] = [found for found, _ in self.decode(range(first, end), deadline)]
+        candidates = [*self._decodable[number], *([] if best is None else [best])]
+        return min(candidates, key=lambda candidate: (abs(candidate - index), candidate), default=None)
+
+
+def _unreferenced_frames_can_be_skipped(source: VideoSource) -> bool:
+    """Whether leaving out the pictures that FFmpeg calls non-reference cannot change any other picture.
+
+    In H.264 such a picture (nal_ref_idc 0) is not used to predict any other. In HEVC it is not used by pictures of its
+    own temporal sub-layer, so this holds if there is only one sub-layer, as the file's hvcC record says. For other
+    codecs it saves nothing or loses frames (AV1).
+    """
+    if source.codec_name == "h264":
+        return True
+    hvcc = source.stream.codec_context.extradata or b""
+    num_temporal_layers = (hvcc[21] >> 3) & 7 if len(hvcc) > 21 and hvcc[0] == 1 else 0
+    return source.codec_name == "hevc" and num_temporal_layers == 1

@@ -1,0 +1,139 @@
+"""Where every frame of a file is: its packets cut into segments that begin at a key frame.
+
+A segment is a run of packets in decode order such that every frame of an earlier segment is shown before every frame
+of a later one. Then a frame's index in presentation order is the number of frames in earlier segments plus its rank
+among the times of its own, and both are exact without decoding anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from verl_video_tools.video.h264 import has_inter_slices
+from verl_video_tools.video.source import Deadline, VideoSource
+
+Ticks = npt.NDArray[np.int64]
+
+DROPS_LEADING_FRAMES = frozenset({"h264", "hevc"})
+"""Codecs whose decoder drops frames shown before the file's first key frame, since they refer to frames not there."""
+
+
+class PacketsUnusable(Exception):
+    """Packets do not tell the frames: a time is missing or doubled, or no key frame is marked."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Packets from one key frame up to the next segment.
+
+    Attributes:
+        seek_tick: aim of a seek that should land on the key frame.
+        key_pts: presentation time of the key frame, in ticks.
+        num_packets: packets in the segment, those of hidden frames included.
+        frame_pts: times of the frames that are shown, ascending.
+        last_duration: duration of the frame shown last, 0 if unknown.
+        can_start: the key frame can be decoded without anything before it, as its mark promises.
+    """
+
+    seek_tick: int
+    key_pts: int
+    num_packets: int
+    frame_pts: Ticks
+    last_duration: int
+    can_start: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PacketRow:
+    """What is kept of a packet."""
+
+    pts: int | None
+    is_keyframe: bool
+    is_false_key: bool
+    is_hidden: bool
+    duration: int
+
+
+def read_row(source: VideoSource, packet: av.Packet) -> PacketRow:
+    is_false_key = (
+        packet.is_keyframe
+        and source.codec_name == "h264"
+        and has_inter_slices(bytes(packet), source.stream.codec_context.extradata)
+    )
+    return PacketRow(packet.pts, packet.is_keyframe, is_false_key, packet.is_discard, packet.duration or 0)
+
+
+def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int, is_first: bool) -> Segment:
+    """A segment of packets in decode order; the first packet is its key frame.
+
+    Raises:
+        PacketsUnusable: a packet has no time, two have the same, or nothing that the file's first frames need is there.
+    """
+    times = [row.pts for row in rows]
+    if not rows or None in times or len(set(times)) != len(times) or (is_first and rows[0].is_false_key):
+        raise PacketsUnusable
+    drop_leading = is_first and source.codec_name in DROPS_LEADING_FRAMES
+    key_pts = times[0]
+    assert key_pts is not None
+    shown = sorted(
+        (row.pts, row.duration)
+        for row in rows
+        if not row.is_hidden and row.pts is not None and not (drop_leading and row.pts < key_pts)
+    )
+    return Segment(
+        seek_tick=seek_tick,
+        key_pts=key_pts,
+        num_packets=len(rows),
+        frame_pts=np.array([pts for pts, _ in shown], dtype=np.int64),
+        last_duration=shown[-1][1] if shown else 0,
+        can_start=not rows[0].is_false_key,
+    )
+
+
+class SegmentTable:
+    """All segments of a file, each read when it is first asked for.
+
+    Args:
+        lower_pts: per segment, a time that neither its frames nor those of later segments come before, in ticks.
+        counts: per segment, the number of frames shown.
+        load: reads one segment.
+    """
+
+    def __init__(self, lower_pts: Ticks, counts: Ticks, load: Callable[[int, Deadline], Segment]) -> None:
+        self._lower_pts = lower_pts
+        self._load = load
+        self._loaded: dict[int, Segment] = {}
+        self.first_index: Ticks = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        self.num_frames = int(self.first_index[-1])
+
+    def segment(self, number: int, deadline: Deadline) -> Segment:
+        if number not in self._loaded:
+            self._loaded[number] = self._load(number, deadline)
+        return self._loaded[number]
+
+    def segment_of(self, index: int) -> int:
+        """Number of the segment that holds a frame, 0 <= index < num_frames."""
+        return int(np.searchsorted(self.first_index, index, side="right")) - 1
+
+    def pts_at(self, index: int, deadline: Deadline) -> int:
+        number = self.segment_of(index)
+        return int(self.segment(number, deadline).frame_pts[index - self.first_index[number]])
+
+    def index_at(self, pts: int, deadline: Deadline) -> int:
+        """Index of the last frame whose time is not after `pts`; the first frame for an earlier time."""
+        number = int(np.searchsorted(self._lower_pts, pts, side="right")) - 1
+        while number >= 0:
+            frame_pts = self.segment(number, deadline).frame_pts
+            if len(frame_pts) and frame_pts[0] <= pts:
+                return int(self.first_index[number] + np.searchsorted(frame_pts, pts, side="right")) - 1
+            number -= 1
+        return 0
+
+    def last_duration(self, deadline: Deadline) -> int:
+        """Duration of the last frame in ticks, 0 if the file does not say."""
+        return self.segment(self.segment_of(self.num_frames - 1), deadline).last_duration

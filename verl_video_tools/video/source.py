@@ -1,0 +1,146 @@
+"""An opened video file: its stream, its packets from a chosen place on, and a clock for deadlines."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import av
+from av.stream import Discard, Disposition
+from av.video.stream import VideoStream
+
+from verl_video_tools.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
+
+BACK_OFF_SECONDS = (0.0, 1.0, 4.0, 16.0)
+"""How far before its goal a seek aims, try after try; after the last try the file is read from its start."""
+
+
+class Deadline:
+    """A point in time that work must not pass; None means never."""
+
+    def __init__(self, seconds: float | None, what: str) -> None:
+        self._what = what
+        self._seconds = seconds
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left_seconds(self) -> float | None:
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def error(self) -> DeadlineError:
+        return DeadlineError(f"{self._what}: not done within {self._seconds} s; allow more time or ask for less")
+
+    def check(self) -> None:
+        """Raise DeadlineError if the time is over."""
+        if self._end is not None and time.monotonic() >= self._end:
+            raise self.error()
+
+
+class VideoSource:
+    """The video stream of one file. Not thread-safe: PyAV forbids two threads in one container.
+
+    Raises:
+        VideoNotFoundError: there is no such file.
+        UnreadableVideoError: FFmpeg cannot open it, or it holds no video stream that can be decoded.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if not self.path.exists():
+            raise VideoNotFoundError(f"{self.path}: no such video file")
+        self._open()
+        self.container_names = frozenset(self._container.format.name.split(","))
+        self.codec_name: str = self.stream.codec_context.codec.canonical_name
+
+    def _open(self) -> None:
+        try:
+            # Absolute, as FFmpeg takes "a:b.mp4" for a protocol "a"; and a title that is not UTF-8 is no error.
+            self._container = av.open(os.path.abspath(self.path), metadata_errors="replace")
+        except (av.FFmpegError, OSError) as error:
+            raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error}") from error
+        try:
+            self.stream, self.time_base = self._video_stream()
+        except BaseException:
+            self._container.close()
+            raise
+        for other in self._container.streams:
+            if other is not self.stream:
+                other.discard = Discard.all
+        # One thread: many requests run side by side, and frame threads cost CPU and delay without gain.
+        self.stream.codec_context.thread_count = 1
+        self.stream.codec_context.thread_type = "NONE"
+
+    def _video_stream(self) -> tuple[VideoStream, Fraction]:
+        stream = self._container.streams.best("video")
+        if not isinstance(stream, VideoStream) or stream.disposition & Disposition.attached_pic:
+            raise UnreadableVideoError(f"{self.path}: the file holds no video stream")
+        if getattr(stream, "codec_context", None) is None or stream.time_base is None:
+            raise UnreadableVideoError(f"{self.path}: FFmpeg has no decoder for the video stream")
+        return stream, stream.time_base
+
+    def close(self) -> None:
+        self._container.close()
+
+    def rewind(self) -> None:
+        """Start again at the first packet, by opening the file anew: not every container can seek."""
+        self._container.close()
+        self._open()
+
+    def packets(self, deadline: Deadline) -> Iterator[av.Packet]:
+        """Packets of the stream from the present position to the end, in decode order.
+
+        A read error ends them like the end of the file: what comes before a damaged place stays usable.
+        """
+        try:
+            for packet in self._container.demux(self.stream):
+                deadline.check()
+                if packet.size:
+                    yield packet
+        except av.FFmpegError:
+            return
+
+    def packets_from(
+        self,
+        seek_tick: int,
+        is_entry: Callable[[av.Packet], bool],
+        is_beyond: Callable[[av.Packet], bool],
+        deadline: Deadline,
+    ) -> Iterator[av.Packet]:
+        """Packets from the one that `is_entry` accepts on; none if the file does not hold it any more.
+
+        Seeks lie: MPEG-TS lands between key frames, and an index may point behind the goal. So a seek counts only if
+        the entry is met before any packet that `is_beyond` it; else one further back is tried, at last the start.
+        """
+        for back_off_seconds in (*BACK_OFF_SECONDS, None):
+            if back_off_seconds is None:
+                self.rewind()
+            elif not self._seek(seek_tick - int(back_off_seconds / self.time_base)):
+                continue
+            packets = self.packets(deadline)
+            for packet in packets:
+                if is_entry(packet):
+                    yield packet
+                    yield from packets
+                    return
+                if back_off_seconds is not None and is_beyond(packet):
+                    break
+
+    def _seek(self, tick: int) -> bool:
+        try:
+            self._container.seek(tick, stream=self.stream, backward=True)
+        except av.FFmpegError:
+            return False
+        return True
+
+    def decode(self, packet: av.Packet | None) -> list[av.VideoFrame]:
+        """Frames that the decoder hands out for a packet (None: all that it still holds); none for a damaged one."""
+        try:
+            return self.stream.codec_context.decode(packet)
+        except av.FFmpegError:
+            return []
+
+    def skip_unreferenced(self, skip: bool) -> None:
+        """Let the decoder leave out pictures that no other picture is predicted from."""
+        self.stream.codec_context.skip_frame = "NONREF" if skip else "DEFAULT"

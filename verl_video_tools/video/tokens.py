@@ -1,0 +1,52 @@
+"""What a picture costs the model in tokens, and what its image processor leaves untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.types import PixelEnvelope
+
+
+def image_tokens(width: int, height: int, factor: int) -> int:
+    """Image placeholder tokens of a picture whose sides are multiples of `factor` pixels (patch size x merge size).
+
+    Raises:
+        ValueError: a side is no positive multiple of the factor; the processor would resize such a picture.
+    """
+    if min(width, height, factor) < 1 or width % factor or height % factor:
+        raise ValueError(
+            f"a picture of {width}x{height} pixels is not made of {factor}-pixel cells; size it with `fit_box` first"
+        )
+    return (width // factor) * (height // factor)
+
+
+def envelope_of(processor: Any, overrides: Mapping[str, Any] | None = None) -> PixelEnvelope:
+    """The envelope of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL processor, or of its image processor.
+
+    Args:
+        processor: a transformers processor, or its `image_processor`.
+        overrides: the run's `data.mm_processor_kwargs`, which verl hands to the processor at each call; its
+            `min_pixels` and `max_pixels` win over the processor's own.
+
+    Raises:
+        UsageError: the processor is of another kind, or only one of the two bounds is given: transformers takes them
+            at call time as a pair and ignores a lone one, silently.
+    """
+    image_processor = getattr(processor, "image_processor", processor)
+    try:
+        factor = int(image_processor.patch_size) * int(image_processor.merge_size)
+        size = image_processor.size
+        min_pixels, max_pixels = int(size["shortest_edge"]), int(size["longest_edge"])
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{type(image_processor).__name__} has no patch_size, merge_size and size with shortest_edge and "
+            "longest_edge; expected the processor of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model"
+        ) from error
+    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    if ("min_pixels" in given) != ("max_pixels" in given):
+        raise UsageError(f"mm_processor_kwargs must give both min_pixels and max_pixels or neither, got {given}")
+    if "min_pixels" in given:
+        min_pixels, max_pixels = int(given["min_pixels"]), int(given["max_pixels"])
+    return PixelEnvelope(factor=factor, min_pixels=min_pixels, max_pixels=max_pixels)

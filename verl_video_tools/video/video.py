@@ -1,0 +1,237 @@
+"""`Video`: the frames of one file, exact in time."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from types import TracebackType
+
+import av
+import numpy as np
+import numpy.typing as npt
+
+from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError
+from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
+from verl_video_tools.video.picture import PictureMaker, display_size
+from verl_video_tools.video.readers import FrameReader, open_reader
+from verl_video_tools.video.source import Deadline, VideoSource
+
+
+class Video:
+    """Random access to the frames of a video file by time or by index.
+
+    Time 0 is when the first frame is shown, whatever the file's own clock says. Time t shows the frame whose
+    presentation interval contains t; the end of the video shows the last frame. Opening reads the sample table of an
+    MP4 file, and all packets of other files, once. Several threads may use one object; they take turns.
+
+    Args:
+        path: a local file.
+        deadline_seconds: time that opening may take.
+
+    Raises:
+        VideoNotFoundError: there is no such file.
+        UnreadableVideoError: the file holds no video that can be decoded; the message has FFmpeg's reason.
+        DeadlineError: opening took too long.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], deadline_seconds: float | None = None) -> None:
+        deadline = Deadline(deadline_seconds, f"{path}: open")
+        self._lock = threading.Lock()
+        self._pictures = PictureMaker()
+        self._source: VideoSource | None = VideoSource(path)
+        self.path = self._source.path
+        self._time_base = self._source.time_base
+        try:
+            self._reader: FrameReader = open_reader(self._source, deadline)
+            if self._reader.num_frames == 0:
+                raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
+            self._first_pts = self._reader.pts_at(0, deadline)
+            self.info = self._probe(self._source, deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def _probe(self, source: VideoSource, deadline: Deadline) -> VideoInfo:
+        num_frames = self._reader.num_frames
+        last_pts = self._reader.pts_at(num_frames - 1, deadline)
+        duration = self._reader.last_duration(deadline)
+        average_rate = source.stream.average_rate
+        if duration <= 0 and num_frames > 1:  # the file does not say: as long as the frame before
+            duration = last_pts - self._reader.pts_at(num_frames - 2, deadline)
+        elif duration <= 0:
+            duration = round(1 / ((average_rate or Fraction(1)) * source.time_base))
+        duration_seconds = self._seconds_of(last_pts + max(1, duration))
+        # The nominal rate is exact where coarse ticks make the measured one 29.9998; but it may be plain wrong.
+        average_fps = num_frames / duration_seconds
+        if average_rate is not None and abs(average_rate * duration_seconds - num_frames) <= 0.1:
+            average_fps = float(average_rate)
+        _, _, frame = next(self._frames([0], deadline))
+        width, height = display_size(frame)
+        return VideoInfo(
+            duration_seconds=duration_seconds,
+            num_frames=num_frames,
+            average_fps=average_fps,
+            width=width,
+            height=height,
+        )
+
+    def index_at(self, seconds: float, deadline_seconds: float | None = None) -> int:
+        """Index of the frame shown at a time, 0 <= seconds <= duration.
+
+        Raises:
+            FrameRangeError: the time is outside the video or not finite.
+        """
+        deadline = Deadline(deadline_seconds, f"{self.path}: index at {seconds} s")
+        with self._held(deadline):
+            return self._index_at(seconds, deadline)
+
+    def frames_at(
+        self,
+        seconds: Sequence[float],
+        height: int | None = None,
+        width: int | None = None,
+        deadline_seconds: float | None = None,
+    ) -> FrameBatch:
+        """Frames shown at the given times; order and repetitions are kept.
+
+        Args:
+            seconds: times from the first frame, 0 <= t <= duration.
+            height, width: size in pixels; both as displayed if neither is given, in proportion if one is given.
+            deadline_seconds: time that the call may take, waiting for other threads included.
+
+        Raises:
+            FrameRangeError: a time is outside the video or not finite.
+            UnreadableVideoError: no frame near a damaged one can be decoded.
+            DeadlineError: decoding took too long.
+        """
+        deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
+        with self._held(deadline):
+            indices = [self._index_at(time, deadline) for time in seconds]
+            return self._batch(indices, height, width, deadline)
+
+    def frames_at_indices(
+        self,
+        indices: Sequence[int],
+        height: int | None = None,
+        width: int | None = None,
+        deadline_seconds: float | None = None,
+    ) -> FrameBatch:
+        """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
+        for index in indices:
+            if not 0 <= index < self.info.num_frames:
+                raise FrameRangeError(
+                    f"{self.path}: frame index {index} is outside [0, {self.info.num_frames}) "
+                    f"(duration {self.info.duration_seconds} s)"
+                )
+        deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(indices)} frames")
+        with self._held(deadline):
+            return self._batch([int(index) for index in indices], height, width, deadline)
+
+    def frames(self, request: FrameRequest, deadline_seconds: float | None = None) -> FrameBatch:
+        """Frames of a request; see `frames_at`."""
+        if request.seconds is not None:
+            return self.frames_at(request.seconds, request.height, request.width, deadline_seconds)
+        return self.frames_at_indices(request.indices or (), request.height, request.width, deadline_seconds)
+
+    def close(self) -> None:
+        """Free the file and the decoder. Waits for a call that another thread has under way."""
+        with self._lock:
+            if self._source is not None:
+                self._source.close()
+                self._source = None
+
+    @property
+    def closed(self) -> bool:
+        return self._source is None
+
+    def __enter__(self) -> Video:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Video({str(self.path)!r}, {self.info})"
+
+    # The methods below need the lock held (or the object not yet shared).
+
+    @contextmanager
+    def _held(self, deadline: Deadline) -> Iterator[None]:
+        left_seconds = deadline.left_seconds()
+        if not self._lock.acquire(timeout=-1 if left_seconds is None else left_seconds):
+            raise deadline.error()
+        try:
+            if self._source is None:
+                raise VideoError(f"{self.path}: the video was closed")
+            yield
+        finally:
+            self._lock.release()
+
+    def _seconds_of(self, pts: int) -> float:
+        """Time from the first frame; an exact quotient, correctly rounded."""
+        return (pts - self._first_pts) * self._time_base.numerator / self._time_base.denominator
+
+    def _index_at(self, seconds: float, deadline: Deadline) -> int:
+        if not 0 <= seconds <= self.info.duration_seconds:  # also false for nan
+            raise FrameRangeError(
+                f"{self.path}: time {seconds} s is outside [0, duration {self.info.duration_seconds} s]"
+            )
+        pts = self._first_pts + math.floor(Fraction(float(seconds)) / self._time_base)
+        # A frame's own time, rounded to float64, must give that frame, though it may lie just below the tick.
+        if self._seconds_of(pts + 1) <= seconds:
+            pts += 1
+        return self._reader.index_at(pts, deadline)
+
+    def _indices_of(self, timestamps_seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+        return np.array([self.index_at(time) for time in timestamps_seconds], dtype=np.int64)
+
+    def _batch(self, indices: list[int], height: int | None, width: int | None, deadline: Deadline) -> FrameBatch:
+        height, width = self._size(height, width)
+        positions: dict[int, list[int]] = {}
+        for position, index in enumerate(indices):
+            positions.setdefault(index, []).append(position)
+        frames_THWC = np.empty((len(indices), height, width, 3), dtype=np.uint8)
+        timestamps_seconds = np.empty(len(indices), dtype=np.float64)
+        corrupt = np.zeros(len(indices), dtype=np.bool_)
+        for asked, shown, frame in self._frames(sorted(positions), deadline):
+            where = positions[asked]
+            frames_THWC[where] = self._pictures.picture(frame, width, height)
+            timestamps_seconds[where] = self._seconds_of(self._reader.pts_at(shown, deadline))
+            corrupt[where] = shown != asked or frame.is_corrupt
+        return FrameBatch(frames_THWC, timestamps_seconds, corrupt, self._indices_of)
+
+    def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
+        if height is None and width is None:
+            height, width = self.info.height, self.info.width
+        elif height is None and width is not None:
+            height = max(1, round(self.info.height * width / self.info.width))
+        elif width is None and height is not None:
+            width = max(1, round(self.info.width * height / self.info.height))
+        if height is None or width is None or height < 1 or width < 1:
+            raise ValueError(f"height and width must be at least 1 pixel, got {height} and {width}")
+        return height, width
+
+    def _frames(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, av.VideoFrame]]:
+        """(asked index, shown index, frame) for ascending distinct indices; the nearest frame where one is damaged."""
+        missing = set(indices)
+        for index, frame in self._reader.decode(indices, deadline):
+            missing.discard(index)
+            yield index, index, frame
+        stand_ins: dict[int, list[int]] = {}
+        for index in sorted(missing):
+            near = self._reader.decodable_near(index, deadline)
+            if near is None:
+                break
+            stand_ins.setdefault(near, []).append(index)
+        for shown, frame in self._reader.decode(sorted(stand_ins), deadline):
+            for asked in stand_ins[shown]:
+                missing.discard(asked)
+                yield asked, shown, frame
+        if missing:
+            raise UnreadableVideoError(f"{self.path}: neither frame {min(missing)} nor any near it can be decoded")
