@@ -1,0 +1,52 @@
+# Every target uses the environment in .venv; `make install` makes it. DEVICE=cpu|gpu overrides the detection.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := $(CURDIR)/.venv
+export PATH := $(VENV)/bin:$(PATH)
+export VIRTUAL_ENV := $(VENV)
+PYTEST := $(VENV)/bin/python -m pytest
+
+.PHONY: help install demo test test-fast test-recipes lint format docs bench clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
+
+install:  ## the pinned environment in .venv; run again, it mends what is missing
+	@bash requirements/install.sh
+
+demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine
+	bash recipes/demo.sh
+
+test: install  ## the fast tests and one integration run (real vLLM, real verl, no GPU)
+	$(PYTEST) -m "not recipes and not gpu"
+
+test-fast: install  ## without Ray and vLLM, under four minutes
+	$(PYTEST) -m "not integration and not recipes and not gpu"
+
+test-recipes: install  ## every recipe, two steps each
+	$(PYTEST) -m recipes
+
+lint: install  ## ruff (rules and format) and mypy
+	ruff check .
+	ruff format --check .
+	mypy
+
+format: install  ## let ruff rewrite what it can
+	ruff check --fix .
+	ruff format .
+
+docs: install  ## the documentation site in site/
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+bench: install  ## every program in benchmarks/
+	@shopt -s nullglob; found=0; \
+	for program in benchmarks/[!_]*.py; do \
+		found=1; echo "== $$program"; python -m "benchmarks.$$(basename "$$program" .py)"; \
+	done; \
+	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
+
+clean:  ## caches and build products; keeps .venv and what runs wrote
+	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -path ./.venv -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

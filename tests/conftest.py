@@ -1,0 +1,32 @@
+"""What holds for all tests: one thread, no network, no surprise deadlines; GPU tests only where there is a GPU.
+
+Markers and the rule that any warning fails a test stand in pyproject.toml, each exception with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# Before torch is imported anywhere: many small tests share few cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Models of the tests lie on disk; a look-up over the network would only make them slow or flaky.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# Examples run on shared machines: wall-clock time per example says nothing about the code.
+settings.register_profile("shared_machine", deadline=None, print_blob=True)
+settings.load_profile("shared_machine")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip tests marked `gpu` where torch sees none."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))

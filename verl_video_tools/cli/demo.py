@@ -1,0 +1,43 @@
+"""`vvt demo`: the synthetic world's files in one folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from verl_video_tools.errors import SetupError, UsageError
+
+
+def run(
+    *, out: Path, train_videos: int, test_videos: int, questions_per_video: int, seed: int, agent_name: str
+) -> None:
+    """Makes videos and rows, copies the base model to `out/base`, and prints where each is.
+
+    A second run with the same options leaves the videos and rows as they are.
+
+    Raises:
+        SetupError: the installation lacks the base model.
+        UsageError: more different questions are wanted than a video allows.
+    """
+    from verl_video_tools.demo import base_model_dir
+    from verl_video_tools.demo.dataset import make_demo
+
+    try:
+        base = base_model_dir()  # before the videos: a broken installation should fail at once
+    except FileNotFoundError as error:
+        raise SetupError(str(error)) from error
+    try:
+        folder = make_demo(
+            out,
+            num_train_videos=train_videos,
+            num_test_videos=test_videos,
+            questions_per_video=questions_per_video,
+            seed=seed,
+            agent_name=agent_name,
+        )
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    shutil.copytree(base, folder / "base", dirs_exist_ok=True)
+    print(f"training rows  {folder / 'train.parquet'}")
+    print(f"test rows      {folder / 'test.parquet'}")
+    print(f"base model     {folder / 'base'}")

@@ -1,0 +1,148 @@
+"""The options of every `vvt` subcommand; the work is done by the modules named in the package's docstring.
+
+Exit codes: 0 done, 1 the work failed or the doctor found something, 2 bad usage. Bad usage, ours or the option
+parser's, is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verl_video_tools import __version__
+from verl_video_tools.data.cli import app as data_app
+from verl_video_tools.data.convert_command import convert_command
+from verl_video_tools.errors import UsageError, VideoToolsError
+
+app = typer.Typer(
+    name="vvt",
+    help="Video tools for stock verl. `vvt COMMAND --help` explains a command.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
+data_app.command("convert")(convert_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one command line.
+
+    Args:
+        arguments: what follows `vvt` on the command line.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        result = app(args=list(arguments), prog_name="vvt", standalone_mode=False)
+    except typer.TyperException as error:
+        return _complain(error.format_message(), error.exit_code)
+    except UsageError as error:
+        return _complain(str(error), exit_code=2)
+    except VideoToolsError as error:
+        return _complain(f"{type(error).__name__}: {error}", exit_code=1)
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, exit_code: int) -> int:
+    print("vvt: " + " ".join(message.split()), file=sys.stderr)
+    return exit_code
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options before the subcommand."""
+
+
+@app.command("doctor")
+def _doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> int:
+    """Check versions, plugin and machine; exit 1 with the mend for every needed thing that is missing or wrong."""
+    from verl_video_tools.cli import doctor
+
+    return doctor.run(as_json=as_json)
+
+
+@app.command("demo")
+def _demo(
+    out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")],
+    train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96,
+    test_videos: Annotated[int, typer.Option(min=1, help="Videos of the test split.")] = 24,
+    questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0,
+    agent_name: Annotated[str, typer.Option(help="Method that the rows select.")] = "framethinker",
+) -> None:
+    """Make the synthetic videos, rows and tiny base model that the CPU profile trains on."""
+    from verl_video_tools.cli import demo
+
+    demo.run(
+        out=out,
+        train_videos=train_videos,
+        test_videos=test_videos,
+        questions_per_video=questions_per_video,
+        seed=seed,
+        agent_name=agent_name,
+    )
+
+
+@app.command("path")
+def _path(name: Annotated[str, typer.Argument(help="agent-loops or tools.")]) -> None:
+    """Print where a packaged configuration file is, for use in a verl command line."""
+    from verl_video_tools.config import config_path
+
+    print(config_path(name))
+
+
+@app.command("replay")
+def _replay(
+    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as framethinker.")],
+    video: Annotated[str, typer.Option(help="Video file.")],
+    question: Annotated[str, typer.Option(help="Question as the row would carry it.")],
+    answer: Annotated[str, typer.Option(help="Ground truth.")],
+    turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")],
+    extra: Annotated[str, typer.Option(metavar="JSON", help="Object merged into the row's extra_info.")] = "{}",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
+    ] = None,
+    processor: Annotated[
+        str | None, typer.Option(help="Folder of a model's processor; only with it token budgets apply.")
+    ] = None,
+    judge_base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint for questions that need a judge.")
+    ] = None,
+    rung: Annotated[
+        int | None, typer.Option(min=0, help="Rung of the resolution ladder; same as --set rung=INT.")
+    ] = None,
+) -> None:
+    """Run a method's real loop, tools and reward on one video under a scripted policy; prints one JSON object."""
+    from verl_video_tools.cli import replay
+
+    replay.run(
+        method=method,
+        video=video,
+        question=question,
+        answer=answer,
+        turns_file=turns,
+        extra_json=extra,
+        assignments=settings or [],
+        processor=processor,
+        judge_base_url=judge_base_url,
+        rung=rung,
+    )

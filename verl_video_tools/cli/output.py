@@ -1,0 +1,55 @@
+"""Keeps what libraries print out of a command's own output."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+
+class HeldOutput:
+    """What was printed to standard output and error since `hold_output` was entered."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._discarded = False
+
+    def discard(self) -> None:
+        """Drops everything held, instead of showing it on standard error at the end."""
+        self._discarded = True
+
+    def release(self) -> None:
+        """Writes everything held to standard error, unless it was discarded."""
+        if not self._discarded:
+            self._file.seek(0)
+            sys.stderr.write(self._file.read().decode("utf-8", errors="replace"))
+            sys.stderr.flush()
+
+
+@contextmanager
+def hold_output() -> Iterator[HeldOutput]:
+    """Holds back both output streams, then shows what came on standard error.
+
+    Works on the file descriptors and not on `sys.stdout`: C libraries and child processes are held too, and log
+    handlers that were made meanwhile go on writing to the real standard error.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved_stdout, saved_stderr = os.dup(1), os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        held = HeldOutput(file)
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            yield held
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(saved_stdout, 1)
+            os.dup2(saved_stderr, 2)
+            os.close(saved_stdout)
+            os.close(saved_stderr)
+            held.release()

