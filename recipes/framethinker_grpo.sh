@@ -102,7 +102,4 @@ TRAINER=(
 
 # ------------------------------------------------------------------------------------------------------------- result
 "$PYTHON" -m verl_video_tools.trace.summary "$RUN_DIR/trajectories"
-LAST_STEP=$(cat "$RUN_DIR/latest_checkpointed_iteration.txt")
-"$PYTHON" -m verl.model_merger merge --backend fsdp --local_dir "$RUN_DIR/global_step_$LAST_STEP/actor" \
-    --target_dir "$RUN_DIR/huggingface"
-echo "model of step $LAST_STEP: $RUN_DIR/huggingface"
+"$PYTHON" -m verl_video_tools.data.export_model "$RUN_DIR" "$RUN_DIR/huggingface"

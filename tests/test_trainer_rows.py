@@ -1,4 +1,4 @@
-"""Flagged rollouts: out of the loss, out of their group's mean. verl's own advantage code runs on an in-memory queue."""
+"""Flagged rollouts stay out of the loss and of their group's mean: verl's own code on an in-memory queue."""
 
 from typing import Any
 

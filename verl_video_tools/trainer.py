@@ -38,6 +38,8 @@ from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.types import Trajectory
 from verl_video_tools.watchdog import Watchdog
 
+_GENERATING = "generating rollouts"
+
 
 @register_trainer("video_tools")
 class VideoToolsTrainer(PPOTrainerSync):
@@ -97,7 +99,7 @@ class VideoToolsTrainer(PPOTrainerSync):
     # -------------------------------------------------------------------------------------------------------- progress
 
     def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
-        self._enter("generating rollouts")
+        self._enter(_GENERATING)
         return super()._step_once(metrics, timing_raw, sample_batch_size)
 
     def on_sample_end(self) -> None:
@@ -109,7 +111,13 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def _progress(self) -> str:
         seconds = time.monotonic() - self._phase_started
-        return f"step {getattr(self, 'global_steps', 0)}/{self.total_training_steps}: {self._phase} for {seconds:.0f} s"
+        step = getattr(self, "global_steps", 0)
+        line = f"step {step}/{self.total_training_steps}: {self._phase} for {seconds:.0f} s"
+        if self._phase == _GENERATING:
+            buffer = self.replay_buffer
+            running = len(buffer.pending_keys["train"]) + len(buffer.running_keys["train"])
+            line += f", {len(buffer.finished_keys['train'])} groups finished, {running} running"
+        return line
 
     # --------------------------------------------------------------------------------------------------------- lengths
 

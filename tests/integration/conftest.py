@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,6 +113,7 @@ GRPO_OPTIONS = (
     f"trainer.total_training_steps={NUM_STEPS}",
     "trainer.save_freq=1",
     "trainer.max_actor_ckpt_to_keep=null",
+    "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
     "+trainer.video_tools.record_tokens=True",
 )
 
@@ -139,20 +139,7 @@ def grpo_run(output_dir: Path, sft_model: Path) -> Run:
 
 
 @pytest.fixture(scope="session")
-def policies(grpo_run: Run, sft_model: Path) -> Iterator[list[Path]]:
-    """Hugging Face folders of the policy before step 1, 2, 3, ... (the one that generated that step's rollouts)."""
-    folders = [sft_model]
-    for step in range(1, NUM_STEPS):
-        target = grpo_run.folder / f"merged_{step}"
-        source = grpo_run.folder / f"global_step_{step}" / "actor"
-        if not target.exists():
-            command = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
-            subprocess.run(
-                [*command, "--local_dir", str(source), "--target_dir", str(target)],
-                check=True,
-                capture_output=True,
-                timeout=600,
-                env={**os.environ, "VERL_PLATFORM": "cpu", "HF_HUB_OFFLINE": "1"},
-            )
-        folders.append(target)
-    yield folders
+def policies(grpo_run: Run, sft_model: Path) -> list[Path]:
+    """Hugging Face folders, in float32, of the policies that generated the rollouts of step 1, 2, 3, ..."""
+    saved = [grpo_run.folder / f"global_step_{step}" / "actor" / "huggingface" for step in range(1, NUM_STEPS)]
+    return [sft_model, *saved]

@@ -68,6 +68,21 @@ def _cut_stream(path: Path, **options: object) -> Path:
     return path
 
 
+def _false_keys(path: Path) -> Path:
+    """A file in which every fifth packet is marked as a key frame, though hardly any is one."""
+    whole = write_video(path.with_name("whole_" + path.name), num_frames=90, gop_frames=45)
+    with av.open(str(whole)) as reader, av.open(str(path), "w") as writer:
+        stream = writer.add_stream_from_template(reader.streams.video[0])
+        for count, packet in enumerate(reader.demux(video=0)):
+            if packet.size:
+                packet.is_keyframe = packet.is_keyframe or count % 5 == 0
+                packet.stream = stream
+                writer.mux(packet)
+    return path
+
+
+INTRA_REFRESH = {"x264-params": "intra-refresh=1:keyint=20", "bf": "2"}
+
 WRITERS: dict[str, Callable[[Path], Path]] = {
     "h264.mp4": lambda path: write_video(path, num_frames=100, gop_frames=24, b_frames=3),
     "h264_pyramid.mkv": lambda path: write_video(
@@ -97,6 +112,11 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
         path, codec="libx265", codec_options={"x265-params": f"open-gop=1:bframes=4:{X265}"}
     ),
     "interlaced.ts": lambda path: write_video(path, codec_options={"x264-params": "interlaced=1"}),
+    "intra_refresh.mp4": lambda path: write_video(path, num_frames=100, codec_options=INTRA_REFRESH),
+    "intra_refresh.mkv": lambda path: write_video(path, num_frames=100, codec_options=INTRA_REFRESH),
+    "cut_intra_refresh.ts": lambda path: _cut_stream(path, codec_options=INTRA_REFRESH),
+    "false_keys.mkv": _false_keys,
+    "false_keys.mp4": _false_keys,
     "flash.flv": lambda path: write_video(path),
     "hevc.mp4": lambda path: write_video(path, codec="libx265", num_frames=90, codec_options={"preset": "medium"}),
     "hevc_open.mkv": lambda path: write_video(

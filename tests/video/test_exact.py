@@ -168,9 +168,11 @@ def test_frames_of_h264_in_avi_come_in_order_at_even_times(tmp_path: Path) -> No
         assert [read_number(frame) for frame in video.frames_at([0.5, 1.0]).frames_THWC] == [15, 30]
 
 
-def test_a_clock_that_jumps_back_does_not_reorder_frames(tmp_path: Path) -> None:
-    part = write_video(tmp_path / "part.ts", num_frames=40).read_bytes()
-    (tmp_path / "joined.ts").write_bytes(part + part)
+@pytest.mark.parametrize("second_start_seconds", [5.0, 1.0])  # the same times again, and earlier ones
+def test_a_clock_that_jumps_back_does_not_reorder_frames(second_start_seconds: float, tmp_path: Path) -> None:
+    first = write_video(tmp_path / "first.ts", num_frames=40, start_seconds=5.0)
+    second = write_video(tmp_path / "second.ts", num_frames=40, start_seconds=second_start_seconds)
+    (tmp_path / "joined.ts").write_bytes(first.read_bytes() + second.read_bytes())
     with Video(tmp_path / "joined.ts") as video:
         batch = video.frames_at_indices(range(video.info.num_frames))
         numbers = [read_number(frame) for frame in batch.frames_THWC]

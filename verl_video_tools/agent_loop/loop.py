@@ -171,6 +171,8 @@ class VideoAgentLoop(AgentLoopBase):
         else:
             prompt_ids, response_ids = stream.prompt_ids, stream.response_ids
             mask, logprobs = stream.response_mask, stream.response_logprobs
+            if not response_ids:  # an engine may return no token, as for an aborted request; verl needs one
+                response_ids, mask, logprobs = [self.end_of_turn_id], [0], [0.0]
         return AgentLoopOutput(
             prompt_ids=prompt_ids,
             response_ids=response_ids,

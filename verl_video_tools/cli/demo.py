@@ -11,7 +11,7 @@ from verl_video_tools.errors import SetupError, UsageError
 def run(
     *, out: Path, train_videos: int, test_videos: int, questions_per_video: int, seed: int, agent_name: str
 ) -> None:
-    """Makes videos and rows, copies the base model to `out/base`, and prints where each is.
+    """Makes videos and rows, copies base model and its short prompts to `out`, and prints where each is.
 
     A second run with the same options leaves the videos and rows as they are.
 
@@ -19,7 +19,7 @@ def run(
         SetupError: the installation lacks the base model.
         UsageError: more different questions are wanted than a video allows.
     """
-    from verl_video_tools.demo import base_model_dir
+    from verl_video_tools.demo import base_model_dir, prompts_dir
     from verl_video_tools.demo.dataset import make_demo
 
     try:
@@ -38,6 +38,8 @@ def run(
     except ValueError as error:
         raise UsageError(str(error)) from error
     shutil.copytree(base, folder / "base", dirs_exist_ok=True)
+    shutil.copytree(prompts_dir(), folder / "prompts", dirs_exist_ok=True)
     print(f"training rows  {folder / 'train.parquet'}")
     print(f"test rows      {folder / 'test.parquet'}")
     print(f"base model     {folder / 'base'}")
+    print(f"prompts        {folder / 'prompts'}")

@@ -16,6 +16,10 @@ SLICE, SLICE_PARTITION_A, IDR_SLICE = 1, 2, 5
 INTRA_SLICE_TYPES = frozenset({2, 4})
 """I and SI, modulo 5 (table 7-6)."""
 
+HEADER_BYTES = 10
+"""Unit type and both numbers fit into so many, and no emulation prevention byte comes among them: that would take a
+picture of 65,000 macroblocks."""
+
 START_CODE = re.compile(rb"\x00\x00\x01")
 
 
@@ -40,18 +44,17 @@ def _nal_units(packet: bytes, extradata: bytes) -> Iterator[bytes]:
             start += length_size
             if not 0 < length <= len(packet) - start:
                 return
-            yield packet[start : start + min(length, 24)]
+            yield packet[start : start + min(length, HEADER_BYTES)]
             start += length
     else:  # units preceded by start codes, as in MPEG-TS
         for match in START_CODE.finditer(packet):
             if match.end() < len(packet):
-                yield packet[match.end() : match.end() + 24]
+                yield packet[match.end() : match.end() + HEADER_BYTES]
 
 
 def _slice_type(unit: bytes) -> int:
     """Second number of the slice header, after `first_mb_in_slice`; both are Exp-Golomb codes."""
-    payload = unit[1:].replace(b"\x00\x00\x03", b"\x00\x00")
-    bits = "".join(f"{byte:08b}" for byte in payload)
+    bits = "".join(f"{byte:08b}" for byte in unit[1:])
     value = -1
     for _ in range(2):
         num_zeros = len(bits) - len(bits.lstrip("0"))

@@ -22,7 +22,7 @@ def segments_of_packets(source: VideoSource, deadline: Deadline) -> SegmentTable
             runs backwards.
         UnreadableVideoError: the stream holds no packets.
     """
-    rows = [read_row(source, packet) for packet in source.packets(deadline)]
+    rows = [read_row(source, packet, begins_segment=packet.is_keyframe) for packet in source.packets(deadline)]
     if not rows:
         raise UnreadableVideoError(f"{source.path}: the video stream holds no frames")
     if any(row.pts is None for row in rows):
@@ -47,5 +47,5 @@ def segments_of_packets(source: VideoSource, deadline: Deadline) -> SegmentTable
     return SegmentTable(
         lower_pts=earliest_from[starts],
         counts=np.array([len(segment.frame_pts) for segment in segments], dtype=np.int64),
-        load=lambda number, deadline: segments[number],
+        loaded=dict(enumerate(segments)),
     )

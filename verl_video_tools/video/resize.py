@@ -64,12 +64,14 @@ def fit_envelope(width: int, height: int, envelope: PixelEnvelope) -> tuple[int,
     min_cells = max(1, math.ceil(envelope.min_pixels / factor**2))
     max_cells = envelope.max_pixels // factor**2
     columns, rows = max(1, round(width / factor)), max(1, round(height / factor))
+    # The same operations in the same order as `smart_resize`, so that float rounding chooses alike.
     if columns * rows > max_cells:
-        shrink = math.sqrt(envelope.max_pixels / (width * height)) / factor
-        columns, rows = max(1, math.floor(width * shrink)), max(1, math.floor(height * shrink))
+        ratio = math.sqrt((height * width) / envelope.max_pixels)
+        columns = max(1, math.floor(width / ratio / factor))
+        rows = max(1, math.floor(height / ratio / factor))
     elif columns * rows < min_cells:
-        grow = math.sqrt(envelope.min_pixels / (width * height)) / factor
-        columns, rows = math.ceil(width * grow), math.ceil(height * grow)
+        ratio = math.sqrt(envelope.min_pixels / (height * width))
+        columns, rows = math.ceil(width * ratio / factor), math.ceil(height * ratio / factor)
     if not (min_cells <= columns * rows <= max_cells and _aspect(columns, rows) <= MAX_ASPECT_RATIO):
         columns, rows = _nearest_grid(columns, rows, min_cells, max_cells, envelope)
     return columns * factor, rows * factor

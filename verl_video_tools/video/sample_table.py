@@ -56,22 +56,27 @@ class SampleTable:
             is_beyond=lambda packet: packet.dts is not None and packet.dts > dts,
             deadline=deadline,
         )
-        rows = [read_row(self._source, packet) for packet in islice(packets, num_packets)]
+        rows = [
+            read_row(self._source, packet, begins_segment=count == 0)
+            for count, packet in enumerate(islice(packets, num_packets))
+        ]
         if len(rows) != num_packets or (is_last and next(packets, None) is not None):
             raise PacketsUnusable
         return make_segment(self._source, rows, self.seek_ticks[number], is_first=number == 0)
 
 
 def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> SegmentTable:
-    """Segments of an MP4 file whose table proves right at both ends.
+    """Segments of an MP4 file whose table proves right at both ends and in the middle.
 
     Raises:
         PacketsUnusable: the table is not the whole truth.
     """
     table = SampleTable(source)
     last = len(table.counts) - 1
-    table.read(last, deadline, is_last=True)
-    table.counts[0] = len(table.read(0, deadline).frame_pts)
+    samples = {number: table.read(number, deadline, is_last=number == last) for number in {0, last // 2, last}}
+    if not all(segment.can_start for segment in samples.values()):
+        raise PacketsUnusable  # marks that are wrong here are wrong elsewhere, and then segments may overlap
+    table.counts[0] = len(samples[0].frame_pts)
 
     def load(number: int, deadline: Deadline) -> Segment:
         try:
@@ -86,4 +91,4 @@ def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> Segment
         return segment
 
     # No packet is shown before it is decoded, so decode times bound presentation times from below.
-    return SegmentTable(table.key_dts, table.counts, load)
+    return SegmentTable(table.key_dts, table.counts, samples, load)

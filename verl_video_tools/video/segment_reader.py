@@ -39,7 +39,8 @@ class SegmentReader:
             pts = self._table.pts_at(index, deadline)
             first = self._first_segment_for(number, pts, deadline)
             if run is not None and first <= run[1]:
-                run = (run[0], max(run[1], number), {**run[2], pts: index})
+                run = (run[0], max(run[1], number), run[2])
+                run[2][pts] = index
             else:
                 if run is not None:
                     yield run

@@ -7,7 +7,7 @@ among the times of its own, and both are exact without decoding anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import av
@@ -59,9 +59,9 @@ class PacketRow:
     duration: int
 
 
-def read_row(source: VideoSource, packet: av.Packet) -> PacketRow:
+def read_row(source: VideoSource, packet: av.Packet, begins_segment: bool) -> PacketRow:
     is_false_key = (
-        packet.is_keyframe
+        begins_segment
         and source.codec_name == "h264"
         and has_inter_slices(bytes(packet), source.stream.codec_context.extradata)
     )
@@ -101,18 +101,25 @@ class SegmentTable:
     Args:
         lower_pts: per segment, a time that neither its frames nor those of later segments come before, in ticks.
         counts: per segment, the number of frames shown.
-        load: reads one segment.
+        loaded: segments read already, by number.
+        load: reads one of the others.
     """
 
-    def __init__(self, lower_pts: Ticks, counts: Ticks, load: Callable[[int, Deadline], Segment]) -> None:
+    def __init__(
+        self,
+        lower_pts: Ticks,
+        counts: Ticks,
+        loaded: Mapping[int, Segment],
+        load: Callable[[int, Deadline], Segment] | None = None,
+    ) -> None:
         self._lower_pts = lower_pts
         self._load = load
-        self._loaded: dict[int, Segment] = {}
+        self._loaded = dict(loaded)
         self.first_index: Ticks = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
         self.num_frames = int(self.first_index[-1])
 
     def segment(self, number: int, deadline: Deadline) -> Segment:
-        if number not in self._loaded:
+        if number not in self._loaded and self._load is not None:
             self._loaded[number] = self._load(number, deadline)
         return self._loaded[number]
 

@@ -188,9 +188,6 @@ class Video:
             pts += 1
         return self._reader.index_at(pts, deadline)
 
-    def _indices_of(self, timestamps_seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        return np.array([self.index_at(time) for time in timestamps_seconds], dtype=np.int64)
-
     def _batch(self, indices: list[int], height: int | None, width: int | None, deadline: Deadline) -> FrameBatch:
         height, width = self._size(height, width)
         positions: dict[int, list[int]] = {}
@@ -199,12 +196,19 @@ class Video:
         frames_THWC = np.empty((len(indices), height, width, 3), dtype=np.uint8)
         timestamps_seconds = np.empty(len(indices), dtype=np.float64)
         corrupt = np.zeros(len(indices), dtype=np.bool_)
+        index_by_time: dict[float, int] = {}
         for asked, shown, frame in self._frames(sorted(positions), deadline):
             where = positions[asked]
+            time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
+            index_by_time[time_seconds] = shown
             frames_THWC[where] = self._pictures.picture(frame, width, height)
-            timestamps_seconds[where] = self._seconds_of(self._reader.pts_at(shown, deadline))
+            timestamps_seconds[where] = time_seconds
             corrupt[where] = shown != asked or frame.is_corrupt
-        return FrameBatch(frames_THWC, timestamps_seconds, corrupt, self._indices_of)
+
+        def index_of(times_seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+            return np.array([index_by_time[time] for time in times_seconds.tolist()], dtype=np.int64)
+
+        return FrameBatch(frames_THWC, timestamps_seconds, corrupt, index_of)
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
         if height is None and width is None:

@@ -1,0 +1,223 @@
+"""The real `VideoAgentLoop` with a scripted inference server: no Ray, no vLLM, real processor, tokenizer and videos."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWorker, DictConfigWrap
+from verl.utils import hf_processor, hf_tokenizer
+from verl.workers.rollout.replica import TokenOutput
+
+from tests.video_files import write_video
+from verl_video_tools.agent_loop.loop import VideoAgentLoop
+from verl_video_tools.agent_loop.settings import unpack_record
+from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer, save
+from verl_video_tools.types import Trajectory
+
+QUESTION = "What is shown at 0:03?\nA. red circle\nB. blue square\nC. green cross\nD. red square"
+
+
+@lru_cache(maxsize=1)
+def model_dir() -> str:
+    """Folder of a randomly initialised tiny Qwen2.5-VL with tokenizer and processor; removed when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="tiny_model_")
+    _KEPT_FOLDERS.append(folder)
+    tokenizer = make_tokenizer()
+    save(make_model(tokenizer), make_processor(tokenizer), folder.name)
+    return folder.name
+
+
+_KEPT_FOLDERS: list[Any] = []
+
+
+@lru_cache(maxsize=1)
+def tokenizer() -> Any:
+    return hf_tokenizer(model_dir())
+
+
+@lru_cache(maxsize=1)
+def processor() -> Any:
+    """As verl's workers load it, with the model's `get_rope_index` bound to it."""
+    return hf_processor(model_dir())
+
+
+@lru_cache(maxsize=8)
+def video(num_frames: int = 200, fps: int = 10, width: int = 96, height: int = 64) -> str:
+    """A small H.264 file; one per size and process."""
+    folder = tempfile.TemporaryDirectory(prefix="videos_")
+    _KEPT_FOLDERS.append(folder)
+    path = Path(folder.name) / "video.mp4"
+    return str(write_video(path, num_frames=num_frames, fps=fps, width=width, height=height))
+
+
+def choose(start: int, end: int) -> str:
+    return f"<think>between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
+
+
+def get(time: str) -> str:
+    return f"<think>time {time}</think><action>get frame number at time {time}</action>"
+
+
+def answer(letter: str) -> str:
+    return f"<think>seen enough</think><action>output answer: {letter}</action>"
+
+
+@dataclass(frozen=True)
+class Unended:
+    """A turn that the engine ends without an end-of-turn token, as after a stop string."""
+
+    text: str
+
+
+@dataclass
+class ScriptedServer:
+    """Stands for verl's `LLMServerClient`: returns the scripted turns as token ids with distinct log-probabilities.
+
+    Like a real engine it never returns more than `max_tokens`, and cuts a turn there without an end token.
+    """
+
+    turns: Sequence[str | Unended]
+    global_steps: Sequence[int] | None = None
+    extra_logprobs: int = 0
+    """Log-probabilities returned beyond the tokens: a fault to be caught."""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    returned: list[list[int]] = field(default_factory=list)
+    returned_logprobs: list[list[float]] = field(default_factory=list)
+
+    async def generate(
+        self,
+        request_id: str,
+        *,
+        prompt_ids: list[int],
+        sampling_params: dict[str, Any],
+        image_data: list[Any] | None = None,
+        video_data: list[Any] | None = None,
+        audio_data: list[Any] | None = None,
+        mm_processor_kwargs: dict[str, Any] | None = None,
+    ) -> TokenOutput:
+        number = len(self.requests)
+        assert number < len(self.turns), f"the loop asked for turn {number + 1}, the script has {len(self.turns)}"
+        self.requests.append(
+            {
+                "request_id": request_id,
+                "prompt_ids": list(prompt_ids),
+                "sampling_params": sampling_params,
+                "num_images": len(image_data or []),
+                "mm_processor_kwargs": mm_processor_kwargs,
+            }
+        )
+        turn = self.turns[number]
+        text = turn.text if isinstance(turn, Unended) else turn
+        ids = tokenizer().encode(text, add_special_tokens=False)
+        if not isinstance(turn, Unended):
+            ids = [*ids, tokenizer().convert_tokens_to_ids("<|im_end|>")]
+        ids = ids[: sampling_params["max_tokens"]]
+        first = sum(map(len, self.returned))
+        logprobs = [-0.001 * (first + i + 1) for i in range(len(ids) + self.extra_logprobs)]
+        self.returned.append(ids)
+        self.returned_logprobs.append(logprobs[: len(ids)])
+        steps = {} if self.global_steps is None else {"global_steps": self.global_steps[number]}
+        return TokenOutput(token_ids=ids, log_probs=logprobs, extra_fields=steps)
+
+
+@dataclass
+class Rollout:
+    """What came out of one run of the loop, and what the server saw and returned."""
+
+    output: AgentLoopOutput
+    server: ScriptedServer
+
+    @property
+    def trajectory(self) -> Trajectory:
+        return unpack_record(self.output.extra_fields)
+
+    @property
+    def ids(self) -> list[int]:
+        return self.output.prompt_ids + self.output.response_ids
+
+    @property
+    def images(self) -> list[Any]:
+        return (self.output.multi_modal_data or {}).get("images", [])
+
+    def text_of(self, keep: int) -> str:
+        """Response tokens whose mask is `keep`, as text."""
+        pairs = zip(self.output.response_ids, self.output.response_mask, strict=True)
+        return tokenizer().decode([token for token, mask in pairs if mask == keep])
+
+    def training_tensors(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+        """Multimodal inputs and position ids (4, L), computed by verl's own code as after a real rollout."""
+        worker = SimpleNamespace(processor=processor(), tokenizer=tokenizer(), mm_processor_kwargs={})
+        worker._get_mm_processor_kwargs = lambda audio=None: {}
+        input_ids_1L = torch.tensor([self.ids])
+        inputs = AgentLoopWorker._compute_multi_modal_inputs(worker, self.output, input_ids_1L)
+        positions_14L = AgentLoopWorker._compute_position_ids(
+            worker, input_ids_1L, torch.ones_like(input_ids_1L), inputs
+        )
+        return inputs, positions_14L[0]
+
+
+async def run_loop(
+    turns: Sequence[str | Unended],
+    *,
+    video_path: str | None = None,
+    row: Mapping[str, Any] | None = None,
+    question: str = QUESTION,
+    prompt_length: int = 4096,
+    response_length: int = 4096,
+    limit_images: int | None = None,
+    mm_processor_kwargs: Mapping[str, Any] | None = None,
+    method_fields: Mapping[str, Any] | None = None,
+    server: ScriptedServer | None = None,
+) -> Rollout:
+    """One rollout of FrameThinker whose policy says `turns`."""
+    server = server or ScriptedServer(turns)
+    rollout_config: dict[str, Any] = {
+        "prompt_length": prompt_length,
+        "response_length": response_length,
+        "calculate_log_probs": True,
+        "custom": {"video_tools": {"framethinker": dict(method_fields or {})}},
+    }
+    if limit_images is not None:
+        rollout_config["limit_images"] = limit_images
+    config = OmegaConf.create(
+        {
+            "actor_rollout_ref": {"rollout": rollout_config, "model": {"path": model_dir()}},
+            "data": {"mm_processor_kwargs": dict(mm_processor_kwargs or {})},
+        }
+    )
+    loop = VideoAgentLoop(
+        trainer_config=DictConfigWrap(config),
+        server_manager=server,
+        tokenizer=tokenizer(),
+        processor=processor(),
+        dataset_cls=None,
+        data_config=DictConfigWrap(config.data),
+        hf_model_type="qwen2_5_vl",
+        method="framethinker",
+    )
+    row = row if row is not None else make_row(video_path or video(), question)
+    return Rollout(await loop.run({"temperature": 1.0, "logprobs": True}, **row), server)
+
+
+def make_row(video_path: str, question: str = QUESTION, truth: str = "B") -> dict[str, Any]:
+    """A row with the further arguments that verl's V1 worker hands to a loop."""
+    return {
+        "data_source": "test",
+        "ability": "video",
+        "prompt": [{"role": "user", "content": question}],
+        "raw_prompt": [{"role": "user", "content": question}],
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {"question": question, "video_path": video_path, "index": 7, "split": "test"},
+        "uid": "u",
+        "session_id": 0,
+        "global_steps": 1,
+        "index": 7,
+    }

@@ -1,0 +1,61 @@
+"""From a checkpoint of verl's SFT trainer to a Hugging Face folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.agent_loop.harness import model_dir
+from verl_video_tools.data.export_model import export_model, merge_adapter
+from verl_video_tools.errors import UsageError
+
+
+def fake_checkpoint(folder: Path, step: int) -> Path:
+    checkpoint = folder / f"global_step_{step}" / "huggingface"
+    checkpoint.mkdir(parents=True)
+    save_file({"weight": torch.full((2,), float(step))}, checkpoint / "model.safetensors")
+    (checkpoint / "config.json").write_text("{}")
+    (folder / "latest_checkpointed_iteration.txt").write_text(f"{step}\n")
+    return checkpoint
+
+
+def test_whole_weights_of_the_last_step_are_copied(tmp_path: Path) -> None:
+    fake_checkpoint(tmp_path, 4)
+    last = fake_checkpoint(tmp_path, 8)
+    out = tmp_path / "huggingface"
+    out.mkdir()
+    (out / "stale.txt").write_text("of an earlier run")
+    assert export_model(tmp_path, out) == last.parent
+    assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
+    assert (out / "model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
+
+
+def test_unfinished_run_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no finished checkpoint"):
+        export_model(tmp_path, tmp_path / "huggingface")
+
+
+def test_adapter_is_merged_into_the_weights(tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    base = AutoModelForImageTextToText.from_pretrained(model_dir(), dtype=torch.float32)
+    base.save_pretrained(tmp_path)
+    AutoProcessor.from_pretrained(model_dir()).save_pretrained(tmp_path)
+    torch.manual_seed(0)
+    adapted = get_peft_model(base, LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path / "lora_adapter")
+    ids = torch.arange(20, 40)[None]
+    with torch.no_grad():
+        expected = adapted(input_ids=ids).logits
+        plain = AutoModelForImageTextToText.from_pretrained(model_dir(), dtype=torch.float32)(input_ids=ids).logits
+    merge_adapter(tmp_path)
+    with torch.no_grad():
+        merged = AutoModelForImageTextToText.from_pretrained(tmp_path, dtype=torch.float32)(input_ids=ids).logits
+    assert not torch.allclose(plain, expected, atol=1e-3)
+    torch.testing.assert_close(merged, expected, atol=1e-4, rtol=1e-4)
+    assert not (tmp_path / "lora_adapter").exists()
+    assert (tmp_path / "tokenizer.json").exists()

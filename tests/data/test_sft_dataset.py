@@ -1,0 +1,260 @@
+"""The SFT data set: same tokens as a rollout, same tensors as verl's worker computes, clear errors."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from omegaconf import OmegaConf
+from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
+from verl.utils.model import extract_multi_modal_inputs
+
+from tests.agent_loop.harness import model_dir, processor, run_loop, tokenizer
+from verl_video_tools.data.sft import export_sft
+from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.errors import RowError, UsageError
+
+END = "<|im_end|>"
+OPTIONS = {"pad_mode": "no_padding", "max_length": 4096}
+
+
+@pytest.fixture(scope="module")
+def sft_parquet(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("sft") / "sft.parquet"
+    export_sft(demo_dir / "train.parquet", path)
+    return str(path)
+
+
+def make_dataset(paths: str | list[str], max_samples: int = -1, **options: Any) -> TrajectorySFTDataset:
+    config = OmegaConf.create({**OPTIONS, **options})
+    return TrajectorySFTDataset(paths, tokenizer(), config, processor(), max_samples=max_samples)
+
+
+@pytest.fixture(scope="module")
+def dataset(sft_parquet: str) -> TrajectorySFTDataset:
+    return make_dataset(sft_parquet)
+
+
+def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
+    first: dict[str, int] = {}
+    for index, row in enumerate(dataset.rows):
+        first.setdefault(row["template"], index)
+    assert set(first) >= {"A", "B", "C"}
+    return list(first.values())
+
+
+async def loop_rollout(row: dict[str, Any]) -> Any:
+    return await run_loop(row["turns"], row={**row, "uid": "u", "session_id": 0})
+
+
+async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(dataset: TrajectorySFTDataset) -> None:
+    for index in one_of_each_template(dataset):
+        row = dataset.rows[index]
+        rollout = await loop_rollout(row)
+        item = await asyncio.to_thread(dataset.__getitem__, index)  # it runs an event loop of its own
+        assert rollout.trajectory.answer == row["reward_model"]["ground_truth"]
+        assert item["input_ids"].tolist() == rollout.ids
+        assert item["loss_mask"].tolist() == [0] * len(rollout.output.prompt_ids) + rollout.output.response_mask
+        inputs, positions_4L = rollout.training_tensors()
+        assert torch.equal(item["position_ids"], positions_4L)
+        assert set(item["multi_modal_inputs"]) == {"pixel_values", "image_grid_thw"}
+        for name, tensor in item["multi_modal_inputs"].items():
+            assert torch.equal(tensor, inputs[name]), name
+
+
+def test_loss_is_on_what_the_assistant_writes(dataset: TrajectorySFTDataset) -> None:
+    for index in one_of_each_template(dataset):
+        item = dataset[index]
+        trained = tokenizer().decode(item["input_ids"][item["loss_mask"].bool()])
+        assert trained == "".join(text + END for text in dataset.rows[index]["turns"])
+        assert item["loss_mask"][-1] == 1
+        assert item["loss_mask"][0] == 0  # verl's loss shifts the mask of packed sequences by one, around the corner
+
+
+def test_batch_is_what_verls_engine_reads(dataset: TrajectorySFTDataset) -> None:
+    items = [dataset[index] for index in one_of_each_template(dataset)]
+    lengths = [len(item["input_ids"]) for item in items]
+    assert len(set(lengths)) > 1
+    batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)(items)
+    assert batch["input_ids"].offsets().diff().tolist() == lengths
+    assert batch["loss_mask"].offsets().diff().tolist() == lengths
+    padded = torch.nested.to_padded_tensor(batch["position_ids"], padding=0, output_size=(len(items), 4, max(lengths)))
+    assert torch.equal(padded[0, :, : lengths[0]], items[0]["position_ids"])
+    merged = extract_multi_modal_inputs(batch["multi_modal_inputs"])
+    assert len(merged["image_grid_thw"]) == sum(len(item["multi_modal_inputs"]["image_grid_thw"]) for item in items)
+
+
+_IN_A_FRESH_PROCESS = """
+import sys
+from omegaconf import OmegaConf
+from torch.utils.data import DataLoader
+from verl.utils import hf_processor, hf_tokenizer
+from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
+from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+
+model, parquet = sys.argv[1:]
+options = OmegaConf.create({"max_length": 4096, "truncation": "skip", "num_workers": 2})
+dataset = TrajectorySFTDataset(parquet, hf_tokenizer(model), options, hf_processor(model), max_samples=4)
+collate = SFTTensorCollator(DatasetPadMode.NO_PADDING)
+loader = DataLoader(dataset, batch_size=2, num_workers=2, collate_fn=collate, timeout=25)
+print([length for batch in loader for length in batch["input_ids"].offsets().diff().tolist()])
+"""
+
+
+def test_worker_processes_after_long_rows_were_looked_for(dataset: TrajectorySFTDataset, sft_parquet: str) -> None:
+    """Decode threads do not survive a fork: had the main process started any, the workers would wait for ever."""
+    arguments = [sys.executable, "-W", "ignore", "-c", _IN_A_FRESH_PROCESS, model_dir(), sft_parquet]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == str([len(dataset[index]["input_ids"]) for index in range(4)])
+
+
+# ------------------------------------------------------------------------------------------------------------- options
+
+
+def test_prompt_file_reaches_the_prompt(sft_parquet: str, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Look closely.")
+    dataset = make_dataset(sft_parquet, max_samples=1, video_tools={"framethinker": {"prompt_file": str(prompt)}})
+    text = tokenizer().decode(dataset[0]["input_ids"])
+    assert text.startswith(f"<|im_start|>system\nLook closely.{END}\n<|im_start|>user")
+
+
+def test_unknown_method_field_is_reported_before_training(sft_parquet: str) -> None:
+    with pytest.raises(UsageError, match="no_such_field"):
+        make_dataset(sft_parquet, video_tools={"framethinker": {"no_such_field": 1}})
+
+
+def test_several_files_and_max_samples(sft_parquet: str) -> None:
+    assert len(make_dataset([sft_parquet, sft_parquet])) == 2 * len(make_dataset(sft_parquet))
+    assert len(make_dataset(sft_parquet, max_samples=3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"pad_mode": "right"}, "pad_mode"),
+        ({"truncation": "left"}, "truncation"),
+        ({"truncation": "right"}, "truncation"),
+    ],
+)
+def test_options_that_would_cut_pictures_are_refused(sft_parquet: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        make_dataset(sft_parquet, **options)
+
+
+def test_text_model_is_refused(sft_parquet: str) -> None:
+    with pytest.raises(UsageError, match="no multimodal processor"):
+        TrajectorySFTDataset(sft_parquet, tokenizer(), OmegaConf.create(OPTIONS))
+
+
+# ----------------------------------------------------------------------------------------------------------- long rows
+
+
+def test_long_row_is_named(dataset: TrajectorySFTDataset, sft_parquet: str) -> None:
+    length = len(dataset[2]["input_ids"])
+    assert len(make_dataset(sft_parquet, max_length=length)[2]["input_ids"]) == length
+    index = dataset.rows[2]["extra_info"]["index"]
+    message = rf"row index={index} split=train: {length} tokens, but data.max_length={length - 1}"
+    with pytest.raises(RowError, match=message):
+        make_dataset(sft_parquet, max_length=length - 1)[2]
+
+
+def test_long_rows_are_left_out_and_counted(
+    dataset: TrajectorySFTDataset, sft_parquet: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = [dataset[index] for index in range(8)]
+    lengths = [len(item["input_ids"]) for item in items]
+    limit = sorted(lengths)[4]
+    with caplog.at_level(logging.WARNING):
+        short = make_dataset(sft_parquet, max_samples=8, max_length=limit, truncation="skip")
+    kept = [index for index in range(8) if lengths[index] <= limit]
+    assert [short[position]["input_ids"].tolist() for position in range(len(short))] == [
+        items[index]["input_ids"].tolist() for index in kept
+    ]
+    assert f"{8 - len(kept)} of 8 rows are longer than data.max_length={limit}" in caplog.text
+
+
+def test_only_long_rows_is_an_error(sft_parquet: str) -> None:
+    with pytest.raises(RowError, match="all 4 rows are longer"):
+        make_dataset(sft_parquet, max_samples=4, max_length=10, truncation="skip")
+
+
+# --------------------------------------------------------------------------------------------------------- broken rows
+
+
+def write(rows: list[dict[str, Any]], path: Path) -> str:
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda turns: turns[:-1], "turns used up without an answer"),
+        (lambda turns: [*turns, turns[-1]], "answer"),
+        (lambda turns: ["nothing", *turns], "no_action"),
+    ],
+)
+def test_turns_that_do_not_replay_are_named(
+    dataset: TrajectorySFTDataset, tmp_path: Path, change: Any, reason: str
+) -> None:
+    row = dataset.rows[one_of_each_template(dataset)[1]]
+    broken = make_dataset(write([{**row, "turns": change(row["turns"])}], tmp_path / "broken.parquet"))
+    with pytest.raises(RowError, match=rf"row index={row['extra_info']['index']} .* do not replay .*{reason}"):
+        broken[0]
+
+
+def test_missing_video_is_named(dataset: TrajectorySFTDataset, tmp_path: Path) -> None:
+    row = dataset.rows[0]
+    moved = {**row, "extra_info": {**row["extra_info"], "video_path": "gone.mp4"}}
+    with pytest.raises(RowError, match=r"row index=0 split=train: .*gone.mp4"):
+        make_dataset(write([moved], tmp_path / "moved.parquet"))[0]
+
+
+def test_rows_without_turns_are_refused(demo_dir: Path) -> None:
+    with pytest.raises(RowError, match=r"lacks the columns turns; write it with `vvt data export-sft`"):
+        make_dataset(str(demo_dir / "train.parquet"))
+
+
+# --------------------------------------------------------------------------------------------------------------- cache
+
+
+def count_episodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    import verl_video_tools.data.sft_dataset as module
+
+    started: list[int] = []
+
+    class CountingEpisode(module.Episode):
+        async def start(self):  # type: ignore[no-untyped-def]
+            started.append(1)
+            return await super().start()
+
+    monkeypatch.setattr(module, "Episode", CountingEpisode)
+    return started
+
+
+def test_rows_are_decoded_once(sft_parquet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = count_episodes(monkeypatch)
+    dataset = make_dataset(sft_parquet, max_samples=2)
+    first = [dataset[0], dataset[1]]
+    second = [dataset[0], dataset[1]]
+    assert len(started) == 2
+    assert torch.equal(first[1]["input_ids"], second[1]["input_ids"])
+
+
+def test_cache_is_bounded(sft_parquet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = count_episodes(monkeypatch)
+    dataset = make_dataset(sft_parquet, max_samples=2, trajectory_cache_mib=0)
+    for _ in range(2):
+        dataset[0]
+        dataset[1]
+    assert len(started) == 4

@@ -1,0 +1,56 @@
+"""The cold-start recipe for two steps with verl's real SFT trainer, up to a folder that loads like any model."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.agent_loop.harness import model_dir
+from verl_video_tools.demo.tiny_model import chat_template
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.mark.recipes
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("lora_rank", [0, 4])
+def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int) -> None:
+    from transformers import AutoModelForImageTextToText
+    from verl.utils import hf_processor
+
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Look closely.")
+    environment = {
+        **os.environ,
+        "DEVICE": "cpu",
+        "PYTHON": sys.executable,
+        "DEMO_DIR": str(demo_dir),
+        "SFT_DIR": str(tmp_path),
+        "MODEL_PATH": model_dir(),
+        "PROMPT_FILE": str(prompt),
+        "LORA_RANK": str(lora_rank),
+        "TRAIN_BATCH_SIZE": "4",
+        "MICRO_BATCH_SIZE": "4",
+    }
+    command = ["bash", str(REPOSITORY / "recipes" / "framethinker_sft.sh"), "trainer.total_training_steps=2"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert "step:2 - " in done.stdout
+
+    folder = tmp_path / "huggingface"
+    base = AutoModelForImageTextToText.from_pretrained(model_dir(), dtype="auto")
+    tuned = AutoModelForImageTextToText.from_pretrained(folder, dtype="auto")
+    assert lora_rank or tuned.dtype == torch.float32
+    assert tuned.generation_config.eos_token_id == base.generation_config.eos_token_id
+    before, after = base.state_dict(), tuned.state_dict()
+    assert before.keys() == after.keys()
+    changed = [name for name in before if not torch.allclose(before[name].float(), after[name].float(), atol=2e-3)]
+    assert any("q_proj" in name for name in changed)
+    processor = hf_processor(str(folder))
+    assert processor.chat_template == chat_template()
+    assert processor.tokenizer.get_vocab() == hf_processor(model_dir()).tokenizer.get_vocab()

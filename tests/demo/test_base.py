@@ -1,0 +1,71 @@
+"""The shipped base model: loads with the ordinary classes, and sees and reads as its README says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+
+from verl_video_tools.demo import base_model_dir
+from verl_video_tools.demo.evaluate import evaluate
+from verl_video_tools.demo.frame_pool import FramePool, class_name, make_pool
+from verl_video_tools.demo.tiny_model import chat_template, make_tokenizer
+
+
+@pytest.fixture(scope="module")
+def model() -> Qwen2_5_VLForConditionalGeneration:
+    return AutoModelForImageTextToText.from_pretrained(base_model_dir(), dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def pool() -> FramePool:
+    return make_pool(num_videos=6, seed=2_000_000, num_frames=200)
+
+
+def test_weights_are_small_and_float32(model: Qwen2_5_VLForConditionalGeneration) -> None:
+    assert (base_model_dir() / "model.safetensors").stat().st_size <= 8_000_000
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_tokenizer_and_template_are_those_that_the_code_makes() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base_model_dir())
+    assert tokenizer.get_vocab() == make_tokenizer().get_vocab()
+    text = "<think>between 150 and 190</think>\nframe 12: B. red circle"
+    assert tokenizer.encode(text) == make_tokenizer().encode(text)
+    assert tokenizer.chat_template == chat_template()
+
+
+def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
+    model: Qwen2_5_VLForConditionalGeneration, pool: FramePool
+) -> None:
+    """The way of a user: chat template, processor, `generate`; one picture each, asked for by its label."""
+    processor = AutoProcessor.from_pretrained(base_model_dir())
+    chosen = range(3, len(pool.frames_NHWC), 60)
+    right = 0
+    for number, frame in enumerate(chosen):
+        question = [
+            {"type": "text", "text": f"frame {100 + 7 * number}: "},
+            {"type": "image"},
+            {"type": "text", "text": f"\nwhat is in frame {100 + 7 * number}"},
+        ]
+        text = processor.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
+        inputs = processor(text=[text], images=[Image.fromarray(pool.frames_NHWC[frame])], return_tensors="pt")
+        written = model.generate(**inputs, max_new_tokens=16, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+        expected = f"frame {100 + 7 * number} {class_name(int(pool.classes_N[frame]))}"
+        right += processor.decode(written, skip_special_tokens=True) == expected
+    assert right >= 0.9 * len(chosen)
+
+
+def test_reaches_the_stated_accuracy(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> None:
+    shares = evaluate(model, AutoTokenizer.from_pretrained(base_model_dir()), pool, num_per_task=30, seed=1)
+    assert shares["naming"] >= 0.95
+    assert shares["copying"] >= 0.95
+
+
+def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("verl_video_tools.demo.files", lambda package: tmp_path)
+    with pytest.raises(FileNotFoundError, match="pretrain --out"):
+        base_model_dir()

@@ -1,0 +1,124 @@
+"""The parts of pre-training agree with what transformers does at run time, and training trains."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from verl_video_tools.demo.encoding import IGNORED, Encoder, Sequence, logits_at_targets
+from verl_video_tools.demo.frame_pool import NOTHING, FramePool, make_pool
+from verl_video_tools.demo.perception import Piece, Stage, frames_turn, opening, turn
+from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer
+from verl_video_tools.demo.vision_pretrain import all_features, patches, pretrain_vision
+
+TOKENIZER = make_tokenizer()
+STAGE = Stage(max_frames=4, echo_share=0.1, text_share=0.3, dense_share=0.4)
+
+
+@pytest.fixture(scope="module")
+def pool() -> FramePool:
+    return make_pool(num_videos=4, seed=3, num_frames=200)
+
+
+def test_pool_holds_every_class_and_is_reproducible(pool: FramePool) -> None:
+    assert pool.frames_NHWC.shape == (800, 56, 56, 3)
+    assert all(len(members) for members in pool.by_class())
+    again = make_pool(num_videos=4, seed=3, num_frames=200)
+    assert np.array_equal(pool.frames_NHWC, again.frames_NHWC)
+    assert np.array_equal(pool.classes_N, again.classes_N)
+
+
+def test_patches_equal_those_of_the_image_processor(pool: FramePool) -> None:
+    frames_NHWC = pool.frames_NHWC[::200]
+    processor = make_processor(TOKENIZER)
+    expected = processor.image_processor(images=[Image.fromarray(f) for f in frames_NHWC], return_tensors="pt")
+    assert torch.allclose(patches(frames_NHWC), expected["pixel_values"], atol=1e-6)
+
+
+def test_rows_are_the_chat_template_and_give_the_models_own_logits(pool: FramePool) -> None:
+    """Ids, positions and logits of our fast path against the processor and the whole model's forward pass."""
+    encoder = Encoder(TOKENIZER, pool, seed=0)
+    rng = random.Random(2)
+    row = Sequence()
+    encoder.append(row, opening(rng))
+    encoder.append(row, frames_turn(rng, max_frames=4, dense=False))
+    encoder.append(row, frames_turn(rng, max_frames=4, dense=False))
+    processor = make_processor(TOKENIZER)
+    text = TOKENIZER.decode(row.ids).replace("<|image_pad|>" * 4, "<|image_pad|>")
+    inputs = processor(
+        text=[text], images=[Image.fromarray(pool.frames_NHWC[frame]) for frame in row.frames], return_tensors="pt"
+    )
+    assert inputs["input_ids"][0].tolist() == row.ids
+
+    model = make_model(TOKENIZER).eval()
+    with torch.no_grad():
+        batch = encoder.batch([row])
+        ours, wanted = logits_at_targets(model, batch, all_features(model, pool).flatten(0, 1), encoder.image_id)
+        theirs = model(**inputs).logits[batch.labels_BL != IGNORED]
+    assert torch.allclose(ours, theirs, atol=1e-5)
+    assert wanted.tolist() == [label for label in row.labels[1:] if label != IGNORED]
+
+
+def test_padding_changes_nothing(pool: FramePool) -> None:
+    encoder = Encoder(TOKENIZER, pool, seed=0)
+    rng = random.Random(0)
+    rows = [encoder.row(rng, length, STAGE) for length in (90, 200)]
+    model = make_model(TOKENIZER).eval()
+    features = all_features(model, pool).flatten(0, 1)
+    with torch.no_grad():
+        together, _ = logits_at_targets(model, encoder.batch(rows), features, encoder.image_id)
+        alone = [logits_at_targets(model, encoder.batch([row]), features, encoder.image_id)[0] for row in rows]
+    assert torch.allclose(together, torch.cat(alone), atol=1e-5)
+
+
+def test_only_answers_and_dense_names_are_learnt() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        pieces = turn(rng, STAGE)
+        for before, piece in zip([Piece(), *pieces], pieces, strict=False):
+            if piece.target:
+                assert before.picture is not None or before.text.endswith("<|im_end|>\n<|im_start|>assistant\n")
+                assert piece.text.endswith("<|im_end|>") or before.picture is not None
+
+
+def test_answers_about_frames_are_true() -> None:
+    """Reads each answer's `frame N thing` lines back and compares them with the pictures that were laid out."""
+    rng = random.Random(4)
+    checked = 0
+    from verl_video_tools.demo.frame_pool import class_name
+
+    for _ in range(300):
+        pieces = frames_turn(rng, max_frames=8, dense=False)
+        shown: dict[str, str] = {}
+        for before, piece in zip(pieces, pieces[1:], strict=False):
+            if piece.picture is not None:
+                number = before.text.rsplit("frame ", 1)[1].removesuffix(": ")
+                shown[number] = class_name(piece.picture)
+        for piece in pieces:
+            if piece.target and piece.text.startswith("frame "):
+                for line in piece.text.removesuffix("<|im_end|>").splitlines():
+                    _, number, thing = line.split(" ", 2)
+                    assert shown[number] == thing
+                    checked += 1
+    assert checked > 300
+
+
+def test_the_base_learns_nothing_of_tools_answers_or_letters() -> None:
+    rng = random.Random(5)
+    text = "".join(piece.text for _ in range(500) for piece in turn(rng, STAGE))
+    for word in ("think", "action", "tool", "answer", "option", "choose", "A.", "B.", "get frame number"):
+        assert word not in text
+
+
+def test_vision_part_learns(pool: FramePool) -> None:
+    entries: list[dict[str, float | int | str]] = []
+    model = make_model(TOKENIZER)
+    language = [parameter.clone() for parameter in model.model.language_model.parameters()]
+    pretrain_vision(model, pool, steps=50, seed=0, log=entries.append, batch=48)
+    assert entries[-1]["step"] == 50
+    assert float(entries[-1]["accuracy"]) > 3 / (NOTHING + 1)
+    assert all((a == b).all() for a, b in zip(language, model.model.language_model.parameters(), strict=True))

@@ -1,0 +1,1 @@
+"""Rows and training data: scripted experts, trajectories for the cold start, converters."""

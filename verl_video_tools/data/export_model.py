@@ -1,0 +1,74 @@
+"""The last checkpoint of a run, SFT or RL, as one Hugging Face folder: weights, configuration, tokenizer, processor, template.
+
+    python -m verl_video_tools.data.export_model CHECKPOINT_DIR OUT_DIR
+
+A checkpoint that already holds whole weights (`checkpoint.save_contents` with `hf_model`) is copied as it is, in the
+precision that was trained; any other goes through verl's merger, which writes bfloat16. A LoRA adapter is merged into
+the weights, so that reinforcement learning and inference can load the folder like any model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from verl_video_tools.errors import UsageError
+
+_STEP_FILE = "latest_checkpointed_iteration.txt"
+
+
+def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
+    """Write the folder; one that exists is replaced only once the new one is whole.
+
+    Returns:
+        The folder of the checkpoint that was taken.
+
+    Raises:
+        UsageError: there is no finished checkpoint.
+        subprocess.CalledProcessError: verl's merger failed; its output says why.
+    """
+    step_file = checkpoint_dir / _STEP_FILE
+    if not step_file.is_file():
+        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({_STEP_FILE} is missing); train first")
+    checkpoint = checkpoint_dir / f"global_step_{step_file.read_text().strip()}"
+    if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
+        checkpoint = checkpoint / "actor"
+    unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    if list((checkpoint / "huggingface").glob("*.safetensors")):
+        shutil.copytree(checkpoint / "huggingface", unfinished)
+    else:
+        merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+        subprocess.run([*merger, "--local_dir", str(checkpoint), "--target_dir", str(unfinished)], check=True)
+        if (unfinished / "lora_adapter").is_dir():
+            merge_adapter(unfinished)
+    shutil.rmtree(out_dir, ignore_errors=True)
+    unfinished.rename(out_dir)
+    return checkpoint
+
+
+def merge_adapter(folder: Path) -> None:
+    """Merge `folder/lora_adapter` into the weights of `folder`, in float32, and store them in their own precision."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    dtype = AutoConfig.from_pretrained(folder).dtype or torch.bfloat16
+    base = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
+    merged = PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().to(dtype)
+    for stale in [*folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json")]:
+        stale.unlink()
+    merged.save_pretrained(folder)
+    shutil.rmtree(folder / "lora_adapter")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint_dir", type=Path, help="trainer.default_local_dir of the run")
+    parser.add_argument("out_dir", type=Path, help="folder to write")
+    options = parser.parse_args()
+    taken = export_model(options.checkpoint_dir, options.out_dir)
+    print(f"model of {taken.relative_to(options.checkpoint_dir)}: {options.out_dir}")

@@ -1,0 +1,148 @@
+"""The demonstration's data set: videos on disk and question rows in parquet, ready for verl."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from .questions import Question, make_questions
+from .spec import random_spec
+from .world import VideoSpec, render
+
+DATA_SOURCE = "video_tools_demo"
+_FORMAT = 1  # raise it when the files' content changes, so that old folders are made anew
+_SPLITS = ("train", "test")
+
+
+def make_demo(
+    out_dir: str | Path,
+    num_train_videos: int = 96,
+    num_test_videos: int = 24,
+    questions_per_video: int = 4,
+    seed: int = 0,
+    agent_name: str = "framethinker",
+    num_processes: int = 2,
+) -> Path:
+    """Makes `videos/*.mp4`, `train.parquet`, `test.parquet` and, last, `manifest.json` in `out_dir`.
+
+    A folder whose manifest names the same parameters and which still has all its files is left as it is; anything else
+    of ours in it is made anew. The splits share no video. Rows follow the package's row schema; `extra_info.demo` holds
+    spec and question as JSON, which `question_from_row` reads back.
+
+    Returns:
+        The folder, absolute (rows name their videos by absolute path).
+
+    Raises:
+        ValueError: a count is below 1, or more different questions are wanted than a video allows.
+    """
+    wanted = {"train videos": num_train_videos, "test videos": num_test_videos, "questions": questions_per_video}
+    for name, count in wanted.items():
+        if count < 1:
+            raise ValueError(f"number of {name} is {count}; it must be at least 1")
+    folder = Path(out_dir).resolve()
+    parameters = {
+        "format": _FORMAT,
+        "folder": str(folder),  # a moved folder has wrong paths in its rows
+        "num_train_videos": num_train_videos,
+        "num_test_videos": num_test_videos,
+        "questions_per_video": questions_per_video,
+        "seed": seed,
+        "agent_name": agent_name,
+    }
+    if _is_complete(folder, parameters):
+        return folder
+    videos = folder / "videos"
+    (folder / "manifest.json").unlink(missing_ok=True)
+    shutil.rmtree(videos, ignore_errors=True)
+    videos.mkdir(parents=True)
+
+    counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
+    jobs: list[tuple[VideoSpec, Path]] = []
+    for split, count in counts.items():
+        rows: list[dict[str, Any]] = []
+        for number in range(count):
+            # Seeds of both splits and of all videos differ, so no two videos are alike.
+            spec = random_spec((seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1)
+            path = videos / f"{split}_{number:04d}.mp4"
+            jobs.append((spec, path))
+            for question in make_questions(spec, questions_per_video, seed):
+                rows.append(make_row(spec, question, path, len(rows), split, agent_name))
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
+    _render_all(jobs, num_processes)
+    files = sorted(str(path.relative_to(folder)) for _, path in jobs) + [f"{split}.parquet" for split in _SPLITS]
+    manifest = {"parameters": parameters, "files": files}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return folder
+
+
+def make_row(
+    spec: VideoSpec, question: Question, video_path: Path, index: int, split: str, agent_name: str
+) -> dict[str, Any]:
+    """One row as verl reads it. `options` is a list of texts in order of the letters."""
+    return {
+        "data_source": DATA_SOURCE,
+        "agent_name": agent_name,
+        "prompt": [{"role": "user", "content": question.text}],
+        "ability": "video_qa",
+        "reward_model": {"style": "rule", "ground_truth": question.answer},
+        "extra_info": {
+            "question": question.text,
+            "question_type": "mc",
+            "options": list(question.options.values()),
+            "video_path": str(video_path),
+            "index": index,
+            "split": split,
+            "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),
+        },
+    }
+
+
+def load_rows(parquet: str | Path) -> list[dict[str, Any]]:
+    """All rows of a parquet file, as plain dictionaries."""
+    return pq.read_table(parquet).to_pylist()
+
+
+def question_from_row(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
+    """The truth behind a row: the video's spec and the question.
+
+    Raises:
+        KeyError: the row was not made by `make_demo`.
+    """
+    truth = json.loads(row["extra_info"]["demo"])
+    return VideoSpec.from_json(json.dumps(truth["spec"])), Question.from_json(json.dumps(truth["question"]))
+
+
+def _is_complete(folder: Path, parameters: Mapping[str, object]) -> bool:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return manifest["parameters"] == parameters and all((folder / name).is_file() for name in manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _render_one(job: tuple[VideoSpec, Path]) -> None:
+    """Writes beside the goal and renames, so that a video that exists is whole."""
+    spec, path = job
+    unfinished = path.with_name(f"{path.stem}.unfinished.mp4")
+    render(spec, unfinished)
+    os.replace(unfinished, path)
+
+
+def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int) -> None:
+    if num_processes <= 1:
+        for job in jobs:
+            _render_one(job)
+        return
+    # "spawn": forking a process that already runs threads (torch, FFmpeg) can dead-lock.
+    with ProcessPoolExecutor(num_processes, mp_context=get_context("spawn")) as pool:
+        for _ in pool.map(_render_one, jobs, chunksize=4):
+            pass

@@ -1,0 +1,150 @@
+"""Makes the base model: `python -m verl_video_tools.demo.pretrain --out DIR --seed 0 --steps N`.
+
+Two parts: the vision tower alone (`vision_pretrain`), then the language model over its frozen features on practice
+conversations (`perception`). Plain PyTorch, float32, CPU; JSON lines on standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+
+from .encoding import Encoder, logits_at_targets
+from .evaluate import HELD_OUT_SEED, evaluate
+from .frame_pool import FramePool, make_pool
+from .perception import Stage
+from .tiny_model import make_model, make_processor, make_tokenizer, save
+from .vision_pretrain import Log, all_features, pretrain_vision
+
+EMBEDDING_STD = 0.08
+"""Spread of the token embeddings at the start; picture features are scaled alike, so that none drowns the other."""
+
+
+def match_scales(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> None:
+    """Gives token embeddings and picture features the same spread, by rescaling the last layer of the vision tower."""
+    with torch.no_grad():
+        embeddings = model.model.language_model.embed_tokens.weight
+        embeddings.mul_(EMBEDDING_STD / embeddings.std())
+        spread = all_features(model, FramePool(pool.frames_NHWC[:2000], pool.classes_N[:2000])).std()
+        last = model.model.visual.merger.mlp[-1]
+        last.weight.mul_(EMBEDDING_STD / spread)
+        last.bias.mul_(EMBEDDING_STD / spread)
+
+
+CURRICULUM: tuple[tuple[float, int, int, Stage], ...] = (
+    (0.30, 2048, 128, Stage(max_frames=3, echo_share=0.25, text_share=0.4, dense_share=0.5)),
+    (0.65, 2560, 256, Stage(max_frames=8, echo_share=0.04, text_share=0.36, dense_share=0.2)),
+    (1.00, 4096, 512, Stage(max_frames=8, echo_share=0.02, text_share=0.3, dense_share=0.05)),
+)
+"""Until which share of the steps, tokens per batch, tokens per row, what is practised."""
+
+
+def _optimizers(model: Qwen2_5_VLForConditionalGeneration) -> list[torch.optim.Optimizer]:
+    """Muon for the language model's weight matrices, AdamW for its embeddings, norms, biases and output layer."""
+    matrices: list[torch.nn.Parameter] = []
+    others: list[torch.nn.Parameter] = list(model.lm_head.parameters())
+    for name, parameter in model.model.language_model.named_parameters():
+        (matrices if parameter.ndim == 2 and "embed" not in name else others).append(parameter)
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.Muon(matrices, lr=4e-3, momentum=0.95, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(others, lr=2e-3, betas=(0.9, 0.98), weight_decay=0.01),
+    ]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+    return optimizers
+
+
+def pretrain_language(
+    model: Qwen2_5_VLForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerFast,
+    pool: FramePool,
+    steps: int,
+    seed: int,
+    log: Log,
+    checkpoint: Callable[[int], None] | None = None,
+    checkpoint_steps: int = 250,
+) -> None:
+    """Trains the language model in place over frozen picture features; rows grow longer, dense naming fades out."""
+    encoder = Encoder(tokenizer, pool, seed)
+    features = all_features(model, pool).flatten(0, 1)
+    optimizers = _optimizers(model)
+    parameters = [*model.model.language_model.parameters(), *model.lm_head.parameters()]
+    rng = random.Random(seed)
+    started = time.monotonic()
+    losses: list[float] = []
+    for step in range(steps):
+        progress = step / steps
+        _, batch_tokens, length, stage = next(entry for entry in CURRICULUM if progress < entry[0])
+        rows = [encoder.row(rng, length, stage) for _ in range(batch_tokens // length)]
+        logits, wanted = logits_at_targets(model, encoder.batch(rows), features, encoder.image_id)
+        loss = functional.cross_entropy(logits, wanted)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * min(1.0, (step + 1) / 100, 2 * (1 - progress) + 0.01)
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item())
+        if step % 50 == 49 or step + 1 == steps:
+            log(
+                {
+                    "part": "language",
+                    "step": step + 1,
+                    "row_tokens": length,
+                    "loss": round(float(np.mean(losses[-50:])), 4),
+                    "accuracy": round((logits.argmax(-1) == wanted).float().mean().item(), 4),
+                    "seconds": round(time.monotonic() - started, 1),
+                }
+            )
+        if checkpoint is not None and step % checkpoint_steps == checkpoint_steps - 1:
+            checkpoint(step + 1)
+
+
+def main() -> None:
+    """Command line: makes the frames, trains both parts, writes the model to `--out`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=2600, help="steps of the language part")
+    parser.add_argument("--vision-steps", type=int, default=700)
+    parser.add_argument("--videos", type=int, default=60, help="videos rendered to draw frames from")
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+
+    def log(entry: dict[str, float | int | str]) -> None:
+        print(json.dumps(entry), flush=True)
+
+    tokenizer = make_tokenizer()
+    processor = make_processor(tokenizer)
+    model = make_model(tokenizer, arguments.seed)
+    pool = make_pool(arguments.videos, arguments.seed)
+    pretrain_vision(model, pool, arguments.vision_steps, arguments.seed, log)
+    match_scales(model, pool)
+    pretrain_language(
+        model,
+        tokenizer,
+        pool,
+        arguments.steps,
+        arguments.seed,
+        log,
+        checkpoint=lambda step: save(model, processor, arguments.out / "checkpoints" / str(step)),
+    )
+    save(model, processor, arguments.out)
+    shares = evaluate(model.eval(), tokenizer, make_pool(12, HELD_OUT_SEED), num_per_task=200)
+    log({"part": "held-out frames", **{name: round(share, 4) for name, share in shares.items()}})
+
+
+if __name__ == "__main__":
+    main()
