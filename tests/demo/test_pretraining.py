@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import numpy as np
@@ -94,7 +95,7 @@ def test_answers_about_frames_are_true() -> None:
     for _ in range(300):
         pieces = frames_turn(rng, max_frames=8, dense=False)
         shown: dict[str, str] = {}
-        for before, piece in zip(pieces, pieces[1:], strict=False):
+        for before, piece in itertools.pairwise(pieces):
             if piece.picture is not None:
                 number = before.text.rsplit("frame ", 1)[1].removesuffix(": ")
                 shown[number] = class_name(piece.picture)

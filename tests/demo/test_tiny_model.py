@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,7 +41,7 @@ def test_a_number_is_the_same_digits_wherever_it_stands(number: int, before: str
 def test_tokens_do_not_change_where_text_is_joined_at_pictures_and_turn_ends(left: str, right: str) -> None:
     for joint in ("<|vision_start|><|image_pad|><|vision_end|>", "<|im_end|>"):
         parts = [TOKENIZER.encode(part) for part in (left, joint, right)]
-        assert TOKENIZER.encode(left + joint + right) == sum(parts, [])
+        assert TOKENIZER.encode(left + joint + right) == functools.reduce(operator.iadd, parts, [])
 
 
 @given(PLAIN_TEXT, PLAIN_TEXT)
@@ -109,7 +113,7 @@ def test_chat_template_adds_no_system_message() -> None:
 def test_template_is_built_turn_by_turn() -> None:
     """Rendering a longer conversation only appends: multi-turn rollouts rely on it."""
     texts = [TOKENIZER.apply_chat_template(MESSAGES[:count], tokenize=False) for count in range(1, len(MESSAGES) + 1)]
-    assert all(longer.startswith(shorter) for shorter, longer in zip(texts, texts[1:], strict=False))
+    assert all(longer.startswith(shorter) for shorter, longer in itertools.pairwise(texts))
 
 
 @pytest.mark.parametrize(("side", "tokens"), [(28, 1), (56, 4), (112, 16)])

@@ -198,7 +198,7 @@ class Episode:
         return record, plan
 
     async def _carry_out(self, record: CallRecord, plan: ToolPlan) -> ToolOutcome:
-        """Decode what was planned. A failure is recorded on the call and flags the rollout: the policy is not to blame."""
+        """Decode what was planned. A failure is recorded on the call and flags the rollout: it is not the policy's."""
         if not record.ok or plan.frames is None:
             return ToolOutcome(record)
         started = time.perf_counter()

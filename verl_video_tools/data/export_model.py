@@ -1,4 +1,4 @@
-"""The last checkpoint of a run, SFT or RL, as one Hugging Face folder: weights, configuration, tokenizer, processor, template.
+"""The last checkpoint of a run as one Hugging Face folder: weights, configuration, tokenizer, processor, template.
 
     python -m verl_video_tools.data.export_model CHECKPOINT_DIR OUT_DIR
 

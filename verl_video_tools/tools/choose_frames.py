@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
 from verl_video_tools.types import Compat, FrameRequest, ToolContext, ToolPlan
@@ -26,7 +26,7 @@ class ChooseFrames:
             does.
     """
 
-    name = "choose_frames"
+    name: ClassVar[str] = "choose_frames"
 
     num_frames: int
     box_width: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
 from verl_video_tools.types import Compat, ToolContext, ToolPlan
@@ -22,7 +22,7 @@ class GetFrameNumber:
             the published code does; `strict` looks the frame up, which is also right where the rate varies.
     """
 
-    name = "get_frame_number"
+    name: ClassVar[str] = "get_frame_number"
 
     compat: Compat = "strict"
 
