@@ -51,6 +51,8 @@ else # the synthetic world: 56x56 frames of 4 tokens each
     SAVE_FREQ=${SAVE_FREQ:-20}
     TOTAL_STEPS=${TOTAL_STEPS:-20}
     SETTING_OPTIONS=(
+        # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
+        actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
         # The tiny model's own short prompt, and turns no longer than it ever needs.
         +actor_rollout_ref.rollout.custom.video_tools.framethinker.prompt_file="$DEMO_DIR/prompts/framethinker.txt"
         +actor_rollout_ref.rollout.custom.video_tools.framethinker.max_turn_tokens=96)

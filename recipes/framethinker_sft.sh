@@ -7,7 +7,6 @@
 # Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/framethinker_grpo.sh takes as MODEL_PATH.
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
 set -euo pipefail
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$(nproc)} # one process: it may have all cores
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
@@ -41,15 +40,15 @@ else # the synthetic world: 56x56 frames of 4 tokens each
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-16}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-4} # small, since a batch is padded to its longest row
-    LEARNING_RATE=${LEARNING_RATE:-1e-3}
-    WARMUP_RATIO=${WARMUP_RATIO:-0.1}
+    LEARNING_RATE=${LEARNING_RATE:-3e-3}
+    WARMUP_RATIO=${WARMUP_RATIO:-0.05}
     LORA_RANK=${LORA_RANK:-0}
     LORA_ALPHA=${LORA_ALPHA:-16}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-3}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-2}
     MAX_LENGTH=${MAX_LENGTH:-1024}
     NUM_WORKERS=${NUM_WORKERS:-0} # decoded rows stay in the trainer's memory from epoch to epoch
-    QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-12} # others than reinforcement learning asks
-    IMPERFECTION=${IMPERFECTION:-0.2} # how often the expert looks at a wrong place; leaves something to reinforcement learning
+    QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-10} # others than reinforcement learning asks
+    IMPERFECTION=${IMPERFECTION:-0.1} # how often the expert looks at a wrong place; leaves something to reinforcement learning
     SETTING_OPTIONS=(+data.video_tools.framethinker.prompt_file="$PROMPT_FILE") # the tiny model's own short prompt
     # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
     [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
@@ -69,8 +68,9 @@ if [ "$DEVICE" = gpu ]; then
         --master_port="${MASTER_PORT:-29500}" -m verl.trainer.sft_trainer)
     DEVICE_OPTIONS=()
 else
-    # One process has the machine to itself, unlike the many of reinforcement learning.
-    LAUNCH=(env OMP_NUM_THREADS="${SFT_THREADS:-2}" "$PYTHON" -m verl_video_tools.platforms.cpu_sft)
+    # A single process, unlike reinforcement learning. Waiting threads sleep, so that they do not take the cores from
+    # whatever else runs on the machine.
+    LAUNCH=(env OMP_NUM_THREADS="${SFT_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE "$PYTHON" -m verl_video_tools.platforms.cpu_sft)
     DEVICE_OPTIONS=(
         model.use_remove_padding=False model.enable_gradient_checkpointing=False
         +model.override_config.attn_implementation=sdpa engine.use_torch_compile=False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ def fake_checkpoint(folder: Path, step: int) -> Path:
     checkpoint = folder / f"global_step_{step}" / "huggingface"
     checkpoint.mkdir(parents=True)
     save_file({"weight": torch.full((2,), float(step))}, checkpoint / "model.safetensors")
-    (checkpoint / "config.json").write_text("{}")
+    sections = {"dtype": "bfloat16", "text_config": {"dtype": "bfloat16"}, "other": {}}
+    (checkpoint / "config.json").write_text(json.dumps(sections))
     (folder / "latest_checkpointed_iteration.txt").write_text(f"{step}\n")
     return checkpoint
 
@@ -31,6 +33,8 @@ def test_whole_weights_of_the_last_step_are_copied(tmp_path: Path) -> None:
     assert export_model(tmp_path, out) == last.parent
     assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
     assert (out / "model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
+    declared = json.loads((out / "config.json").read_text())  # what verl wrote beside float32 weights was not true
+    assert declared == {"dtype": "float32", "text_config": {"dtype": "float32"}, "other": {}}
 
 
 def test_unfinished_run_is_reported(tmp_path: Path) -> None:

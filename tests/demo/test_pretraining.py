@@ -22,13 +22,13 @@ STAGE = Stage(max_frames=4, echo_share=0.1, text_share=0.3, dense_share=0.4)
 
 @pytest.fixture(scope="module")
 def pool() -> FramePool:
-    return make_pool(num_videos=4, seed=3, num_frames=200)
+    return make_pool(num_videos=4, seed=3)
 
 
 def test_pool_holds_every_class_and_is_reproducible(pool: FramePool) -> None:
-    assert pool.frames_NHWC.shape == (800, 56, 56, 3)
+    assert pool.frames_NHWC.shape == (1600, 56, 56, 3)
     assert all(len(members) for members in pool.by_class())
-    again = make_pool(num_videos=4, seed=3, num_frames=200)
+    again = make_pool(num_videos=4, seed=3)
     assert np.array_equal(pool.frames_NHWC, again.frames_NHWC)
     assert np.array_equal(pool.classes_N, again.classes_N)
 

@@ -33,10 +33,13 @@ def test_same_seed_gives_same_spec_and_pixels_and_another_seed_does_not() -> Non
     assert not np.array_equal(frame_pixels(CROWDED, 3), frame_pixels(other, 3))
 
 
-def test_rendering_twice_gives_the_same_decoded_frames(tmp_path: Path) -> None:
-    for name in ("one.mp4", "two.mp4"):
-        render(CROWDED, tmp_path / name)
-    assert np.array_equal(decode_all(tmp_path / "one.mp4"), decode_all(tmp_path / "two.mp4"))
+def test_rendering_again_gives_the_same_file(tmp_path: Path) -> None:
+    short = VideoSpec(7, 5, 60, CROWDED.events[:4])
+    files = []
+    for number in range(8):  # an encoder that depends on stray memory differs only now and then
+        render(short, tmp_path / f"{number}.mp4")
+        files.append((tmp_path / f"{number}.mp4").read_bytes())
+    assert len(set(files)) == 1
 
 
 def test_file_is_h264_with_b_frames_at_constant_rate_without_audio(tmp_path: Path) -> None:

@@ -113,7 +113,6 @@ GRPO_OPTIONS = (
     f"trainer.total_training_steps={NUM_STEPS}",
     "trainer.save_freq=1",
     "trainer.max_actor_ckpt_to_keep=null",
-    "actor_rollout_ref.actor.checkpoint.save_contents=[model,optimizer,extra,hf_model]",
     "+trainer.video_tools.record_tokens=True",
 )
 

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.conftest import INSTRUMENTED, Run, assert_succeeded, run_recipe
 from verl_video_tools.trace.records import read_records
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 PATIENCE_SECONDS = 300
 
@@ -24,6 +24,7 @@ def run_with_dying_engine(output_dir: Path, sft_model: Path, during: str) -> Run
         MODEL_PATH=str(sft_model),
         ROLLOUT_N="2",
         TRAIN_BATCH_SIZE="2",
+        MICRO_BATCH_SIZE="4",
         VVT_TEST_KILL_ENGINE=during,
         **INSTRUMENTED,
     )
@@ -60,6 +61,7 @@ def test_the_run_resumes_from_its_checkpoint(dead_in_update: Run, output_dir: Pa
         MODEL_PATH=str(sft_model),
         ROLLOUT_N="2",
         TRAIN_BATCH_SIZE="2",
+        MICRO_BATCH_SIZE="4",
     )
     assert_succeeded(run)
     assert (run.folder / "latest_checkpointed_iteration.txt").read_text().strip() == "2"

@@ -17,7 +17,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import Sample
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 BOUND = 1e-4
 """Mean difference of log-probabilities that engine and actor may have in float32."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -161,3 +162,28 @@ def test_pool_size_setting(setting: str, expected: str) -> None:
     )
     assert expected in (result.stdout if setting == "3" else result.stderr)
     assert (result.returncode == 0) == (setting == "3")
+
+
+def test_a_forked_child_starts_its_own_threads(path: Path) -> None:
+    """DataLoader workers are forked; the parent's decode threads do not exist in them."""
+
+    def decode() -> int:
+        async def first_frame() -> int:
+            video = await open_video(path)
+            batch = await decode_frames(video, FrameRequest(56, 56, indices=(0,)), deadline_seconds=20)
+            return len(batch)
+
+        return asyncio.run(first_frame())
+
+    assert decode() == 1
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if decode() == 1 else 1)
+    for _ in range(200):
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the forked child waits for threads that do not exist")

@@ -10,6 +10,7 @@ the weights, so that reinforcement learning and inference can load the folder li
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,7 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     shutil.rmtree(unfinished, ignore_errors=True)
     if list((checkpoint / "huggingface").glob("*.safetensors")):
         shutil.copytree(checkpoint / "huggingface", unfinished)
+        declare_dtype(unfinished)
     else:
         merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
         subprocess.run([*merger, "--local_dir", str(checkpoint), "--target_dir", str(unfinished)], check=True)
@@ -48,6 +50,23 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     shutil.rmtree(out_dir, ignore_errors=True)
     unfinished.rename(out_dir)
     return checkpoint
+
+
+def declare_dtype(folder: Path) -> None:
+    """Make `config.json` name the precision that the weights have.
+
+    verl writes weights as they were trained, but always the word bfloat16 beside them, by which readers would round.
+    """
+    from safetensors import safe_open
+
+    with safe_open(next(folder.glob("*.safetensors")), framework="pt") as weights:
+        dtype = str(weights.get_tensor(next(iter(weights.keys()))).dtype).removeprefix("torch.")
+    config_file = folder / "config.json"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    for section in [config, *(value for value in config.values() if isinstance(value, dict))]:
+        if section is config or "dtype" in section:
+            section["dtype"] = dtype
+    config_file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def merge_adapter(folder: Path) -> None:

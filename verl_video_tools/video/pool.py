@@ -161,6 +161,15 @@ def _shelf() -> VideoShelf:
     return VideoShelf(_pool(), MAX_OPEN_VIDEOS)
 
 
+def _forget_threads() -> None:
+    _shelf.cache_clear()
+    _pool.cache_clear()
+
+
+# Threads do not survive a fork: a child, such as a DataLoader worker, must start its own.
+os.register_at_fork(after_in_child=_forget_threads)
+
+
 async def run_decode(function: Callable[..., Result], *args: object, deadline_seconds: float | None = None) -> Result:
     """Await `function(*args)` on a decode thread.
 
