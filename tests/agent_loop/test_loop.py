@@ -29,7 +29,8 @@ def assert_one_masked_token(rollout: Rollout) -> None:
     assert rollout.output.response_logprobs == [0.0]
     assert tokenizer().decode(rollout.output.response_ids) == END
     assert rollout.output.prompt_ids
-    assert rollout.images == []
+    (blank,) = rollout.images  # verl fails on a micro-batch in which no row has a picture
+    assert blank.getextrema() == ((0, 0), (0, 0), (0, 0))
 
 
 # ------------------------------------------------------------------------------------------------------ a whole rollout

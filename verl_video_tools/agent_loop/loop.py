@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tokenizer import get_processor_token_id
 
@@ -21,8 +22,8 @@ from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.settings import method_from_config, pack_record
 from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
-from verl_video_tools.types import PixelEnvelope, Sample, StopReason, Trajectory
-from verl_video_tools.video import envelope_of
+from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, Sample, StopReason, Trajectory
+from verl_video_tools.video import envelope_of, fit_envelope
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class VideoAgentLoop(AgentLoopBase):
             logger.error("%s", error)
             trajectory = Trajectory(method=self.method.name, question="")
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
-            return self._output(trajectory, stream, timing, server_fields, await self._empty_prompt(""))
+            return self._output(trajectory, await self._placeholder_stream(), timing, server_fields)
 
         budget = TokenBudget(
             stream=stream,
@@ -76,9 +77,7 @@ class VideoAgentLoop(AgentLoopBase):
         if messages is None:
             if episode.trajectory.error:
                 logger.warning("rollout of row %s: %s", sample.extra_info.get("index"), episode.trajectory.error)
-            return self._output(
-                episode.trajectory, stream, timing, server_fields, await self._empty_prompt(sample.question)
-            )
+            return self._output(episode.trajectory, await self._placeholder_stream(), timing, server_fields)
         await asyncio.to_thread(stream.start, messages)
 
         request_id = uuid4().hex
@@ -99,8 +98,7 @@ class VideoAgentLoop(AgentLoopBase):
             logger.error("rollout of row %s broke an invariant: %s", sample.extra_info.get("index"), error)
             trajectory.flags.append("invariant")
             trajectory.error = str(error)
-            stream = TokenStream(self.continuous_token_builder)
-            return self._output(trajectory, stream, timing, server_fields, await self._empty_prompt(sample.question))
+            return self._output(trajectory, await self._placeholder_stream(), timing, server_fields)
         return self._output(trajectory, stream, timing, server_fields)
 
     async def _generate(
@@ -146,39 +144,31 @@ class VideoAgentLoop(AgentLoopBase):
             for image in stream.images
         ]
 
-    async def _empty_prompt(self, question: str) -> list[int]:
-        """Prompt of a rollout that never reached the model: the question without pictures."""
-        text = question or "-"
-        return self._cap_text_prompt_length(
-            await asyncio.to_thread(
-                self.continuous_token_builder.build_initial_tokens,
-                [{"role": "user", "content": [{"type": "text", "text": text}]}],
-            )
-        )
+    async def _placeholder_stream(self) -> TokenStream:
+        """Prompt of a rollout that never reached the model: one blank picture.
+
+        It takes a picture because verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
+        has no attribute 'mean'"), and a video that cannot be read fails for its whole group.
+        """
+        width, height = fit_envelope(self.envelope.factor, self.envelope.factor, self.envelope)
+        blank = ImagePart(FrameRecord(0, 0.0, width, height), np.zeros((height, width, 3), np.uint8))
+        stream = TokenStream(self.continuous_token_builder)
+        await asyncio.to_thread(stream.start, [Message("user", (blank,))])
+        return stream
 
     def _output(
-        self,
-        trajectory: Trajectory,
-        stream: TokenStream,
-        timing: AgentLoopMetrics,
-        server_fields: Mapping[str, Any],
-        empty_prompt_ids: list[int] | None = None,
+        self, trajectory: Trajectory, stream: TokenStream, timing: AgentLoopMetrics, server_fields: Mapping[str, Any]
     ) -> AgentLoopOutput:
         """The record as verl takes it. A rollout without tokens gets one end-of-turn token with mask 0."""
-        num_images = len(stream.images)
-        if empty_prompt_ids is not None:
-            prompt_ids, response_ids, mask, logprobs = empty_prompt_ids, [self.end_of_turn_id], [0], [0.0]
-        else:
-            prompt_ids, response_ids = stream.prompt_ids, stream.response_ids
-            mask, logprobs = stream.response_mask, stream.response_logprobs
-            if not response_ids:  # an engine may return no token, as for an aborted request; verl needs one
-                response_ids, mask, logprobs = [self.end_of_turn_id], [0], [0.0]
+        response_ids, mask, logprobs = stream.response_ids, stream.response_mask, stream.response_logprobs
+        if not response_ids:  # also an engine may return no token, as for an aborted request; verl needs one
+            response_ids, mask, logprobs = [self.end_of_turn_id], [0], [0.0]
         return AgentLoopOutput(
-            prompt_ids=prompt_ids,
+            prompt_ids=stream.prompt_ids,
             response_ids=response_ids,
             response_mask=mask,
             response_logprobs=logprobs if self.rollout_config.calculate_log_probs else None,
-            multi_modal_data={"images": stream.pil_images} if num_images else {},
+            multi_modal_data={"images": stream.pil_images},
             num_turns=2 * len(trajectory.turns) + 1,
             metrics=timing,
             extra_fields={
