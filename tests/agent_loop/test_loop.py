@@ -250,7 +250,6 @@ async def test_missing_video_is_a_flagged_rollout() -> None:
     assert "no/such/file.mp4" in (rollout.trajectory.error or "")
     assert rollout.server.requests == []
     assert_one_masked_token(rollout)
-    assert "What is shown at 0:03?" in tokenizer().decode(rollout.output.prompt_ids)
 
 
 @pytest.mark.parametrize("missing", ["question", "video_path"])
