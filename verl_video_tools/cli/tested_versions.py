@@ -36,6 +36,7 @@ NEEDED = (
     PackagePin("omegaconf", "omegaconf", "2.3.1"),
     PackagePin("pillow", "PIL", "13.0.0"),
     PackagePin("pyarrow", "pyarrow", "26.0.1"),
+    PackagePin("safetensors", "safetensors", "0.8.0"),
     PackagePin("jinja2", "jinja2", "3.1.6"),
     PackagePin("psutil", "psutil", "7.2.2"),
     PackagePin("typer", "typer", "0.29.2"),
