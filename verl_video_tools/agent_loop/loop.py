@@ -20,7 +20,7 @@ from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.settings import method_from_config, pack_record
-from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants
+from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, Sample, StopReason, Trajectory
 from verl_video_tools.video import envelope_of, fit_envelope
@@ -93,7 +93,8 @@ class VideoAgentLoop(AgentLoopBase):
 
         trajectory = episode.trajectory
         try:
-            check_invariants(stream, self.image_token_id, self._processor_token_counts(stream))
+            counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
+            check_invariants(stream, self.image_token_id, counts)
         except InvariantError as error:
             logger.error("rollout of row %s broke an invariant: %s", sample.extra_info.get("index"), error)
             trajectory.flags.append("invariant")
@@ -132,17 +133,6 @@ class VideoAgentLoop(AgentLoopBase):
         truncated = not ended and len(token_ids) >= max_tokens
         text = self.tokenizer.decode(token_ids[:-1] if ended else token_ids, skip_special_tokens=False)
         return text, truncated
-
-    def _processor_token_counts(self, stream: TokenStream) -> list[int]:
-        """Placeholder tokens of each picture, counted by the model's own image processor."""
-        image_processor = self.processor.image_processor
-        return [
-            image_processor.get_number_of_image_patches(
-                image.record.height, image.record.width, dict(self.mm_processor_kwargs or {})
-            )
-            // image_processor.merge_size**2
-            for image in stream.images
-        ]
 
     async def _placeholder_stream(self) -> TokenStream:
         """Prompt of a rollout that never reached the model: one blank picture.

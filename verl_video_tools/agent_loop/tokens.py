@@ -13,7 +13,7 @@ The same class builds training sequences for SFT, so that both are equal by cons
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -190,6 +190,18 @@ def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image:
     runs = placeholder_runs(stream.ids, image_token_id)
     if runs != list(tokens_per_image):
         raise InvariantError(f"placeholder runs {runs} differ from the processor's token counts {tokens_per_image}")
+
+
+def processor_token_counts(
+    image_processor: Any, images: Sequence[ImagePart], mm_processor_kwargs: Mapping[str, Any] | None
+) -> list[int]:
+    """Placeholder tokens of each picture, counted by the model's own image processor."""
+    options = dict(mm_processor_kwargs or {})
+    return [
+        image_processor.get_number_of_image_patches(image.record.height, image.record.width, options)
+        // image_processor.merge_size**2
+        for image in images
+    ]
 
 
 def placeholder_runs(ids: Sequence[int], image_token_id: int) -> list[int]:

@@ -24,7 +24,7 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.settings import plain_dict
-from verl_video_tools.agent_loop.tokens import TokenStream, check_invariants
+from verl_video_tools.agent_loop.tokens import TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.data.model_inputs import image_inputs, position_ids_4L
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
@@ -161,14 +161,8 @@ class TrajectorySFTDataset(Dataset):
                 f"{_where(row)}: its {len(row['turns'])} turns do not replay (after turn {num_taken}: {reason}); were "
                 "they exported with the same data.video_tools settings?"
             )
-        image_processor = self.processor.image_processor
-        patches = [
-            image_processor.get_number_of_image_patches(
-                image.record.height, image.record.width, dict(self.mm_processor_kwargs)
-            )
-            for image in stream.images
-        ]
-        check_invariants(stream, self.image_token_id, [count // image_processor.merge_size**2 for count in patches])
+        counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
+        check_invariants(stream, self.image_token_id, counts)
         return stream
 
     def _turn_ids(self, text: str, method: Method) -> list[int]:
