@@ -514,8 +514,8 @@ def test_unreadable_video(tmp_path: Path, content: bytes | None) -> None:
         ({"extra": {"question_type": "essay"}}, "question_type must be one of"),
         ({"extra": {"options": "{"}}, "row does not make sense"),
         ({"extra": {"video_segment": [1]}}, "row does not make sense"),
-        ({"extra": {"question_type": "open"}}, "need a judge"),
-        ({"answer": "a dog"}, "need a judge"),
+        ({"extra": {"question_type": "open"}}, "needs a judge"),
+        ({"answer": "a dog"}, "needs a judge"),
     ],
 )
 def test_bad_usage(make_video: MakeVideo, changes: dict[str, Any], message: str) -> None:

@@ -10,6 +10,7 @@
     │   ├── FrameRangeError   a time or index outside the video
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
+    ├── JudgeError            a judge gave no verdict (unreachable, out of time, unreadable)
     ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
     └── EngineDeadError       the inference engine or a worker died or shows no sign of life
 
@@ -102,6 +103,13 @@ class CallRejected(VideoToolsError):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+class JudgeError(VideoToolsError):
+    """A judge gave no verdict on an answer: not reached, out of time, or its reply cannot be read.
+
+    It never counts as a wrong answer: the rollout is flagged, or the run stops, as configured.
+    """
 
 
 class InvariantError(VideoToolsError, AssertionError):

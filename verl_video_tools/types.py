@@ -349,6 +349,26 @@ def default_question_type(ground_truth: str) -> QuestionType:
     return "mc" if len(ground_truth.strip()) == 1 and ground_truth.strip().isalpha() else "open"
 
 
+class AnswerLabel(StrEnum):
+    """How an answer compares with the truth."""
+
+    CORRECT = "correct"
+    PARTIAL = "partial"
+    INCORRECT = "incorrect"
+
+
+class Judge(Protocol):
+    """Compares a free-form answer with the truth, for questions that no rule can decide."""
+
+    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        """The judge's verdict on one answer.
+
+        Raises:
+            JudgeError: no verdict could be had. It is never taken for a wrong answer.
+        """
+        ...
+
+
 # ------------------------------------------------------------------------------------------------------------ methods
 
 
@@ -435,17 +455,14 @@ class Method(ABC):
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The user message that answers a turn's calls."""
 
-    def check_question(self, sample: Sample) -> None:
-        """Say before the rollout that this method cannot grade its outcome.
+    @abstractmethod
+    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
+        """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.
 
         Raises:
-            UsageError: what is missing, such as a judge for an open question.
+            UsageError: the question needs a judge and there is none; see `rewards.grading.check_question`.
+            JudgeError: the judge gave no verdict.
         """
-        return None
-
-    @abstractmethod
-    async def score(self, trajectory: Trajectory, sample: Sample) -> dict[str, float]:
-        """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present."""
 
     def zero_reward(self) -> dict[str, float]:
         """The breakdown of a rollout that earns nothing."""

@@ -236,7 +236,7 @@ async def test_infrastructure_earns_nothing(stop_reason: StopReason, compat: str
 
 
 async def test_open_questions_need_a_judge() -> None:
-    with pytest.raises(UsageError, match="need a judge"):
+    with pytest.raises(UsageError, match="needs a judge"):
         await framethinker().score(DIRECT_RIGHT, replace(SAMPLE, question_type="open", ground_truth="a dog"))
 
 

@@ -22,6 +22,7 @@ from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.settings import method_from_config, pack_record
 from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
+from verl_video_tools.rewards.grading import check_question
 from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, Sample, StopReason, Trajectory
 from verl_video_tools.video import envelope_of, fit_envelope
 
@@ -55,7 +56,7 @@ class VideoAgentLoop(AgentLoopBase):
         server_fields: dict[str, Any] = {}
         try:
             sample = Sample.from_row(kwargs)
-            self.method.check_question(sample)
+            check_question(sample, judge=None)
         except (RowError, UsageError) as error:
             logger.error("%s", error)
             trajectory = Trajectory(method=self.method.name, question="")

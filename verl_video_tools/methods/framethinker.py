@@ -13,15 +13,17 @@ from typing import ClassVar, Literal
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framethinker as protocol
-from verl_video_tools.rewards.choices import grade_multiple_choice
 from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
 from verl_video_tools.rewards.framethinker_reference import MIN_GAP, read_transcript
+from verl_video_tools.rewards.grading import check_question, grade_answer
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
 from verl_video_tools.types import (
+    AnswerLabel,
     Content,
     FrameRequest,
     ImagePart,
+    Judge,
     Message,
     Method,
     ParsedTurn,
@@ -174,19 +176,20 @@ class FrameThinker(Method):
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample) -> dict[str, float]:
+    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """`accuracy`, `action_bonus` and `format`, weighted; `score` is their sum.
 
         `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too. A
         rollout that was aborted, or whose video could not be read, earns nothing.
 
         Raises:
-            UsageError: the question is open, which needs a judge.
+            UsageError: the question is open, and there is no judge.
+            JudgeError: the judge gave no verdict.
         """
-        self.check_question(sample)
+        check_question(sample, judge)
         if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
-        findings = self._findings(trajectory, trajectory.video, sample)
+        findings = await self._findings(trajectory, trajectory.video, sample, judge)
         if self.ccv and not findings.consistent:
             return self.zero_reward()
         accuracy = self.accuracy_reward if findings.correct else 0.0
@@ -200,14 +203,6 @@ class FrameThinker(Method):
             "ccv": 1.0,
         }
 
-    def check_question(self, sample: Sample) -> None:
-        """Raises UsageError for a question that this method cannot grade."""
-        if sample.question_type == "open":
-            raise UsageError(
-                "open questions on framethinker need a judge, which is not available yet; "
-                f"give a multiple-choice or numeric question (question_type is 'open', truth {sample.ground_truth!r})"
-            )
-
     def verify(self, trajectory: Trajectory) -> Verdict:
         """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
         if trajectory.video is None:
@@ -219,18 +214,20 @@ class FrameThinker(Method):
             rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
         return verify_consistency(trajectory.turns, rules)
 
-    def _findings(self, trajectory: Trajectory, info: VideoInfo, sample: Sample) -> _Findings:
+    async def _findings(
+        self, trajectory: Trajectory, info: VideoInfo, sample: Sample, judge: Judge | None
+    ) -> _Findings:
         answered = trajectory.stop_reason is StopReason.ANSWER
         well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
         if self.compat == "reference":
             transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
             min_gap = MIN_GAP if self.min_gap is None else self.min_gap
             read = read_transcript(transcript, info.num_frames, min_gap)
-            correct = read.answer is not None and self._is_correct(read.answer, sample)
+            correct = await self._is_correct(read.answer, sample, judge)
             return _Findings(correct, read.consistent, read.chose_frames, read.found_frame_number, well_formed)
         calls = trajectory.executed_calls()
         return _Findings(
-            correct=trajectory.answer is not None and self._is_correct(trajectory.answer, sample),
+            correct=await self._is_correct(trajectory.answer, sample, judge),
             consistent=self.verify(trajectory).ok,
             chose_frames=any(call.name == ChooseFrames.name for call in calls),
             found_frame_number=any(
@@ -250,9 +247,11 @@ class FrameThinker(Method):
             bonus += self.time_bonus
         return bonus
 
-    def _is_correct(self, answer: str, sample: Sample) -> bool:
-        if self.answer_grading == "choice" and sample.question_type == "mc":
-            return grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
+    async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
+        if answer is None:
+            return False
+        if sample.question_type == "open" or self.answer_grading == "choice":
+            return await grade_answer(answer, sample, judge) is AnswerLabel.CORRECT
         return answer.split(maxsplit=1)[0] == sample.ground_truth
 
     def _is_long(self, info: VideoInfo) -> bool:
