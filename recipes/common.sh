@@ -1,4 +1,5 @@
-# Sourced by every recipe: finds the interpreter, the device, and what a CPU run needs. Defines PYTHON, DEVICE, CPU_RL.
+# Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
+# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR and the array CPU_RL.
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -17,7 +18,7 @@ fi
 if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
-DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo}   # the synthetic world (`vvt demo`)
+DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 
 CPU_RL=() # options that a GRPO run needs on a machine without a GPU; STACK: docs/cpu.md says why each
 case $DEVICE in

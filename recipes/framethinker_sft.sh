@@ -7,100 +7,16 @@
 # Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/framethinker_grpo.sh takes as MODEL_PATH.
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
 set -euo pipefail
+METHOD=framethinker
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# ------------------------------------------------------------------------------------------------- user-adjustable
-PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
-EXPERIMENT_NAME=${EXPERIMENT_NAME:-framethinker_sft}
-SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
-LOGGER=${LOGGER:-'["console"]'}
-
 if [ "$SYNTHETIC" = 0 ]; then # the paper's setting; LoRA alpha and epochs are ours, it names neither
-    MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
-    TRAIN_FILES=${TRAIN_FILES:?parquet file of rows with a column turns; see docs/cold-start.md}
-    NNODES=${NNODES:-1}
-    NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-8}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
-    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
-    WARMUP_RATIO=${WARMUP_RATIO:-0.1}
     LORA_RANK=${LORA_RANK:-8}
-    LORA_ALPHA=${LORA_ALPHA:-16}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-3}
-    MAX_LENGTH=${MAX_LENGTH:-16384}
-    NUM_WORKERS=${NUM_WORKERS:-8}
-    SETTING_OPTIONS=(
-        # The pixel envelope of framethinker_grpo.sh.
-        +data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=235200)
-else # the synthetic world: 56x56 frames of 4 tokens each
-    MODEL_PATH=${MODEL_PATH:-$DEMO_DIR/base}
-    TRAIN_FILES=${TRAIN_FILES:-$SFT_DIR/train.parquet}
-    PROMPT_FILE=${PROMPT_FILE:-$DEMO_DIR/prompts/framethinker.txt}
-    NNODES=${NNODES:-1}
-    NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-16}
-    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-4} # small, since a batch is padded to its longest row
-    LEARNING_RATE=${LEARNING_RATE:-3e-3}
-    WARMUP_RATIO=${WARMUP_RATIO:-0.05}
-    LORA_RANK=${LORA_RANK:-0}
-    LORA_ALPHA=${LORA_ALPHA:-16}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-2}
-    MAX_LENGTH=${MAX_LENGTH:-1024}
-    NUM_WORKERS=${NUM_WORKERS:-0} # decoded rows stay in the trainer's memory from epoch to epoch
-    QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-10} # others than reinforcement learning asks
-    IMPERFECTION=${IMPERFECTION:-0.1} # how often the expert looks at a wrong place; leaves something to reinforcement learning
-    SETTING_OPTIONS=(+data.video_tools.framethinker.prompt_file="$PROMPT_FILE") # the tiny model's own short prompt
-    # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
-    [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
-    vvt demo --out "$DEMO_DIR"
-    if [ "$TRAIN_FILES" = "$SFT_DIR/train.parquet" ]; then
-        mkdir -p "$SFT_DIR"
-        vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" \
-            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION"
-    fi
+    # The pixel envelope of framethinker_grpo.sh.
+    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=235200)
 fi
 
-if [ "$DEVICE" = gpu ]; then
-    LAUNCH=("$PYTHON" -m torch.distributed.run --standalone --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
-        -m verl.trainer.sft_trainer)
-    [ "$NNODES" = 1 ] || LAUNCH=("$PYTHON" -m torch.distributed.run --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
-        --node_rank="${NODE_RANK:?0 to NNODES - 1}" --master_addr="${MASTER_ADDR:?address of node 0}"
-        --master_port="${MASTER_PORT:-29500}" -m verl.trainer.sft_trainer)
-    DEVICE_OPTIONS=()
-else
-    # A single process, unlike reinforcement learning. Waiting threads sleep, so that they do not take the cores from
-    # whatever else runs on the machine.
-    LAUNCH=(env OMP_NUM_THREADS="${SFT_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE "$PYTHON" -m verl_video_tools.platforms.cpu_sft)
-    DEVICE_OPTIONS=(
-        model.use_remove_padding=False model.enable_gradient_checkpointing=False
-        +model.override_config.attn_implementation=sdpa engine.use_torch_compile=False
-        +engine.mixed_precision.param_dtype=fp32 +engine.mixed_precision.reduce_dtype=fp32
-        +engine.mixed_precision.buffer_dtype=fp32)
-fi
-
-# ----------------------------------------------------------------------------------------------------- fixed by method
-DATA=(
-    data.train_files="$TRAIN_FILES" data.train_batch_size="$TRAIN_BATCH_SIZE"
-    data.micro_batch_size_per_gpu="$MICRO_BATCH_SIZE" data.use_dynamic_bsz=False data.pad_mode=no_padding
-    data.max_length="$MAX_LENGTH" data.truncation=error data.num_workers="$NUM_WORKERS"
-    data.custom_cls.path=pkg://verl_video_tools.data.sft_dataset data.custom_cls.name=TrajectorySFTDataset
-)
-MODEL=(
-    model.path="$MODEL_PATH" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
-    model.exclude_modules='.*visual.*' # the adapter leaves the vision tower alone; without LoRA all weights train
-)
-ENGINE=(engine.strategy=fsdp2)
-OPTIMIZER=(optim.lr="$LEARNING_RATE" optim.lr_scheduler_type=cosine optim.lr_warmup_steps_ratio="$WARMUP_RATIO")
-TRAINER=(
-    trainer.project_name="$PROJECT_NAME" trainer.experiment_name="$EXPERIMENT_NAME" trainer.logger="$LOGGER"
-    trainer.default_local_dir="$SFT_DIR" trainer.max_ckpt_to_keep=1 trainer.total_epochs="$TOTAL_EPOCHS"
-    trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
-)
-
-"${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
-    "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@"
-
-# ------------------------------------------------------------------------------------------------------------- result
-if [ "${NODE_RANK:-0}" = 0 ]; then
-    "$PYTHON" -m verl_video_tools.data.export_model "$SFT_DIR" "$SFT_DIR/huggingface"
-fi
+source "$REPO/recipes/sft.sh"

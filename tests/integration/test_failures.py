@@ -72,7 +72,7 @@ def test_an_unknown_agent_name_is_one_clear_error(output_dir: Path, sft_model: P
     import pyarrow.parquet as pq
     from datasets import Dataset
 
-    rows = pq.read_table(output_dir / "demo" / "train.parquet").to_pylist()
+    rows = pq.read_table(output_dir / "demo_framethinker" / "train.parquet").to_pylist()
     Dataset.from_list([{**row, "agent_name": "framethinkr"} for row in rows]).to_parquet(output_dir / "typo.parquet")
     run = run_recipe(
         "typo",

@@ -169,7 +169,7 @@ def flagging_rows(output_dir: Path) -> Path:
     import pyarrow.parquet as pq
     from datasets import Dataset
 
-    rows = pq.read_table(output_dir / "demo" / "train.parquet").to_pylist()
+    rows = pq.read_table(output_dir / "demo_framethinker" / "train.parquet").to_pylist()
     for i, row in enumerate(rows):
         row["agent_name"] = "framethinker_flagging"
         if i % 4 == 0:

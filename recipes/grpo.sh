@@ -1,0 +1,87 @@
+# Sourced by every <method>_grpo.sh, after it has set METHOD and what the method changes: the GRPO run that all share.
+#
+# Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and REAL_OPTIONS or
+# SYNTHETIC_OPTIONS (of the setting at hand). Every variable below can be set from outside.
+
+# ------------------------------------------------------------------------------------------------- user-adjustable
+PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
+EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_grpo}
+RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
+ROLLOUT_TP=${ROLLOUT_TP:-1}
+ROLLOUT_N=${ROLLOUT_N:-8}
+LOGGER=${LOGGER:-'["console"]'}
+NNODES=${NNODES:-1}
+
+if [ "$SYNTHETIC" = 0 ]; then
+    MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
+    TRAIN_FILES=${TRAIN_FILES:?parquet file of rows; see docs/rows.md}
+    VAL_FILES=${VAL_FILES:-$TRAIN_FILES}
+    NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-8}
+    SAVE_FREQ=${SAVE_FREQ:-50}
+    TOTAL_STEPS=${TOTAL_STEPS:-null}
+    SETTING_OPTIONS=(
+        actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
+        actor_rollout_ref.rollout.gpu_memory_utilization=0.6 actor_rollout_ref.rollout.max_num_batched_tokens=32768
+        "${REAL_OPTIONS[@]}")
+else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
+    SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/${METHOD}_sft}
+    MODEL_PATH=${MODEL_PATH:-$SFT_DIR/huggingface}
+    TRAIN_FILES=${TRAIN_FILES:-$DEMO_DIR/train.parquet}
+    VAL_FILES=${VAL_FILES:-$DEMO_DIR/test.parquet}
+    NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
+    SAVE_FREQ=${SAVE_FREQ:-20}
+    TOTAL_STEPS=${TOTAL_STEPS:-20}
+    SETTING_OPTIONS=(
+        # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
+        actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
+        +actor_rollout_ref.rollout.custom.video_tools.$METHOD.prompt_file="$DEMO_DIR/prompts/$METHOD.txt"
+        "${SYNTHETIC_OPTIONS[@]}")
+    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD"
+    if [ ! -f "$MODEL_PATH/config.json" ]; then
+        [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
+        SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR bash "$REPO/recipes/${METHOD}_sft.sh"
+    fi
+fi
+
+# ----------------------------------------------------------------------------------------------------- every method
+DATA=(
+    data.train_files="$TRAIN_FILES" data.val_files="$VAL_FILES" data.train_batch_size="$TRAIN_BATCH_SIZE"
+    data.max_prompt_length="$MAX_PROMPT_LENGTH" data.max_response_length="$MAX_RESPONSE_LENGTH"
+    data.filter_overlong_prompts=False data.truncation=error
+)
+MODEL=(actor_rollout_ref.model.path="$MODEL_PATH")
+ACTOR=(
+    actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2
+    actor_rollout_ref.actor.optim.lr="$LEARNING_RATE"
+    actor_rollout_ref.actor.ppo_mini_batch_size="$MINI_BATCH_SIZE"
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
+)
+ROLLOUT=(
+    actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n="$ROLLOUT_N"
+    actor_rollout_ref.rollout.tensor_model_parallel_size="$ROLLOUT_TP"
+    actor_rollout_ref.rollout.load_format=auto # `dummy` would leave buffers of vision towers unset
+    actor_rollout_ref.rollout.max_model_len="$MAX_MODEL_LEN"
+    actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
+    actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
+    +actor_rollout_ref.rollout.limit_images="$MAX_IMAGES"
+    actor_rollout_ref.rollout.agent.agent_loop_config_path="$("$PYTHON" -m verl_video_tools.config agent-loops)"
+    actor_rollout_ref.rollout.agent.default_agent_loop="$METHOD"
+)
+REWARD=(
+    reward.reward_manager.source=importlib reward.reward_manager.name=VideoToolsRewardManager
+    reward.reward_manager.module.path=pkg://verl_video_tools.rewards.manager
+)
+ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False)
+TRAINER=(
+    trainer.v1.trainer_mode=video_tools trainer.project_name="$PROJECT_NAME" trainer.experiment_name="$EXPERIMENT_NAME"
+    trainer.default_local_dir="$RUN_DIR" trainer.logger="$LOGGER" trainer.val_before_train=False trainer.test_freq=-1
+    trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE" trainer.save_freq="$SAVE_FREQ"
+    trainer.max_actor_ckpt_to_keep=2 trainer.total_epochs=10 trainer.total_training_steps="$TOTAL_STEPS"
+)
+
+"$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
+    "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" "$@"
+
+# ------------------------------------------------------------------------------------------------------------- result
+"$PYTHON" -m verl_video_tools.trace.summary "$RUN_DIR/trajectories"
+"$PYTHON" -m verl_video_tools.data.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
