@@ -127,8 +127,8 @@ class VideoToolsTrainer(PPOTrainerSync):
         rows_per_rank = len(batch.keys) // num_ranks
         if rows_per_rank < 2:
             raise UsageError(
-                f"{len(batch.keys)} rollouts for {num_ranks} training ranks: each rank needs at least two, as verl 0.9.1 "
-                "cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
+                f"{len(batch.keys)} rollouts for {num_ranks} training ranks: each rank needs at least two, as verl "
+                "0.9.1 cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
             )
         for first in range(0, len(batch.keys), rows_per_rank):
             lengths = {tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}

@@ -7,7 +7,8 @@ of what fine-tuning and reinforcement learning are to teach: no actions, no thou
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from .corpus import FILLER_WORDS, NAMES
@@ -52,12 +53,14 @@ class Stage:
         echo_share: share of turns that only repeat a text. Without them copying, which all else needs, comes very late.
         text_share: share of other turns without frames.
         dense_share: share of the turns with frames in which each frame is named right after it.
+        table_share: share of the turns without frames that are tables, beside those that chance brings.
     """
 
     max_frames: int
     echo_share: float
     text_share: float
     dense_share: float
+    table_share: float = 0.0
 
 
 TextMaterial = tuple[str, list[tuple[str, str]]]
@@ -80,7 +83,8 @@ def turn(rng: random.Random, stage: Stage) -> list[Piece]:
     if chance < stage.echo_share:
         return text_turn(rng, tasks=(_echo,))
     if chance < stage.echo_share + stage.text_share:
-        return text_turn(rng)
+        tables = stage.table_share > 0.0 and rng.random() < stage.table_share
+        return text_turn(rng, tasks=(_table, _lettered_table) if tables else None)
     return frames_turn(rng, stage.max_frames, rng.random() < stage.dense_share)
 
 
@@ -239,8 +243,21 @@ def _table(rng: random.Random) -> TextMaterial:
     size = rng.randrange(2, 6)
     names = rng.sample(NAMES, size)
     things = rng.sample(LABELS, size) if rng.random() < 0.8 else [str(number) for number in rng.sample(range(10), size)]
+    return _table_material(rng, names, things, min(size, 4))
+
+
+def _lettered_table(rng: random.Random) -> TextMaterial:
+    """The same with letters instead of names, and a question about every thing."""
+    size = rng.randrange(2, 6)
+    letters = rng.sample(string.ascii_uppercase, size)
+    return _table_material(rng, letters, rng.sample(LABELS, size), size)
+
+
+def _table_material(
+    rng: random.Random, names: Sequence[str], things: Sequence[str], num_questions: int
+) -> TextMaterial:
     questions = []
-    for asked in rng.sample(range(size), min(size, 4)):
+    for asked in rng.sample(range(len(names)), num_questions):
         if rng.random() < 0.2:
             questions.append((f"find the {names[asked]}", things[asked]))
         else:

@@ -10,7 +10,7 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +40,42 @@ def match_scales(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> 
         last.bias.mul_(EMBEDDING_STD / spread)
 
 
-CURRICULUM: tuple[tuple[float, int, int, Stage], ...] = (
-    (0.30, 2048, 128, Stage(max_frames=3, echo_share=0.25, text_share=0.4, dense_share=0.5)),
-    (0.65, 2560, 256, Stage(max_frames=8, echo_share=0.04, text_share=0.36, dense_share=0.2)),
-    (1.00, 4096, 512, Stage(max_frames=8, echo_share=0.02, text_share=0.3, dense_share=0.05)),
+@dataclass(frozen=True)
+class Round:
+    """One warm-up and decay of the learning rates, with fresh optimizers and random numbers.
+
+    Attributes:
+        steps: number of updates.
+        rate: factor on the learning rates of `_optimizers`.
+        parts: until which share of the steps, tokens per batch, tokens per row, what is practised.
+    """
+
+    steps: int
+    rate: float
+    parts: tuple[tuple[float, int, int, Stage], ...]
+
+
+ROUNDS: tuple[Round, ...] = (
+    Round(
+        2600,
+        1.0,
+        (
+            (0.30, 2048, 128, Stage(max_frames=3, echo_share=0.25, text_share=0.4, dense_share=0.5)),
+            (0.65, 2560, 256, Stage(max_frames=8, echo_share=0.04, text_share=0.36, dense_share=0.2)),
+            (1.00, 4096, 512, Stage(max_frames=8, echo_share=0.02, text_share=0.3, dense_share=0.05)),
+        ),
+    ),
+    Round(
+        1200,
+        0.5,
+        (
+            (0.70, 2560, 256, Stage(max_frames=8, echo_share=0.0, text_share=0.6, dense_share=0.1, table_share=0.6)),
+            (1.00, 4096, 512, Stage(max_frames=8, echo_share=0.0, text_share=0.4, dense_share=0.05, table_share=0.5)),
+        ),
+    ),
 )
-"""Until which share of the steps, tokens per batch, tokens per row, what is practised."""
+"""First seeing, copying and reading, in ever longer rows. Then tables: reading backwards, from a thing to the name
+before it, is what the model learns last."""
 
 
 def _optimizers(model: Qwen2_5_VLForConditionalGeneration) -> list[torch.optim.Optimizer]:
@@ -68,13 +98,11 @@ def pretrain_language(
     model: Qwen2_5_VLForConditionalGeneration,
     tokenizer: PreTrainedTokenizerFast,
     pool: FramePool,
-    steps: int,
+    round_: Round,
     seed: int,
     log: Log,
-    checkpoint: Callable[[int], None] | None = None,
-    checkpoint_steps: int = 250,
 ) -> None:
-    """Trains the language model in place over frozen picture features; rows grow longer, dense naming fades out."""
+    """Trains the language model in place over frozen picture features for one round."""
     encoder = Encoder(tokenizer, pool, seed)
     features = all_features(model, pool).flatten(0, 1)
     optimizers = _optimizers(model)
@@ -82,21 +110,22 @@ def pretrain_language(
     rng = random.Random(seed)
     started = time.monotonic()
     losses: list[float] = []
-    for step in range(steps):
-        progress = step / steps
-        _, batch_tokens, length, stage = next(entry for entry in CURRICULUM if progress < entry[0])
+    for step in range(round_.steps):
+        progress = step / round_.steps
+        _, batch_tokens, length, stage = next(part for part in round_.parts if progress < part[0])
         rows = [encoder.row(rng, length, stage) for _ in range(batch_tokens // length)]
         logits, wanted = logits_at_targets(model, encoder.batch(rows), features, encoder.image_id)
         loss = functional.cross_entropy(logits, wanted)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        rate = round_.rate * min(1.0, (step + 1) / 100, 2 * (1 - progress) + 0.01)
         for optimizer in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = group["initial_lr"] * min(1.0, (step + 1) / 100, 2 * (1 - progress) + 0.01)
+                group["lr"] = group["initial_lr"] * rate
             optimizer.step()
             optimizer.zero_grad()
         losses.append(loss.item())
-        if step % 50 == 49 or step + 1 == steps:
+        if step % 50 == 49 or step + 1 == round_.steps:
             log(
                 {
                     "part": "language",
@@ -107,16 +136,18 @@ def pretrain_language(
                     "seconds": round(time.monotonic() - started, 1),
                 }
             )
-        if checkpoint is not None and step % checkpoint_steps == checkpoint_steps - 1:
-            checkpoint(step + 1)
 
 
 def main() -> None:
-    """Command line: makes the frames, trains both parts, writes the model to `--out`."""
+    """Command line: makes the frames, trains the vision tower and then the language model, writes `--out`.
+
+    After every round the model is kept in `--out/round_N`; `--from` goes on from such a folder with the next round, as
+    if nothing had come between.
+    """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=2600, help="steps of the language part")
+    parser.add_argument("--from", dest="start", type=Path, help="a folder round_N of an earlier run")
     parser.add_argument("--vision-steps", type=int, default=700)
     parser.add_argument("--videos", type=int, default=60, help="videos rendered to draw frames from")
     parser.add_argument("--threads", type=int, default=1)
@@ -128,19 +159,18 @@ def main() -> None:
 
     tokenizer = make_tokenizer()
     processor = make_processor(tokenizer)
-    model = make_model(tokenizer, arguments.seed)
     pool = make_pool(arguments.videos, arguments.seed)
-    pretrain_vision(model, pool, arguments.vision_steps, arguments.seed, log)
-    match_scales(model, pool)
-    pretrain_language(
-        model,
-        tokenizer,
-        pool,
-        arguments.steps,
-        arguments.seed,
-        log,
-        checkpoint=lambda step: save(model, processor, arguments.out / "checkpoints" / str(step)),
-    )
+    if arguments.start is None:
+        first = 0
+        model = make_model(tokenizer, arguments.seed)
+        pretrain_vision(model, pool, arguments.vision_steps, arguments.seed, log)
+        match_scales(model, pool)
+    else:
+        first = int(arguments.start.name.removeprefix("round_"))
+        model = Qwen2_5_VLForConditionalGeneration.from_pretrained(arguments.start, dtype=torch.float32)
+    for number, round_ in enumerate(ROUNDS[first:], start=first + 1):
+        pretrain_language(model, tokenizer, pool, round_, arguments.seed + number - 1, log)
+        save(model, processor, arguments.out / f"round_{number}")
     save(model, processor, arguments.out)
     shares = evaluate(model.eval(), tokenizer, make_pool(12, HELD_OUT_SEED), num_per_task=200)
     log({"part": "held-out frames", **{name: round(share, 4) for name, share in shares.items()}})
