@@ -99,6 +99,13 @@ CASES = [
     ),
     Case("J12 fps in quotes", [zoom(4, 6, "4"), RIGHT], (0.9, 0.1, 0.5)),
     Case(
+        "a third number in the segment",
+        [think('<video_zoom>{"segment": [4, 6, 8], "fps": 2}</video_zoom>'), RIGHT],
+        (0.9, 0, 0),
+        reference=(0.9, 0.1, 0.5),
+        errors=["malformed_call"],
+    ),
+    Case(
         "J13 words around the JSON",
         [think('<video_zoom>see {"segment": [4, 6], "fps": 2} please</video_zoom>'), RIGHT],
         (0.9, 0, 0.5),
