@@ -1,7 +1,8 @@
 # Sourced by every <method>_sft.sh, after it has set METHOD and what the method changes: the SFT run that all share.
 #
-# Needs METHOD and the arrays REAL_OPTIONS or SYNTHETIC_OPTIONS (of the setting at hand); EXPORT_OPTIONS
-# are those of `vvt data export-sft`. Every variable below can be set from outside. Ends with a Hugging Face folder $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
+# Needs METHOD and the arrays REAL_OPTIONS or SYNTHETIC_OPTIONS (of the setting at hand), and takes EXPORT_OPTIONS (of
+# `vvt data export-sft`). Every variable below can be set from outside. Ends with a Hugging Face folder
+# $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
