@@ -39,10 +39,14 @@ cpu)
         actor_rollout_ref.model.use_remove_padding=False actor_rollout_ref.model.enable_gradient_checkpointing=False
         +actor_rollout_ref.model.override_config.attn_implementation=sdpa
         actor_rollout_ref.actor.use_torch_compile=False actor_rollout_ref.actor.fsdp_config.use_torch_compile=False
+        actor_rollout_ref.ref.fsdp_config.use_torch_compile=False
         actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
         +actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32
         +actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype=fp32
         +actor_rollout_ref.actor.fsdp_config.mixed_precision.buffer_dtype=fp32
+        +actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=fp32
+        +actor_rollout_ref.ref.fsdp_config.mixed_precision.reduce_dtype=fp32
+        +actor_rollout_ref.ref.fsdp_config.mixed_precision.buffer_dtype=fp32
         actor_rollout_ref.rollout.dtype=float32 actor_rollout_ref.rollout.enforce_eager=True
         actor_rollout_ref.rollout.free_cache_engine=False +actor_rollout_ref.rollout.enable_sleep_mode=False
         actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16

@@ -76,7 +76,7 @@ TRAINER=(
     trainer.v1.trainer_mode=video_tools trainer.project_name="$PROJECT_NAME" trainer.experiment_name="$EXPERIMENT_NAME"
     trainer.default_local_dir="$RUN_DIR" trainer.logger="$LOGGER" trainer.val_before_train=False trainer.test_freq=-1
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE" trainer.save_freq="$SAVE_FREQ"
-    trainer.max_actor_ckpt_to_keep=2 trainer.total_epochs=10 trainer.total_training_steps="$TOTAL_STEPS"
+    trainer.max_actor_ckpt_to_keep=2 trainer.total_epochs="${TOTAL_EPOCHS:-10}" trainer.total_training_steps="$TOTAL_STEPS"
 )
 
 "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \

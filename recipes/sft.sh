@@ -1,7 +1,8 @@
 # Sourced by every <method>_sft.sh, after it has set METHOD and what the method changes: the SFT run that all share.
 #
-# Needs METHOD and the arrays REAL_OPTIONS or SYNTHETIC_OPTIONS (of the setting at hand). Every variable below can be set
-# from outside. Ends with a Hugging Face folder $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
+# Needs METHOD and the arrays REAL_OPTIONS or SYNTHETIC_OPTIONS (of the setting at hand), and takes EXPORT_OPTIONS (of
+# `vvt data export-sft`). Every variable below can be set from outside. Ends with a Hugging Face folder
+# $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
@@ -45,7 +46,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     if [ "$TRAIN_FILES" = "$SFT_DIR/train.parquet" ]; then
         mkdir -p "$SFT_DIR"
         vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" \
-            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION"
+            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" ${EXPORT_OPTIONS[@]+"${EXPORT_OPTIONS[@]}"}
     fi
 fi
 

@@ -6,9 +6,13 @@ Markers and the rule that any warning fails a test stand in pyproject.toml, each
 from __future__ import annotations
 
 import os
+from fractions import Fraction
+from functools import cache
 
 import pytest
 from hypothesis import settings
+
+from tests.video_files import MakeVideo, write_grey
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -30,3 +34,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session")
+def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
+    """Grey videos by number of frames, rate and size; each is written once."""
+    folder = tmp_path_factory.mktemp("videos")
+
+    @cache
+    def make(num_frames: int = 3000, fps: Fraction = Fraction(30), width: int = 64, height: int = 36) -> str:
+        path = folder / f"{num_frames}_{fps.numerator}_{fps.denominator}_{width}x{height}.mp4"
+        write_grey(path, num_frames, fps, width, height)
+        return str(path)
+
+    return make

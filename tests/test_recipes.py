@@ -9,7 +9,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -45,10 +48,15 @@ VIDEOS = {
         VideoInfo(60.0, 1800, 30.0, 1080, 1920),
     ],
 }
-LABEL_TOKENS = 10
-"""Of a frame's line beside its picture: number, line end, vision start and end."""
+LABEL_TOKENS = 20
+"""Of a frame's line beside its picture: number, line end, vision start and end; digits of a time."""
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
+
+FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
+    "framethinker": lambda method, info: method.frames_per_look(info),
+    "videozoomer": lambda method, info: method.max_frames,
+}
 
 
 def composed(recipe: str, setting: str, folder: Path) -> DictConfig:
@@ -117,9 +125,10 @@ def test_configuration_and_budgets(recipe: str, setting: str, tmp_path: Path) ->
         look = method.first_look(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, 28) + LABEL_TOKENS
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
+        zoom_frames = FRAMES_PER_CALL[method.name](method, info)
         assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_prompt_length
-        assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_response_length
-        assert len(look) * method.max_turns <= rollout.limit_images
+        assert zoom_frames * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_response_length
+        assert len(look) + zoom_frames * (method.max_turns - 1) <= rollout.limit_images
 
 
 def test_paper_values_of_framethinker(tmp_path: Path) -> None:
@@ -132,3 +141,66 @@ def test_paper_values_of_framethinker(tmp_path: Path) -> None:
     assert actor.clip_ratio_low == actor.clip_ratio_high == 0.2 and actor.loss_agg_mode == "token-mean"
     assert config.algorithm.norm_adv_by_std_in_grpo is True
     assert config.trainer.nnodes == 2 and config.trainer.n_gpus_per_node == 8
+
+
+def test_paper_values_of_videozoomer(tmp_path: Path) -> None:
+    config = composed("videozoomer_grpo", "gpu", tmp_path)
+    actor = config.actor_rollout_ref.actor
+    assert (config.data.train_batch_size, actor.ppo_mini_batch_size, config.actor_rollout_ref.rollout.n) == (
+        128,
+        32,
+        16,
+    )
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.loss_agg_mode) == (0.2, 0.27, "token-mean")
+    assert (actor.optim.lr, actor.entropy_coeff) == (1e-6, 0.001)
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert config.algorithm.filter_groups.enable is True
+    assert config.data.mm_processor_kwargs == {"min_pixels": 25_088, "max_pixels": 100_352}
+
+
+async def test_dynamic_sampling_of_videozoomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl's own filter drops groups whose rollouts all earn the same, on rewards as our manager returns them."""
+    import torch
+    from verl.trainer.ppo.v1 import replay_buffer
+    from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
+
+    from verl_video_tools.methods import get_method
+    from verl_video_tools.types import StopReason, Trajectory, Turn
+
+    method = get_method("videozoomer")
+    sample = Sample(question="?", ground_truth="B", video_path="v.mp4", question_type="mc")
+    flagged = method.zero_reward()["score"]
+
+    async def rewards(*answers: str) -> list[float]:
+        turns = [[Turn(f"<answer>{text}</answer>", answer=text, well_formed=True)] for text in answers]
+        rollouts = [
+            Trajectory("videozoomer", "?", turns=turn, stop_reason=StopReason.ANSWER, answer=turn[-1].answer)
+            for turn in turns
+        ]
+        return [(await method.score(rollout, sample))["score"] for rollout in rollouts]
+
+    groups = {
+        "right": await rewards("B", "B", "B"),
+        "wrong": await rewards("A", "C", "D"),
+        "mixed": await rewards("A", "B", "B"),
+        "flagged": [flagged] * 3,  # as after a judge's failure on every rollout
+        "partly": [*(await rewards("B", "A")), flagged],
+    }
+    scores = {f"{uid}_{i}_0": score for uid, group in groups.items() for i, score in enumerate(group)}
+
+    def kv_batch_get(keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
+        assert select_fields == ["rm_scores"]
+        return {"rm_scores": [torch.tensor([0.0, scores[key]]) for key in keys]}
+
+    config = composed("videozoomer_grpo", "cpu", tmp_path)
+    monkeypatch.setattr(replay_buffer.tq, "kv_batch_get", kv_batch_get)
+    metric = PPOTrainer._resolve_filter_groups_metric(SimpleNamespace(config=config))
+    buffer = SimpleNamespace(
+        filter_groups_metric=metric,
+        finished_keys={"train": set(groups)},
+        partitions={"train": dict.fromkeys(scores)},
+        _dapo_classification_cache={"train": {}},
+    )
+    dropped, _ = ReplayBuffer._dapo_filtered_keys(buffer, "train")
+    assert dropped == {"right", "wrong", "flagged"}

@@ -4,52 +4,19 @@ The tables are documentation: a case names what the policy writes, what each mod
 a number names one of the acceptance cases that the project started from.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import av
-import numpy as np
 import pytest
 
+from tests.video_files import MakeVideo
 from verl_video_tools.errors import UsageError
 from verl_video_tools.replay import areplay, replay
 
 QUESTION = "What happens?\nA. nothing\nB. a goal"
 TIMED_QUESTION = "What happens at 0:34?\nA. nothing\nB. a goal"
-
-MakeVideo = Callable[..., str]
-
-
-@pytest.fixture(scope="session")
-def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
-    """Grey videos by number of frames, rate and size; each is written once."""
-    folder = tmp_path_factory.mktemp("videos")
-
-    @cache
-    def make(num_frames: int = 3000, fps: Fraction = Fraction(30), width: int = 64, height: int = 36) -> str:
-        path = folder / f"{num_frames}_{fps.numerator}_{fps.denominator}_{width}x{height}.mp4"
-        write_grey(path, num_frames, fps, width, height)
-        return str(path)
-
-    return make
-
-
-def write_grey(path: Path, num_frames: int, fps: Fraction, width: int, height: int) -> None:
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=fps, options={"preset": "ultrafast", "bf": "0"})
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        stream.codec_context.thread_count = 1
-        frame = av.VideoFrame.from_ndarray(np.full((height * 3 // 2, width), 128, np.uint8), format="yuv420p")
-        frame.time_base = 1 / fps
-        for index in range(num_frames):
-            frame.pts = index
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode(None))
-
 
 # ------------------------------------------------------------------------------------------------------------- scripts
 

@@ -7,7 +7,7 @@ lower half is moving texture, so that encoders really predict. Blocks are 16 x 1
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -95,6 +95,24 @@ def write_video(
         if audio is not None:
             _write_silence(container, audio, audio_seconds)
     return path
+
+
+def write_grey(path: Path, num_frames: int, fps: Fraction, width: int, height: int) -> None:
+    """A constant frame rate and nothing to see: quick to write, also with thousands of frames."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=fps, options={"preset": "ultrafast", "bf": "0"})
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.codec_context.thread_count = 1
+        frame = av.VideoFrame.from_ndarray(np.full((height * 3 // 2, width), 128, np.uint8), format="yuv420p")
+        frame.time_base = 1 / fps
+        for index in range(num_frames):
+            frame.pts = index
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+MakeVideo = Callable[..., str]
+"""Path of a grey video: `make_video(num_frames=3000, fps=Fraction(30), width=64, height=36)`."""
 
 
 def write_audio(path: Path, seconds: float = 1.0) -> Path:

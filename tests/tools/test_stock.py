@@ -34,7 +34,7 @@ from verl_video_tools.data.stock_rows import to_tool_agent_row
 from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.errors import UsageError
 from verl_video_tools.tools import stock
-from verl_video_tools.tools.stock import ChooseFramesTool, GetFrameNumberTool
+from verl_video_tools.tools.stock import ChooseFramesTool, GetFrameNumberTool, VideoZoomTool
 
 NUM_FRAMES = 300
 ZOOM = [101, 115, 129, 143, 157, 171, 185, 199]
@@ -91,6 +91,18 @@ async def test_get_frame_number_answers_in_a_sentence(video: Path) -> None:
     assert (reward, metrics["ok"], metrics["num_frames"]) == (0.0, True, 0)
 
 
+async def test_video_zoom_shows_the_frames_and_lists_their_times(video: Path) -> None:
+    tool = VideoZoomTool(config={"type": "native", "max_frames": 4})
+    response, _, metrics = await call(tool, {"segment": [4, 6], "fps": 2}, video)
+    assert numbers(response.image) == [120, 140, 160, 180]
+    assert response.text == "Shown above, in order: 4.00 s, 4.67 s, 5.33 s, 6.00 s"
+    assert metrics["ok"] is True
+    response, _, _ = await call(tool, {"segment": [4, 6], "fps": 3}, video)
+    assert response.text == (
+        "too_many_frames: 3 fps over [4, 6] are 6 frames; a zoom shows at most 4: shorten the segment or lower fps"
+    )
+
+
 @pytest.mark.parametrize(
     ("tool_class", "arguments", "error"),
     [
@@ -105,6 +117,11 @@ async def test_get_frame_number_answers_in_a_sentence(video: Path) -> None:
         (GetFrameNumberTool, {"time": "5 s"}, "malformed_call: "),
         (GetFrameNumberTool, {"time": 5}, "malformed_call: "),
         (GetFrameNumberTool, {}, "malformed_call: "),
+        (VideoZoomTool, {"segment": [4, 2], "fps": 2}, "reversed_segment: "),
+        (VideoZoomTool, {"segment": [4, 12], "fps": 1}, "out_of_range: segment [4, 12] leaves the video, which lasts"),
+        (VideoZoomTool, {"segment": [0, 10], "fps": 2}, "too_many_frames: 2 fps over [0, 10] are 20 frames; a zoom"),
+        (VideoZoomTool, {"segment": 4, "fps": 2}, "malformed_call: segment"),
+        (VideoZoomTool, {"segment": [2, 4]}, "malformed_call: fps"),
     ],
 )
 async def test_a_refused_call_is_answered_with_its_error(
@@ -204,7 +221,7 @@ def processor() -> Any:
     return make_processor(make_tokenizer())
 
 
-def test_the_packaged_file_gives_verl_both_tools_with_scalar_parameters(packaged_tools: list[BaseTool]) -> None:
+def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_tools: list[BaseTool]) -> None:
     schemas = [tool.tool_schema.model_dump(exclude_unset=True, exclude_none=True) for tool in packaged_tools]
     parameters = {schema["function"]["name"]: schema["function"]["parameters"] for schema in schemas}
     assert {
@@ -212,6 +229,7 @@ def test_the_packaged_file_gives_verl_both_tools_with_scalar_parameters(packaged
     } == {
         "choose_frames": {"start_frame": "integer", "end_frame": "integer"},
         "get_frame_number": {"time": "string"},
+        "video_zoom": {"segment": "array", "fps": "number"},
     }
     assert all(fields["required"] == list(fields["properties"]) for fields in parameters.values())
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
 from verl_video_tools.types import PixelEnvelope
-from verl_video_tools.video import fit_box, fit_envelope
+from verl_video_tools.video import fit_box, fit_envelope, fit_pixels
 
 QWEN25 = PixelEnvelope(factor=28, min_pixels=56 * 56, max_pixels=28 * 28 * 1280)
 
@@ -106,3 +106,38 @@ def test_impossible_sides(sides: tuple[int, int, int, int]) -> None:
 def test_impossible_envelope(envelope: PixelEnvelope) -> None:
     with pytest.raises(ValueError, match="factor=28"):
         fit_envelope(640, 360, envelope)
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((1920, 1080), (422, 237)), ((640, 480), (365, 274)), ((320, 240), (320, 240)), ((448, 224), (448, 224))],
+)
+def test_pixels(size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert fit_pixels(*size, 100_352) == expected
+
+
+@given(st.integers(16, 8192), st.integers(16, 8192), st.integers(10_000, 1_000_000))
+def test_pixels_only_shrink_and_keep_the_shape(width: int, height: int, max_pixels: int) -> None:
+    new_width, new_height = fit_pixels(width, height, max_pixels)
+    assert new_width * new_height <= max(max_pixels, 1)
+    if width * height <= max_pixels:
+        assert (new_width, new_height) == (width, height)
+    else:  # truncation takes less than a pixel of either side
+        scale = (max_pixels / (width * height)) ** 0.5
+        assert scale * width - 1 < new_width <= scale * width + 1e-6
+        assert scale * height - 1 < new_height <= scale * height + 1e-6
+
+
+@given(st.integers(16, 8192), st.integers(16, 8192), envelopes())
+def test_pixels_end_in_the_envelope(width: int, height: int, envelope: PixelEnvelope) -> None:
+    try:
+        expected = fit_envelope(*fit_pixels(width, height, 100_352), envelope)
+    except ValueError:
+        assume(False)
+    assert fit_pixels(width, height, 100_352, envelope) == expected
+
+
+@pytest.mark.parametrize("sides", [(0, 10, 5), (10, 10, 0)])
+def test_impossible_area(sides: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match="sides and area must be"):
+        fit_pixels(*sides)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.video import fps_seconds, linspace_indices, uniform_seconds
+from verl_video_tools.video import fps_seconds, linspace_indices, not_before, uniform_seconds
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,11 @@ def test_fps_seconds_stay_inside(start: float, length: float, fps: float, max_fr
 def test_fps_seconds_refuses(end: float, fps: float, max_frames: int) -> None:
     with pytest.raises(ValueError, match=f"fps={fps}"):
         fps_seconds(0.0, end, fps, max_frames)
+
+
+@pytest.mark.parametrize("fps", [5, 24, 30, 60])
+def test_times_of_frames_are_not_before_them(fps: int) -> None:
+    """Computed times of frame starts, such as a third of 2 s, name these frames despite float error."""
+    times = uniform_seconds(0.0, 999 / fps, 1000)
+    assert [int(time * fps) for time in not_before(times, 1000 / fps)] == list(range(1000))
+    assert not_before((10.0,), 10.0) == (10.0,)

@@ -14,7 +14,7 @@ learns from them; the last two whole numbers of a thought are the segment chosen
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, Protocol
@@ -32,7 +32,7 @@ Segment = tuple[int, int]
 class Script:
     """The assistant's turns for one question, and the template that they follow."""
 
-    template: Template
+    template: str
     turns: tuple[str, ...]
 
 
@@ -77,7 +77,7 @@ class FrameThinkerExpert:
         shown = list(question.evidence[0][:1]) if question.kind == "direct" and not looks else []
         for start, end in looks[-1:] if template == "D" else looks:
             shown += linspace_indices(start + 1, end - 1, self.num_frames)
-        return Script(template, (*turns, _answer(*_conclude(rng, spec, question, shown))))
+        return Script(template, (*turns, _answer(*conclude(rng, spec, question, shown, "frame {}".format))))
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         if question.kind == "direct":
@@ -111,21 +111,28 @@ class FrameThinkerExpert:
         return max(f for f in frames if f <= segment[0]), min(f for f in frames if f >= segment[1])
 
 
-def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
-    """What the expert says about the frames it was shown, and the letter that it answers."""
+def conclude(
+    rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int], name: Callable[[int], str]
+) -> tuple[str, str]:
+    """What an expert says about the frames it was shown, and the letter that it answers.
+
+    Args:
+        shown: frame numbers; what they show is all that the expert goes by.
+        name: how the expert calls a frame, by its number.
+    """
     letters = {text: letter for letter, text in question.options.items()}
     runs = _runs(spec, shown)
     if question.kind == "count":
         wanted = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
         if shown and str(len(wanted)) in letters:
-            return f"{_listed(wanted)}. {len(wanted)}", letters[str(len(wanted))]
+            return f"{_listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
     elif question.kind == "order":
         which = "first" if " first " in question.text else "last"
         if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
-            return f"{_listed(runs)}. {which} {label}", letters[label]
+            return f"{_listed(runs, name)}. {which} {label}", letters[label]
     elif runs and runs[0][1] in letters:
-        return _listed(runs[:1]), letters[runs[0][1]]
-    return _listed(runs), rng.choice(list(question.options))
+        return _listed(runs[:1], name), letters[runs[0][1]]
+    return _listed(runs, name), rng.choice(list(question.options))
 
 
 def _runs(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
@@ -139,8 +146,8 @@ def _runs(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
     ]
 
 
-def _listed(runs: Sequence[tuple[int, str]]) -> str:
-    return ", ".join(f"frame {frame} {label}" for frame, label in runs) or "nothing"
+def _listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
+    return ", ".join(f"{name(frame)} {label}" for frame, label in runs) or "nothing"
 
 
 def _choose(start: int, end: int) -> str:

@@ -7,19 +7,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
+from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
 from verl_video_tools.demo.dataset import load_rows, make_row, question_from_row
 from verl_video_tools.demo.questions import Question, make_questions
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.methods import get_method
+from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.methods.videozoomer import VideoZoomer
 from verl_video_tools.types import Method, Sample, StopReason, Trajectory
 
 _EPISODES_AT_ONCE = 4
@@ -60,7 +62,7 @@ def write_sft_rows(
     """Let the expert write a rollout for each row, execute it, and write the good ones to a parquet file.
 
     A rollout is kept if it ends with an answer, is consistent (the method's verification, where it has one) and right
-    (score above 0).
+    (its accuracy is above 0).
 
     Args:
         rows: rows of the synthetic world, as `load_rows` gives them.
@@ -111,17 +113,27 @@ def export_sft(
         rows = load_rows(rl_parquet)
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"cannot read rows from {rl_parquet}: {error}") from error
-    names = {row.get("agent_name") for row in rows}
-    if names != {"framethinker"}:
-        raise UsageError(
-            f"a scripted expert exists for agent_name framethinker only; {rl_parquet} has "
-            f"{', '.join(sorted(map(str, names))) or 'no rows'}"
-        )
-    method = cast(FrameThinker, get_method("framethinker", **(settings or {})))
-    expert = FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
+    names = sorted({str(row.get("agent_name")) for row in rows})
+    if len(names) != 1 or names[0] not in METHOD_NAMES:
+        raise UsageError(f"{rl_parquet} has {', '.join(names) or 'no rows'}; rows must name one method as agent_name")
+    method = get_method(names[0], **(settings or {}))
+    expert = scripted_expert(method, seed, imperfection)
     if questions_per_video is not None:
         rows = _fresh_rows(rows, questions_per_video, seed)
     return write_sft_rows(rows, expert, out_parquet, method=method, keep_wrong=keep_wrong)
+
+
+def scripted_expert(method: Method, seed: int = 0, imperfection: float = 0.0) -> Expert:
+    """The expert that writes the method's grammar for questions of the synthetic world.
+
+    Raises:
+        UsageError: the method has none.
+    """
+    if isinstance(method, FrameThinker):
+        return FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
+    if isinstance(method, VideoZoomer):
+        return VideoZoomerExpert(seed=seed, imperfection=imperfection, method=method)
+    raise UsageError(f"there is no scripted expert for {method.name}")
 
 
 def _fresh_rows(rows: Sequence[Mapping[str, Any]], questions_per_video: int, seed: int) -> list[dict[str, Any]]:
@@ -175,7 +187,7 @@ async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wron
     reward = await method.score(trajectory, sample)
     if reward.get("ccv", 1.0) == 0.0:
         return "inconsistent"
-    return None if keep_wrong or reward["score"] > 0.0 else "wrong answer"
+    return None if keep_wrong or reward["accuracy"] > 0.0 else "wrong answer"
 
 
 async def execute(method: Method, sample: Sample, turns: Sequence[str]) -> Trajectory:

@@ -14,13 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .questions import Question, make_questions
+from .questions import Question, in_seconds, make_questions
 from .spec import random_spec
 from .world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
 _FORMAT = 1  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
+_LABELS_ARE_TIMES = frozenset({"videozoomer"})
+"""Methods that show a frame with its time instead of its number; their questions name times."""
 
 
 def make_demo(
@@ -88,6 +90,8 @@ def make_row(
     spec: VideoSpec, question: Question, video_path: Path, index: int, split: str, agent_name: str
 ) -> dict[str, Any]:
     """One row as verl reads it. `options` is a list of texts in order of the letters."""
+    if agent_name in _LABELS_ARE_TIMES:
+        question = in_seconds(question, spec.fps)
     return {
         "data_source": DATA_SOURCE,
         "agent_name": agent_name,

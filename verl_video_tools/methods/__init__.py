@@ -14,6 +14,7 @@ from verl_video_tools.types import Method
 
 _METHODS = {
     "framethinker": "verl_video_tools.methods.framethinker:FrameThinker",
+    "videozoomer": "verl_video_tools.methods.videozoomer:VideoZoomer",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)

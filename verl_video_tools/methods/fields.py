@@ -32,6 +32,16 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[s
     return checked
 
 
+def require(config: object, name: str, condition: bool, wanted: str) -> None:
+    """Check the range of a field, from a config's `__post_init__`.
+
+    Raises:
+        UsageError: `condition` is False; names the field, what is wanted and the value.
+    """
+    if not condition:
+        raise UsageError(f"{type(config).__name__}.{name} must be {wanted}, got {getattr(config, name)!r}")
+
+
 def _converted(value: Any, annotation: Any) -> Any:
     """`value` if it is of the annotated type; lists become tuples and whole numbers floats. Raises TypeError."""
     origin, arguments = get_origin(annotation), get_args(annotation)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framethinker as protocol
 from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
@@ -112,14 +113,15 @@ class FrameThinker(Method):
 
     def __post_init__(self) -> None:
         for name in ("max_turns", "num_frames", "num_frames_long"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+            require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("box", "box_long"):
-            _require(min(getattr(self, name)) >= 1, name, getattr(self, name), "sides of at least 1 pixel")
+            require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
         for name in ("turn_bonus", "turn_bonus_cap"):
-            _require(getattr(self, name) >= 0.0, name, getattr(self, name), "at least 0")
-        if self.max_turn_tokens is not None:
-            _require(self.max_turn_tokens >= 1, "max_turn_tokens", self.max_turn_tokens, "at least 1, or None")
-        _require(self.tool_deadline_seconds > 0, "tool_deadline_seconds", self.tool_deadline_seconds, "above 0")
+            require(self, name, getattr(self, name) >= 0.0, "at least 0")
+        require(
+            self, "max_turn_tokens", self.max_turn_tokens is None or self.max_turn_tokens >= 1, "at least 1, or None"
+        )
+        require(self, "tool_deadline_seconds", self.tool_deadline_seconds > 0, "above 0")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
@@ -308,8 +310,3 @@ async def inference_attempts(
             images_used = counts["initial_frames"] + counts["tool_frames"]
             return InferenceResult(trajectory.answer, images_used, tuple(attempts), tuple(verdicts))
     return InferenceResult(None, None, tuple(attempts), tuple(verdicts))
-
-
-def _require(condition: bool, name: str, value: object, wanted: str) -> None:
-    if not condition:
-        raise UsageError(f"FrameThinker.{name} must be {wanted}, got {value!r}")

@@ -1,7 +1,7 @@
-"""FrameThinker's tools as verl `BaseTool`s, for verl's own tool loop (`agent_name: tool_agent`).
+"""The methods' tools as verl `BaseTool`s, for verl's own tool loop (`agent_name: tool_agent`).
 
 Name the classes in a tool YAML (`vvt path tools` prints one). A tool's `config` takes the fields of the method, as
-`rollout.custom.video_tools.framethinker` does for our own loop. The video is bound by the row, in
+`rollout.custom.video_tools.<method>` does for our own loop. The video is bound by the row, in
 ``extra_info.tools_kwargs[<tool>]["create_kwargs"]["video_path"]``; what the model writes never names a file.
 
 This is the outermost layer, so it may know methods: it asks the method for its tools, and runs the same `Tool.plan`.
@@ -27,6 +27,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.protocols.framethinker import frame_number_sentence
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
+from verl_video_tools.tools.video_zoom import VideoZoom
 from verl_video_tools.types import FrameRecord, PixelEnvelope, Sample, ToolContext
 from verl_video_tools.video import decode_frames, open_video
 
@@ -60,7 +61,8 @@ class VideoTool(BaseTool):
     """The tool's name in the method, for the model, and in the row's `tools_kwargs`."""
     description: ClassVar[str]
     parameters: ClassVar[Mapping[str, tuple[str, str]]]
-    """JSON type and description of each parameter, all required. Scalars only: verl's schema drops nested types."""
+    """JSON type and description of each parameter, all required. The description of an array must say what it holds,
+    since verl's schema drops nested types."""
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         fields = {name: value for name, value in config.items() if name != "type"}
@@ -186,3 +188,21 @@ class GetFrameNumberTool(VideoTool):
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         return frame_number_sentence(arguments["time"], result["frame_number"])
+
+
+class VideoZoomTool(VideoTool):
+    """VideoZoomer's zoom (`tools.video_zoom`): pictures, then one line that gives their times in their order."""
+
+    method_name = "videozoomer"
+    tool_name = VideoZoom.name
+    description = (
+        "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in the "
+        "order shown. Too many frames, (end - start) * fps, are refused with the limit."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "segment": ("array", "Start and end in seconds, [start, end], within the video."),
+        "fps": ("number", "Frames per second to show."),
+    }
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return "Shown above, in order: " + ", ".join(f"{frame.timestamp_seconds:.2f} s" for frame in frames)

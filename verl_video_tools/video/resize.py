@@ -44,6 +44,27 @@ def fit_box(
     return fit_envelope(width, height, envelope or PixelEnvelope())
 
 
+def fit_pixels(width: int, height: int, max_pixels: int, envelope: PixelEnvelope | None = None) -> tuple[int, int]:
+    """Shrink a size to an area of at most `max_pixels`, keeping the aspect ratio and never enlarging, then fit it into
+    an envelope, whose own minimum may enlarge it.
+
+    Sides are truncated, so that the area stays within the limit, as in the published code of VideoZoomer (1920x1080 in
+    100,352 pixels gives 422x237).
+
+    Returns:
+        (width, height) in pixels; see `fit_envelope` for what the envelope adds.
+
+    Raises:
+        ValueError: a side or `max_pixels` is below one pixel, or the envelope cannot be met.
+    """
+    if min(width, height, max_pixels) < 1:
+        raise ValueError(f"sides and area must be >= 1 pixel, got {width}x{height} in {max_pixels} pixels")
+    if width * height > max_pixels:
+        scale = math.sqrt(max_pixels / (width * height))
+        width, height = max(1, int(scale * width)), max(1, int(scale * height))
+    return fit_envelope(width, height, envelope or PixelEnvelope())
+
+
 def fit_envelope(width: int, height: int, envelope: PixelEnvelope) -> tuple[int, int]:
     """The size close to width x height that an image processor with this envelope leaves untouched.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -53,3 +54,12 @@ def fps_seconds(start_seconds: float, end_seconds: float, fps: float, max_frames
     if count > max_frames:
         return tuple(start_seconds + index * length_seconds / max_frames for index in range(max_frames))
     return tuple(start_seconds + index / fps for index in range(count))
+
+
+def not_before(seconds: Sequence[float], end_seconds: float) -> tuple[float, ...]:
+    """The same times a microsecond later, at most `end_seconds`.
+
+    A time that was computed for the start of a frame may lie just before it by float error, where the frame before is
+    still shown.
+    """
+    return tuple(min(time + 1e-6, end_seconds) for time in seconds)

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# VideoZoomer, reinforcement learning (arXiv 2512.22315): GRPO with clip-higher and dynamic sampling on 16 rollouts per
+# question.
+#
+#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> NNODES=2 bash recipes/videozoomer_grpo.sh
+#   laptop        DEVICE=cpu bash recipes/videozoomer_grpo.sh      # synthetic videos, tiny model, everything else the same
+#
+# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+set -euo pipefail
+METHOD=videozoomer
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where the paper is silent
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-128}
+    MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-32}
+    ROLLOUT_N=${ROLLOUT_N:-16}
+    LEARNING_RATE=${LEARNING_RATE:-1e-6}
+    MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-20480}
+    MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-32768} # turns and zooms together
+    MAX_MODEL_LEN=${MAX_MODEL_LEN:-53248} # both; the published 32768 would be too short for four full zooms
+    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
+    SAVE_FREQ=${SAVE_FREQ:-10}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-20}
+    REAL_OPTIONS=(
+        actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.7
+        # One pixel envelope for processor and engine: 32 to 128 tokens per frame.
+        +data.mm_processor_kwargs.min_pixels=25088 +data.mm_processor_kwargs.max_pixels=100352)
+else
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4}
+    MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
+    LEARNING_RATE=${LEARNING_RATE:-1e-4}
+    MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-512}
+    MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-1024} # two full zooms
+    MAX_MODEL_LEN=${MAX_MODEL_LEN:-1536}
+    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
+    # Turns no longer than the tiny model ever needs, and a first look between whose frames the events of this world hide.
+    SYNTHETIC_OPTIONS=(
+        +actor_rollout_ref.rollout.custom.video_tools.videozoomer.max_turn_tokens=96
+        +actor_rollout_ref.rollout.custom.video_tools.videozoomer.glance_frames=8)
+fi
+MAX_IMAGES=128 # 64 of the first look and 4 x 16
+METHOD_OPTIONS=(
+    actor_rollout_ref.actor.clip_ratio_low=0.2 actor_rollout_ref.actor.clip_ratio_high=0.27
+    actor_rollout_ref.actor.loss_agg_mode=token-mean
+    actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
+    actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.001
+    # Dynamic sampling: groups whose rollouts all earn the same are replaced before the step. `reward` is the whole
+    # reward, bonus and format included, as in the published code.
+    algorithm.filter_groups.enable=True algorithm.filter_groups.metric=reward
+)
+
+source "$REPO/recipes/grpo.sh"

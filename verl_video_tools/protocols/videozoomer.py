@@ -1,0 +1,169 @@
+"""VideoZoomer's turn grammar: a `<think>` block, then one request or the answer (paper appendix A).
+
+    <think>...</think><video_zoom>{"segment": [START, END], "fps": RATE}</video_zoom>     seconds, frames per second
+    <think>...</think><answer>ANSWER</answer>
+
+A turn that holds a request does not answer, whatever else it says: generation stops at `</video_zoom>`, so an answer
+beside it came before the frames that were asked for. Of several answers the last counts. Both rules are those of the
+published environment.
+
+`parse_turn` is the strict reading, `parse_turn_reference` that of the published environment; they differ in which JSON
+they find. Both take any text and never raise. Rendering is the same for both, and for first look and observations.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from verl_video_tools.errors import CallErrorCode
+from verl_video_tools.protocols.blocks import Block, find_blocks
+from verl_video_tools.types import CallRecord, Content, ImagePart, ParsedTurn, ToolCall
+
+VIDEO_ZOOM = "video_zoom"
+STOP = f"</{VIDEO_ZOOM}>"
+
+_TAGS = tuple(f"<{slash}{name}>" for name in ("think", VIDEO_ZOOM, "answer", "tool_response") for slash in ("", "/"))
+_FORM = '{"segment": [start_seconds, end_seconds], "fps": frames_per_second}'
+
+
+def parse_turn(text: str) -> ParsedTurn:
+    """Read one turn strictly.
+
+    Words around the JSON object of a request, and line breaks in it, do not matter for what is read, only for
+    `well_formed`. Two requests in one turn are both refused (`multiple_calls`). A thought is read only if the turn has
+    exactly one.
+    """
+    requests = find_blocks(text, VIDEO_ZOOM)
+    if len(requests) > 1:
+        error = f"{CallErrorCode.MULTIPLE_CALLS}: {len(requests)} requests in one turn; write exactly one <video_zoom>"
+        return ParsedTurn(_thought(text), tuple(_refused(request.inner, error) for request in requests))
+    if requests:
+        body = requests[0].inner.strip()
+        call = _read_object(body[max(0, body.find("{")) : body.rfind("}") + 1] or body)
+        is_bare = body.startswith("{") and body.endswith("}")
+        well_formed = call.error is None and is_bare and _is_to_the_letter(text, requests)
+        return ParsedTurn(_thought(text), (call,), well_formed=well_formed)
+    answers = find_blocks(text, "answer")
+    answer = answers[-1].inner.strip() if answers else ""
+    return ParsedTurn(
+        _thought(text), answer=answer or None, well_formed=bool(answer) and _is_to_the_letter(text, answers)
+    )
+
+
+def parse_turn_reference(text: str) -> ParsedTurn:
+    """Read one turn as the published environment does.
+
+    A turn's requests must hold one JSON object together, on one line and without inner braces. An answer counts also
+    where its closing tag is missing.
+    """
+    requests = find_blocks(text, VIDEO_ZOOM)
+    if requests:
+        objects = [text for request in requests for text in _objects_on_one_line(request.inner)]
+        if len(objects) == 1:
+            call = _read_object(objects[0])
+        else:
+            error = f"{CallErrorCode.MALFORMED_CALL}: {len(objects)} requests found; write one, on one line: {_FORM}"
+            call = _refused("".join(request.inner for request in requests), error)
+        return ParsedTurn(_thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, requests))
+    answer = answer_reference(text)
+    well_formed = bool(answer) and _is_to_the_letter(text, find_blocks(text, "answer"))
+    return ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
+
+
+def answer_reference(text: str) -> str | None:
+    """What stands after the last `<answer>`, up to a closing tag if there is one; None without `<answer>`."""
+    _, opening, rest = text.rpartition("<answer>")
+    return rest.partition("</answer>")[0].strip() if opening else None
+
+
+def _thought(text: str) -> str | None:
+    thoughts = find_blocks(text, "think")
+    return thoughts[0].inner.strip() if len(thoughts) == 1 else None
+
+
+def _is_to_the_letter(text: str, actions: Sequence[Block]) -> bool:
+    """One thought at the start, one action at the end, and no further tag, such as a made-up reply, anywhere."""
+    thoughts = find_blocks(text, "think")
+    if len(thoughts) != 1 or len(actions) != 1 or sum(text.count(tag) for tag in _TAGS) != 4:
+        return False
+    (thought,), (action,) = thoughts, actions
+    return thought.end <= action.start and not text[: thought.start].strip() and not text[action.end :].strip()
+
+
+def _read_object(text: str) -> ToolCall:
+    """A request as JSON, whatever its keys: the tool says which it needs."""
+    try:
+        # Numbers that are not finite would not survive as JSON in the record.
+        request = json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        request = None
+    if not isinstance(request, dict) or not all(map(_is_flat, request.values())):
+        return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: cannot read {text[:80]!r}; write {_FORM}")
+    return ToolCall(VIDEO_ZOOM, request)
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(number)
+    return value
+
+
+def _is_flat(value: Any) -> bool:
+    return not any(isinstance(item, dict | list) for item in (value if isinstance(value, list) else [value]))
+
+
+def _refused(text: str, error: str) -> ToolCall:
+    return ToolCall(VIDEO_ZOOM, {"request": text}, error)
+
+
+def _objects_on_one_line(text: str) -> list[str]:
+    """What the regular expression ``\\{.*?\\}`` finds, in linear time."""
+    objects = []
+    for line in text.split("\n"):
+        start = line.find("{")
+        while start >= 0 and (stop := line.find("}", start)) >= 0:
+            objects.append(line[start : stop + 1])
+            start = line.find("{", stop)
+    return objects
+
+
+# ---------------------------------------------------------------------------------------------------------- rendering
+
+
+def labelled_frames(images: Sequence[ImagePart]) -> Content:
+    """Each frame after its label: its place among these frames and its presentation time in the whole video.
+
+    The label's form is the published one, `<frame0_time342.00s>`, so that released checkpoints can read it.
+    """
+    content: list[str | ImagePart] = []
+    for position, image in enumerate(images):
+        content += [f"<frame{position}_time{image.record.timestamp_seconds:.2f}s>", image]
+    return tuple(content)
+
+
+def frames_observation(images: Sequence[ImagePart], turns_left: int) -> Content:
+    """What the model reads after a zoom."""
+    frames = ("<tool_response>\nThe frames of your zoom:\n", *labelled_frames(images), "\n</tool_response>\n")
+    return (*frames, _advice("Think about what they show", "zoom in again", turns_left))
+
+
+def refusal_observation(record: CallRecord, turns_left: int) -> Content:
+    """What the model reads after a request that was not carried out."""
+    assert record.error is not None
+    reason = record.error
+    if reason.partition(":")[0] in (CallErrorCode.VIDEO_ERROR, CallErrorCode.DEADLINE):
+        reason = "the frames could not be read"  # the record's own words name the file, which may give the answer away
+    advice = _advice("Think about what was wrong", "zoom in with a correct request", turns_left)
+    return (f"<tool_response>\nError: {reason}\n</tool_response>\n{advice}",)
+
+
+def _advice(think: str, zoom: str, turns_left: int) -> str:
+    if turns_left > 1:
+        return f"{think} between <think> and </think>, then {zoom} or give your answer between <answer> and </answer>."
+    return (
+        f"{think} between <think> and </think>. No zoom is left, so do not write <video_zoom> again: "
+        "give your answer between <answer> and </answer> now."
+    )
