@@ -174,16 +174,17 @@ async def run_loop(
     response_length: int = 4096,
     limit_images: int | None = None,
     mm_processor_kwargs: Mapping[str, Any] | None = None,
+    method: str = "framethinker",
     method_fields: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
 ) -> Rollout:
-    """One rollout of FrameThinker whose policy says `turns`."""
+    """One rollout of `method` whose policy says `turns`."""
     server = server or ScriptedServer(turns)
     rollout_config: dict[str, Any] = {
         "prompt_length": prompt_length,
         "response_length": response_length,
         "calculate_log_probs": True,
-        "custom": {"video_tools": {"framethinker": dict(method_fields or {})}},
+        "custom": {"video_tools": {method: dict(method_fields or {})}},
     }
     if limit_images is not None:
         rollout_config["limit_images"] = limit_images
@@ -201,7 +202,7 @@ async def run_loop(
         dataset_cls=None,
         data_config=DictConfigWrap(config.data),
         hf_model_type="qwen2_5_vl",
-        method="framethinker",
+        method=method,
     )
     row = row if row is not None else make_row(video_path or video(), question)
     return Rollout(await loop.run({"temperature": 1.0, "logprobs": True}, **row), server)

@@ -14,6 +14,7 @@ from verl_video_tools.types import Method
 
 _METHODS = {
     "framethinker": "verl_video_tools.methods.framethinker:FrameThinker",
+    "longvt": "verl_video_tools.methods.longvt:LongVT",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)
