@@ -7,19 +7,22 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
+from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.demo.dataset import load_rows, make_row, question_from_row
 from verl_video_tools.demo.questions import Question, make_questions
+from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.types import Method, Sample, StopReason, Trajectory
 
 _EPISODES_AT_ONCE = 4
@@ -60,7 +63,7 @@ def write_sft_rows(
     """Let the expert write a rollout for each row, execute it, and write the good ones to a parquet file.
 
     A rollout is kept if it ends with an answer, is consistent (the method's verification, where it has one) and right
-    (score above 0).
+    (accuracy above 0).
 
     Args:
         rows: rows of the synthetic world, as `load_rows` gives them.
@@ -112,19 +115,29 @@ def export_sft(
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"cannot read rows from {rl_parquet}: {error}") from error
     names = {row.get("agent_name") for row in rows}
-    if names != {"framethinker"}:
+    if len(names) != 1 or not names <= {"framethinker", "longvt"}:
         raise UsageError(
-            f"a scripted expert exists for agent_name framethinker only; {rl_parquet} has "
+            f"a scripted expert exists for rows of agent_name framethinker or longvt; {rl_parquet} has "
             f"{', '.join(sorted(map(str, names))) or 'no rows'}"
         )
-    method = cast(FrameThinker, get_method("framethinker", **(settings or {})))
-    expert = FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
+    method = get_method(names.pop(), **(settings or {}))
+    open_ended = not any("options" in row["extra_info"] for row in rows)
+    expert = _expert(method, open_ended, seed, imperfection)
     if questions_per_video is not None:
-        rows = _fresh_rows(rows, questions_per_video, seed)
+        rows = _fresh_rows(rows, questions_per_video, seed, open_ended)
     return write_sft_rows(rows, expert, out_parquet, method=method, keep_wrong=keep_wrong)
 
 
-def _fresh_rows(rows: Sequence[Mapping[str, Any]], questions_per_video: int, seed: int) -> list[dict[str, Any]]:
+def _expert(method: Method, open_ended: bool, seed: int, imperfection: float) -> Expert:
+    if isinstance(method, LongVT):
+        return LongVTExpert(method=method, open_ended=open_ended, seed=seed, imperfection=imperfection)
+    assert isinstance(method, FrameThinker)
+    return FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
+
+
+def _fresh_rows(
+    rows: Sequence[Mapping[str, Any]], questions_per_video: int, seed: int, open_ended: bool
+) -> list[dict[str, Any]]:
     one_per_video = {row["extra_info"]["video_path"]: row for row in rows}
     fresh: list[dict[str, Any]] = []
     for path, row in one_per_video.items():
@@ -135,7 +148,7 @@ def _fresh_rows(rows: Sequence[Mapping[str, Any]], questions_per_video: int, see
             raise UsageError(str(error)) from error
         split = row["extra_info"]["split"]
         fresh += [
-            make_row(spec, question, Path(path), len(fresh) + number, split, row["agent_name"])
+            make_row(spec, question, Path(path), len(fresh) + number, split, row["agent_name"], open_ended)
             for number, question in enumerate(questions)
         ]
     return fresh
@@ -172,10 +185,10 @@ async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wron
     trajectory = await execute(method, sample, turns)
     if trajectory.stop_reason is not StopReason.ANSWER:
         return str(trajectory.stop_reason)
-    reward = await method.score(trajectory, sample)
+    reward = await method.score(trajectory, sample, WorldJudge())
     if reward.get("ccv", 1.0) == 0.0:
         return "inconsistent"
-    return None if keep_wrong or reward["score"] > 0.0 else "wrong answer"
+    return None if keep_wrong or reward["accuracy"] > 0.0 else "wrong answer"
 
 
 async def execute(method: Method, sample: Sample, turns: Sequence[str]) -> Trajectory:
