@@ -35,7 +35,7 @@ class ExportReport:
     """What became of the rows of an export.
 
     Attributes:
-        kept: rows written, by template.
+        kept: rows written, by kind (cold start: by template).
         dropped: rows left out, by reason: "wrong answer", "inconsistent", or the stop reason of a rollout that did not
             end in an answer.
     """
