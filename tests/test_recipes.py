@@ -18,6 +18,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
 from verl_video_tools.agent_loop.settings import method_from_config
+from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.video import image_tokens
 
@@ -118,8 +119,9 @@ def test_configuration_and_budgets(recipe: str, setting: str, tmp_path: Path) ->
         frame_tokens = image_tokens(look.width, look.height, 28) + LABEL_TOKENS
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
         assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_prompt_length
-        assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_response_length
-        assert len(look) * method.max_turns <= rollout.limit_images
+        frames_per_call = method.max_crop_frames if isinstance(method, LongVT) else len(look)
+        assert frames_per_call * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_response_length
+        assert len(look) + frames_per_call * (method.max_turns - 1) <= rollout.limit_images
 
 
 def test_paper_values_of_framethinker(tmp_path: Path) -> None:
@@ -132,3 +134,14 @@ def test_paper_values_of_framethinker(tmp_path: Path) -> None:
     assert actor.clip_ratio_low == actor.clip_ratio_high == 0.2 and actor.loss_agg_mode == "token-mean"
     assert config.algorithm.norm_adv_by_std_in_grpo is True
     assert config.trainer.nnodes == 2 and config.trainer.n_gpus_per_node == 8
+
+
+def test_paper_values_of_longvt(tmp_path: Path) -> None:
+    config = composed("longvt_grpo", "gpu", tmp_path)
+    actor = config.actor_rollout_ref.actor
+    assert (config.data.train_batch_size, actor.ppo_mini_batch_size) == (16, 8)
+    assert config.actor_rollout_ref.rollout.n == 16
+    assert actor.optim.lr == 1e-6
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
+    assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 4

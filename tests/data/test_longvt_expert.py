@@ -11,9 +11,9 @@ import pytest
 
 from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.data.sft import execute, export_sft
-from verl_video_tools.demo.dataset import load_rows, make_demo
+from verl_video_tools.demo.dataset import load_rows, make_demo, make_row
 from verl_video_tools.demo.questions import make_questions
-from verl_video_tools.demo.seconds import WorldJudge, evidence_seconds, open_question
+from verl_video_tools.demo.seconds import WorldJudge, evidence_seconds, in_seconds, open_question
 from verl_video_tools.demo.spec import random_spec
 from verl_video_tools.demo.world import label_at
 from verl_video_tools.errors import UsageError
@@ -75,6 +75,20 @@ async def test_the_worlds_judge() -> None:
     judge = WorldJudge()
     assert await judge.judge("?", "red circle", " Red  circle ") is AnswerLabel.CORRECT
     assert await judge.judge("?", "red circle", "blue circle") is AnswerLabel.INCORRECT
+
+
+def test_multiple_choice_in_seconds() -> None:
+    for spec, question in WORLD:
+        assert in_seconds(spec, question).text.splitlines() == [
+            open_question(spec, question).text,
+            *question.text.splitlines()[1:],
+        ]
+        row = make_row(spec, question, Path("v.mp4"), 0, "train", "longvt")
+        assert row["extra_info"]["question"] == in_seconds(spec, question).text
+        assert row["extra_info"]["video_segment"] == list(evidence_seconds(spec, question))
+        assert (
+            make_row(spec, question, Path("v.mp4"), 0, "train", "framethinker")["prompt"][0]["content"] == question.text
+        )
 
 
 def test_open_ended_rows(open_rows: Path) -> None:

@@ -334,7 +334,7 @@ def test_prompt() -> None:
 
 def test_the_prompts_examples_follow_their_own_grammar() -> None:
     system, _ = messages()
-    _, looks, answers = system.split("Example of a turn that ")
+    _, looks, answers = system.partition("\n\n# Tools")[0].split("Example of a turn that ")
     look, ends = (LongVT().parse(text.partition("\n")[2]) for text in (looks, answers))
     assert look.well_formed and look.calls[0].arguments == {"start_time": 120.0, "end_time": 140.0}
     assert ends.well_formed and ends.answer == "a red scarf"

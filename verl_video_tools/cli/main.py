@@ -106,7 +106,7 @@ def _demo(
 
 
 @app.command("path")
-def _path(name: Annotated[str, typer.Argument(help="agent-loops or tools.")]) -> None:
+def _path(name: Annotated[str, typer.Argument(help="agent-loops, tools or hermes-template.")]) -> None:
     """Print where a packaged configuration file is, for use in a verl command line."""
     from verl_video_tools.config import config_path
 

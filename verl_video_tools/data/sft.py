@@ -114,11 +114,11 @@ def export_sft(
         rows = load_rows(rl_parquet)
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"cannot read rows from {rl_parquet}: {error}") from error
-    names = {row.get("agent_name") for row in rows}
+    names = {str(row.get("agent_name")) for row in rows}
     if len(names) != 1 or not names <= {"framethinker", "longvt"}:
         raise UsageError(
             f"a scripted expert exists for rows of agent_name framethinker or longvt; {rl_parquet} has "
-            f"{', '.join(sorted(map(str, names))) or 'no rows'}"
+            f"{', '.join(sorted(names)) or 'no rows'}"
         )
     method = get_method(names.pop(), **(settings or {}))
     open_ended = not any("options" in row["extra_info"] for row in rows)

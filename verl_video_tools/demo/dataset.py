@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .questions import Question, make_questions
-from .seconds import evidence_seconds, open_question
+from .seconds import METHODS_IN_SECONDS, evidence_seconds, in_seconds, open_question
 from .spec import random_spec
 from .world import VideoSpec, render
 
@@ -105,8 +105,9 @@ def make_row(
         variant = open_question(spec, question)
         truth, asked = variant.truth, {"question": variant.text, "question_type": variant.question_type}
     else:
+        text = in_seconds(spec, question).text if agent_name in METHODS_IN_SECONDS else question.text
         options = list(question.options.values())
-        truth, asked = question.answer, {"question": question.text, "question_type": "mc", "options": options}
+        truth, asked = question.answer, {"question": text, "question_type": "mc", "options": options}
     return {
         "data_source": DATA_SOURCE,
         "agent_name": agent_name,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from verl_video_tools.types import AnswerLabel
 
 from .questions import Question
 from .world import VideoSpec
+
+METHODS_IN_SECONDS = frozenset({"longvt"})
+"""Methods that label frames with times instead of frame numbers, so that questions have to name times as well."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,18 @@ def evidence_seconds(spec: VideoSpec, question: Question) -> tuple[float, float]
     return first / spec.fps, (last + 1) / spec.fps
 
 
-def open_question(spec: VideoSpec, question: Question) -> OpenQuestion:
-    """The question without its options, and with the window that it is about in seconds."""
+def in_seconds(spec: VideoSpec, question: Question) -> Question:
+    """The same question and options; the window, or the frame, that it is about is named in seconds."""
     start, end = evidence_seconds(spec, question)
-    window = f"between {start:.1f}s and {end:.1f}s"
-    text = question.text.splitlines()[0]
+    text, *options = question.text.splitlines()
     text = re.sub(r"in frame \d+", f"in the frame at {start:.1f}s", text)
-    text = re.sub(r"at \d+:\d+|between frames \d+ and \d+", window, text)
+    text = re.sub(r"at \d+:\d+|between frames \d+ and \d+", f"between {start:.1f}s and {end:.1f}s", text)
+    return replace(question, text="\n".join([text, *options]))
+
+
+def open_question(spec: VideoSpec, question: Question) -> OpenQuestion:
+    """The question in seconds and without its options."""
+    text = in_seconds(spec, question).text.splitlines()[0]
     return OpenQuestion(text, question.options[question.answer], "numeric" if question.kind == "count" else "open")
 
 
