@@ -56,6 +56,7 @@ TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
     "framethinker": lambda method, info: method.frames_per_look(info),
     "videozoomer": lambda method, info: method.max_frames,
+    "longvt": lambda method, info: method.max_crop_frames,
 }
 
 
@@ -204,3 +205,14 @@ async def test_dynamic_sampling_of_videozoomer(tmp_path: Path, monkeypatch: pyte
     )
     dropped, _ = ReplayBuffer._dapo_filtered_keys(buffer, "train")
     assert dropped == {"right", "wrong", "flagged"}
+
+
+def test_paper_values_of_longvt(tmp_path: Path) -> None:
+    config = composed("longvt_grpo", "gpu", tmp_path)
+    actor = config.actor_rollout_ref.actor
+    assert (config.data.train_batch_size, actor.ppo_mini_batch_size) == (16, 8)
+    assert config.actor_rollout_ref.rollout.n == 16
+    assert actor.optim.lr == 1e-6
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
+    assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 4

@@ -30,6 +30,8 @@ class CallErrorCode(StrEnum):
     """The call does not follow the method's grammar (wrong syntax, missing or mistyped argument)."""
     UNKNOWN_TOOL = "unknown_tool"
     """The call names a tool that the method does not have."""
+    WRONG_VIDEO = "wrong_video"
+    """The call names another video than the one of its question."""
     MULTIPLE_CALLS = "multiple_calls"
     """More calls in one turn than the method allows."""
     OUT_OF_RANGE = "out_of_range"

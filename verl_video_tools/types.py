@@ -455,6 +455,14 @@ class Method(ABC):
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The user message that answers a turn's calls."""
 
+    def ends_on_budget(self) -> bool:
+        """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""
+        return self.end_on_call_error
+
+    def ends_after(self, trajectory: Trajectory) -> StopReason | None:
+        """Asked once a turn's calls are answered, the last turn being this one: why no further turn follows, if so."""
+        return None
+
     @abstractmethod
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.

@@ -178,7 +178,7 @@ async def run_loop(
     method_fields: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
 ) -> Rollout:
-    """One rollout whose policy says `turns`."""
+    """One rollout of `method` whose policy says `turns`."""
     server = server or ScriptedServer(turns)
     rollout_config: dict[str, Any] = {
         "prompt_length": prompt_length,

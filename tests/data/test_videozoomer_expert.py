@@ -19,7 +19,8 @@ from verl_video_tools.data.sft import execute, export_sft
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
-from verl_video_tools.demo.questions import KINDS, in_seconds, make_questions
+from verl_video_tools.demo.questions import KINDS, make_questions
+from verl_video_tools.demo.seconds import frames_in_seconds
 from verl_video_tools.demo.spec import random_spec
 from verl_video_tools.demo.world import label_at
 from verl_video_tools.errors import UsageError
@@ -28,7 +29,7 @@ from verl_video_tools.protocols.videozoomer import parse_turn
 from verl_video_tools.types import ParsedTurn, Sample
 
 WORLD = [
-    (spec, in_seconds(question, spec.fps))
+    (spec, frames_in_seconds(spec, question))
     for spec in map(random_spec, range(60))
     for question in make_questions(spec, count=4, seed=0)
 ]
@@ -54,7 +55,7 @@ def requests(script: Script) -> list[tuple[float, float, float]]:
 def test_questions_name_times_and_options_stay() -> None:
     for spec in map(random_spec, range(5)):
         for question in make_questions(spec, count=6, seed=1):
-            timed = in_seconds(question, spec.fps)
+            timed = frames_in_seconds(spec, question)
             assert "frame" not in timed.text
             assert timed.text.split("\n")[1:] == question.text.split("\n")[1:]
             assert (timed.answer, timed.evidence, timed.clock) == (question.answer, question.evidence, question.clock)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.rewards import temporal_iou
+from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,53 @@ def test_translation_changes_nothing(first: tuple[int, int], second: tuple[int, 
     """Whole seconds, so that shifting is exact."""
     moved = [[bound + shift for bound in segment] for segment in (first, second)]
     assert temporal_iou(*moved) == temporal_iou(first, second)
+
+
+TRUTH = (10.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("segments", "iou", "recall"),
+    [
+        ([], 0.0, 0.0),
+        ([(12, 18)], 0.6, 0.6),
+        ([(0, 100)], 0.1, 1.0),
+        ([(10, 15), (15, 20)], 1.0, 1.0),
+        ([(10, 14), (12, 16)], 0.6, 0.6),  # what is covered twice counts once
+        ([(10, 12), (18, 20)], 0.4, 0.4),
+        ([(10, 20), (30, 40)], 0.5, 1.0),  # the gap between two crops is not covered
+        ([(30, 40), (50, 60)], 0.0, 0.0),
+        ([(20, 10), (12, 18), (math.nan, 15), (5, 5)], 0.6, 0.6),
+    ],
+)
+def test_segments_together(segments: list[tuple[float, float]], iou: float, recall: float) -> None:
+    assert segments_iou(segments, TRUTH) == pytest.approx(iou)
+    assert segments_recall(segments, TRUTH) == pytest.approx(recall)
+
+
+@pytest.mark.parametrize("truth", [(20, 10), (10, 10), (0, math.inf)])
+def test_nothing_overlaps_an_impossible_truth(truth: tuple[float, float]) -> None:
+    for segments in ([(0, 30)], [(0, 12), (11, 30)]):
+        assert segments_iou(segments, truth) == segments_recall(segments, truth) == 0.0
+
+
+@given(st.lists(SEGMENTS, max_size=5), SEGMENTS)
+def test_segments_together_are_bounded(segments: list[tuple[float, float]], truth: tuple[float, float]) -> None:
+    assert 0.0 <= segments_iou(segments, truth) <= segments_recall(segments, truth) + 1e-9 <= 1.0 + 1e-9
+
+
+@given(SEGMENTS, SEGMENTS)
+def test_one_segment_is_the_plain_overlap(segment: tuple[float, float], truth: tuple[float, float]) -> None:
+    assert segments_iou([segment], truth) == temporal_iou(segment, truth)
+
+
+@pytest.mark.parametrize(
+    ("segment", "agreement"), [((10, 20), 1.0), ((12, 18), 0.98 * 0.98), ((0, 100), 0.9 * 0.2), ((10, 500), 0.0)]
+)
+def test_boundary_agreement(segment: tuple[float, float], agreement: float) -> None:
+    assert boundary_agreement(segment, TRUTH, 100.0) == pytest.approx(agreement)
+
+
+def test_a_duration_is_positive() -> None:
+    with pytest.raises(ValueError, match="duration_seconds"):
+        boundary_agreement(TRUTH, TRUTH, 0.0)

@@ -33,8 +33,10 @@ from verl_video_tools.config import config_path
 from verl_video_tools.data.stock_rows import to_tool_agent_row
 from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
 from verl_video_tools.tools import stock
 from verl_video_tools.tools.stock import ChooseFramesTool, GetFrameNumberTool, VideoZoomTool
+from verl_video_tools.types import Method
 
 NUM_FRAMES = 300
 ZOOM = [101, 115, 129, 143, 157, 171, 185, 199]
@@ -230,8 +232,14 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "choose_frames": {"start_frame": "integer", "end_frame": "integer"},
         "get_frame_number": {"time": "string"},
         "video_zoom": {"segment": "array", "fps": "number"},
+        "crop_video": {"video_path": "string", "start_time": "number", "end_time": "number"},
     }
-    assert all(fields["required"] == list(fields["properties"]) for fields in parameters.values())
+    assert {name: fields["required"] for name, fields in parameters.items()} == {
+        "choose_frames": ["start_frame", "end_frame"],
+        "get_frame_number": ["time"],
+        "video_zoom": ["segment", "fps"],
+        "crop_video": ["start_time", "end_time"],
+    }
 
 
 class ScriptedServer:
@@ -276,6 +284,7 @@ async def roll_out(
     tools: list[BaseTool],
     bound_video: Path | None = None,
     config: DictConfig | None = None,
+    method: Method | None = None,
 ) -> Rollout:
     """The real loop on a converted row. `bound_video` replaces the row's video after conversion."""
     row = await to_tool_agent_row(
@@ -284,7 +293,8 @@ async def roll_out(
             "agent_name": "framethinker",
             "reward_model": {"style": "rule", "ground_truth": "A"},
             "extra_info": {"question": "What is shown?\nA. this\nB. that", "video_path": str(video), "index": 7},
-        }
+        },
+        method,
     )
     if bound_video is not None:
         row["extra_info"]["tools_kwargs"] = {
@@ -414,6 +424,19 @@ async def test_verls_default_cuts_the_middle_out_of_a_long_list(play: Any) -> No
     turns = [tool_call("choose_frames", start_frame=100, end_frame=200), ANSWER]
     assert "...(truncated)..." in (await play(turns, config=config)).text
     assert "(truncated)" not in (await play(turns)).text
+
+
+async def test_longvts_crop(play: Any, processor: Any, video: Path) -> None:
+    """On 10 seconds at 30 frames per second; verl's Hermes parser reads the call, in the form that our prompt asks."""
+    named = tool_call("crop_video", start_time=2, end_time=6, video_path=str(video))
+    turns = [named, tool_call("crop_video", start_time=8, end_time=60), ANSWER]
+    rollout = await play(turns, method=get_method("longvt", max_frames=4, max_pixels=3136))
+    pictures = rollout.output.multi_modal_data["images"]
+    assert numbers(pictures) == [0, 100, 199, 299, 60, 100, 140, 180]
+    assert "3.3s <|vision_start|>" in rollout.text
+    assert "Shown above, in order: 2.0 s, 3.3 s, 4.7 s, 6.0 s<|im_end|>" in rollout.text
+    assert "<|im_start|>tool\nout_of_range: end_time 60 is after the end of the video" in rollout.text
+    assert_tokens_fit_images(rollout, processor)
 
 
 # --- the example

@@ -181,3 +181,19 @@ def test_the_command_knows_one_loop(video: Path, tmp_path: Path) -> None:
     app.command("convert")(convert_command)
     with pytest.raises(typer.BadParameter, match="tool_agent"):
         app(["in", "out", "--for", "single_turn_agent"], standalone_mode=False)
+
+
+def test_rows_for_longvt(video: Path, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video)])
+    convert_parquet(source, tmp_path / "out.parquet", method_name="longvt", settings={"max_frames": 4})
+    (row,) = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    system, user = row["prompt"]
+    assert "crop_video" in system["content"] and "<tools>" in system["content"]
+    assert user["content"].endswith("0.0s <image>\n3.3s <image>\n6.6s <image>\n9.9s <image>")
+    assert row["extra_info"]["tools_kwargs"] == {"crop_video": {"create_kwargs": {"video_path": str(video)}}}
+    assert row["extra_info"]["tool_selection"] == ["crop_video"]
+
+
+def test_methods_without_tools_for_verls_loop_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no tools of 'other'; choose one of: framethinker, longvt"):
+        convert_parquet(tmp_path / "rows.parquet", tmp_path / "out.parquet", method_name="other")

@@ -162,7 +162,7 @@ class Episode:
             planned = [ToolOutcome(record, planned_images(plan.frames)) for record, plan in plans]
             if reason := self.budget.refuses_observation(self.method.observe(planned, turns_left)):
                 self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
-                if self.method.end_on_call_error:
+                if self.method.ends_on_budget():
                     self._end(reason)
                     return None
                 plans = [(record, ToolPlan()) for record in turn.calls]
@@ -178,6 +178,9 @@ class Episode:
             self._end(reason)
             return None
         turn.observation = content_text(observation)
+        if reason := self.method.ends_after(self.trajectory):
+            self._end(reason)
+            return None
         return observation
 
     async def _plan(self, call: ToolCall, tool: Tool | None) -> tuple[CallRecord, ToolPlan]:

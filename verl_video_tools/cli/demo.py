@@ -9,7 +9,14 @@ from verl_video_tools.errors import SetupError, UsageError
 
 
 def run(
-    *, out: Path, train_videos: int, test_videos: int, questions_per_video: int, seed: int, agent_name: str
+    *,
+    out: Path,
+    train_videos: int,
+    test_videos: int,
+    questions_per_video: int,
+    seed: int,
+    agent_name: str,
+    open_ended: bool,
 ) -> None:
     """Makes videos and rows, copies base model and its short prompts to `out`, and prints where each is.
 
@@ -34,6 +41,7 @@ def run(
             questions_per_video=questions_per_video,
             seed=seed,
             agent_name=agent_name,
+            open_ended=open_ended,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -87,6 +87,9 @@ def _demo(
     questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0,
     agent_name: Annotated[str, typer.Option(help="Method that the rows select.")] = "framethinker",
+    open_ended: Annotated[
+        bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
+    ] = False,
 ) -> None:
     """Make the synthetic videos, rows and tiny base model that the CPU profile trains on."""
     from verl_video_tools.cli import demo
@@ -98,11 +101,12 @@ def _demo(
         questions_per_video=questions_per_video,
         seed=seed,
         agent_name=agent_name,
+        open_ended=open_ended,
     )
 
 
 @app.command("path")
-def _path(name: Annotated[str, typer.Argument(help="agent-loops or tools.")]) -> None:
+def _path(name: Annotated[str, typer.Argument(help="agent-loops, tools or hermes-template.")]) -> None:
     """Print where a packaged configuration file is, for use in a verl command line."""
     from verl_video_tools.config import config_path
 

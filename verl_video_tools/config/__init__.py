@@ -10,6 +10,7 @@ from verl_video_tools.errors import UsageError
 _FILES = {
     "agent-loops": "agent_loops.yaml",
     "tools": "tools.yaml",
+    "hermes-template": "chat_templates/hermes_tools.jinja",
 }
 
 

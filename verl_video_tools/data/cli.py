@@ -51,5 +51,50 @@ def export_sft_command(
     print(f"{out_parquet}: {report}")
 
 
+@app.command("export-rft")
+def export_rft_command(
+    records: Annotated[Path, typer.Argument(help="Folder of recorded rollouts (step_*.jsonl).")],
+    out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns, as export-sft writes them.")],
+    min_accuracy: Annotated[float, typer.Option(min=0.0, help="Least reward for accuracy.")] = 1.0,
+    min_iou: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Least overlap of the last crop with the annotated segment; 0: any."),
+    ] = 0.3,
+) -> None:
+    """Write a policy's own good rollouts for reinforcement fine-tuning: right, and looking at the right place."""
+    from verl_video_tools.data.rft import export_rft
+
+    print(f"{out_parquet}: {export_rft(records, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou)}")
+
+
+@app.command("filter")
+def filter_command(
+    in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")],
+    out_parquet: Annotated[Path, typer.Argument(help="File to write.")],
+    records: Annotated[
+        Path | None, typer.Option(help="Folder of recorded rollouts (step_*.jsonl) of these rows.")
+    ] = None,
+    pass_rates: Annotated[
+        Path | None, typer.Option(help="Instead: JSON lines with video_path, question and pass_rate.")
+    ] = None,
+    band_seconds: Annotated[
+        list[float] | None,
+        typer.Option(help="Bound between bands of video length to balance, such as 180; repeatable, ascending."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0,
+) -> None:
+    """Drop the questions that all rollouts, or none, answered; balance the rest by video length."""
+    from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
+    from verl_video_tools.errors import UsageError
+
+    if records is not None and pass_rates is None:
+        rates = pass_rates_of_records(records)
+    elif pass_rates is not None and records is None:
+        rates = pass_rates_of_file(pass_rates)
+    else:
+        raise UsageError("give either --records or --pass-rates")
+    print(f"{out_parquet}: {filter_rows(in_parquet, out_parquet, rates, band_seconds=band_seconds or (), seed=seed)}")
+
+
 if __name__ == "__main__":
     app()

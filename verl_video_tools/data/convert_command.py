@@ -15,9 +15,12 @@ def convert_command(
     source: Annotated[Path, typer.Argument(help="Parquet file of our rows.")],
     target: Annotated[Path, typer.Argument(help="Parquet file to write.")],
     loop: Annotated[Literal["tool_agent"], typer.Option("--for", help="Agent loop that will read the rows.")],
+    method: Annotated[
+        str, typer.Option(help="Method whose first look and tools the rows get: framethinker or longvt.")
+    ] = "framethinker",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Field of FrameThinker, as in the tool YAML; repeatable."),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Field of the method, as in the tool YAML; repeatable."),
     ] = None,
     system_prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our system prompt.")] = None,
     skip_unreadable: Annotated[
@@ -36,6 +39,7 @@ def convert_command(
     conversion = convert_parquet(
         source,
         target,
+        method_name=method,
         settings=read_assignments(settings or []),
         system_prompt=system_prompt,
         skip_unreadable=skip_unreadable,

@@ -14,13 +14,16 @@ import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
+from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
 from verl_video_tools.demo.dataset import load_rows, make_row, question_from_row
 from verl_video_tools.demo.questions import Question, make_questions
+from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.videozoomer import VideoZoomer
 from verl_video_tools.types import Method, Sample, StopReason, Trajectory
 
@@ -34,7 +37,7 @@ class ExportReport:
     """What became of the rows of an export.
 
     Attributes:
-        kept: rows written, by template.
+        kept: rows written, by kind (cold start: by template).
         dropped: rows left out, by reason: "wrong answer", "inconsistent", or the stop reason of a rollout that did not
             end in an answer.
     """
@@ -117,18 +120,23 @@ def export_sft(
     if len(names) != 1 or names[0] not in METHOD_NAMES:
         raise UsageError(f"{rl_parquet} has {', '.join(names) or 'no rows'}; rows must name one method as agent_name")
     method = get_method(names[0], **(settings or {}))
-    expert = scripted_expert(method, seed, imperfection)
+    open_ended = not any("options" in row["extra_info"] for row in rows)
+    expert = scripted_expert(method, open_ended, seed, imperfection)
     if questions_per_video is not None:
-        rows = _fresh_rows(rows, questions_per_video, seed)
+        rows = _fresh_rows(rows, questions_per_video, seed, open_ended)
     return write_sft_rows(rows, expert, out_parquet, method=method, keep_wrong=keep_wrong)
 
 
-def scripted_expert(method: Method, seed: int = 0, imperfection: float = 0.0) -> Expert:
+def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imperfection: float = 0.0) -> Expert:
     """The expert that writes the method's grammar for questions of the synthetic world.
 
     Raises:
-        UsageError: the method has none.
+        UsageError: the method has none, or none for questions without options.
     """
+    if isinstance(method, LongVT):
+        return LongVTExpert(method=method, open_ended=open_ended, seed=seed, imperfection=imperfection)
+    if open_ended:
+        raise UsageError(f"the scripted expert of {method.name} answers with letters; give it questions with options")
     if isinstance(method, FrameThinker):
         return FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
     if isinstance(method, VideoZoomer):
@@ -136,7 +144,9 @@ def scripted_expert(method: Method, seed: int = 0, imperfection: float = 0.0) ->
     raise UsageError(f"there is no scripted expert for {method.name}")
 
 
-def _fresh_rows(rows: Sequence[Mapping[str, Any]], questions_per_video: int, seed: int) -> list[dict[str, Any]]:
+def _fresh_rows(
+    rows: Sequence[Mapping[str, Any]], questions_per_video: int, seed: int, open_ended: bool
+) -> list[dict[str, Any]]:
     one_per_video = {row["extra_info"]["video_path"]: row for row in rows}
     fresh: list[dict[str, Any]] = []
     for path, row in one_per_video.items():
@@ -147,7 +157,7 @@ def _fresh_rows(rows: Sequence[Mapping[str, Any]], questions_per_video: int, see
             raise UsageError(str(error)) from error
         split = row["extra_info"]["split"]
         fresh += [
-            make_row(spec, question, Path(path), len(fresh) + number, split, row["agent_name"])
+            make_row(spec, question, Path(path), len(fresh) + number, split, row["agent_name"], open_ended)
             for number, question in enumerate(questions)
         ]
     return fresh
@@ -184,7 +194,7 @@ async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wron
     trajectory = await execute(method, sample, turns)
     if trajectory.stop_reason is not StopReason.ANSWER:
         return str(trajectory.stop_reason)
-    reward = await method.score(trajectory, sample)
+    reward = await method.score(trajectory, sample, WorldJudge())
     if reward.get("ccv", 1.0) == 0.0:
         return "inconsistent"
     return None if keep_wrong or reward["accuracy"] > 0.0 else "wrong answer"

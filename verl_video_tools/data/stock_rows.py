@@ -1,8 +1,8 @@
 """Rows for verl's own tool loop (`agent_name: tool_agent`), made from our rows.
 
 Our loop samples the first look itself. verl's does not, so the converter does it ahead, with the same `Episode`: the
-pictures go into the column `images` as PNG, and the user message holds an `<image>` mark for each, labelled as
-FrameThinker labels them.
+pictures go into the column `images` as PNG, and the user message holds an `<image>` mark for each, labelled as the
+method labels them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.errors import RowError, UsageError, VideoError
 from verl_video_tools.methods import get_method
 from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.crop_video import CropVideo
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
 from verl_video_tools.types import ImagePart, Method, Sample, content_images, content_text
 
 AGENT_NAME = "tool_agent"
-METHOD_NAME = "framethinker"
-TOOL_NAMES = (ChooseFrames.name, GetFrameNumber.name)
+TOOL_NAMES = {"framethinker": (ChooseFrames.name, GetFrameNumber.name), "longvt": (CropVideo.name,)}
+"""Methods whose tools `tools.stock` offers to verl's loop, and those tools."""
 
 PROMPT_FILE = "tool_agent_prompt.txt"
-"""Packaged system prompt: frames, tools, how to call and how to answer."""
+"""Packaged system prompt for FrameThinker: frames, tools, how to call and how to answer. LongVT's own prompt already
+asks for calls in verl's format."""
 
 _ROWS_PER_GROUP = 16
 """Rows held in memory at once; a row carries its pictures, up to a few megabytes."""
@@ -47,11 +49,6 @@ _COLUMNS = {
     "prompt": pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])),
     "images": pa.list_(pa.struct([("bytes", pa.binary())])),
 }
-_EXTRA_INFO = {
-    "need_tools_kwargs": pa.bool_(),
-    "tools_kwargs": pa.struct([(name, _BINDING) for name in TOOL_NAMES]),
-    "tool_selection": pa.list_(pa.string()),
-}
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Conversion:
 
 @cache
 def packaged_prompt() -> str:
-    """The system prompt that rows get by default."""
+    """The system prompt that FrameThinker's rows get by default."""
     return files(__package__).joinpath(PROMPT_FILE).read_text(encoding="utf-8").strip()
 
 
@@ -75,26 +72,30 @@ async def to_tool_agent_row(
 
     Args:
         row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
-        method: FrameThinker, by default with the paper's fields; gives first look and labels. Frames have the method's
-            own sizes: the model's processor resizes them to its multiples.
+        method: one of `TOOL_NAMES`, by default FrameThinker with the paper's fields; gives first look, labels and
+            tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
         system_prompt: replaces ours, which tells the model how to call and how to answer; not every chat template
             renders the tools' schemas.
 
     Raises:
+        UsageError: verl's loop has no tools for the method.
         RowError: a field is missing, or the question holds a mark that verl would take for a picture.
         VideoError: the video cannot be read.
     """
     sample = Sample.from_row(row)
     where = f"row index={sample.extra_info.get('index', '?')}"
-    system_prompt = system_prompt or packaged_prompt()
-    for name, text in (("question", sample.question), ("system prompt", system_prompt)):
-        if mark := _MEDIA_MARK.search(text):
-            raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
-    episode = Episode(method or get_method(METHOD_NAME), sample)
+    method = method or get_method("framethinker")
+    tool_names = _tool_names(method.name)
+    episode = Episode(method, sample)
     messages = await episode.start()
     if messages is None:
         raise VideoError(f"{where}: {episode.trajectory.error}")
     look = messages[-1]
+    if system_prompt is None:
+        system_prompt = packaged_prompt() if method.name == "framethinker" else content_text(messages[0].content)
+    for name, text in (("question", sample.question), ("system prompt", system_prompt)):
+        if mark := _MEDIA_MARK.search(text):
+            raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
     return {
         **row,
         "agent_name": AGENT_NAME,
@@ -106,8 +107,8 @@ async def to_tool_agent_row(
         "extra_info": {
             **sample.extra_info,
             "need_tools_kwargs": True,
-            "tools_kwargs": {name: {"create_kwargs": {"video_path": sample.video_path}} for name in TOOL_NAMES},
-            "tool_selection": list(TOOL_NAMES),
+            "tools_kwargs": {name: {"create_kwargs": {"video_path": sample.video_path}} for name in tool_names},
+            "tool_selection": list(tool_names),
         },
     }
 
@@ -125,6 +126,7 @@ def convert_parquet(
     source: Path,
     target: Path,
     *,
+    method_name: str = "framethinker",
     settings: Mapping[str, Any] | None = None,
     system_prompt: str | None = None,
     skip_unreadable: bool = False,
@@ -132,19 +134,21 @@ def convert_parquet(
     """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
 
     Args:
-        settings: fields of FrameThinker, the same as in the tool YAML.
+        method_name: one of `TOOL_NAMES`; the rows' own `agent_name` is replaced.
+        settings: fields of the method, the same as in the tool YAML.
         skip_unreadable: leave out rows whose video cannot be read, instead of stopping at the first.
 
     Raises:
         UsageError: `source` is not a parquet file of our rows, or a setting does not fit.
         RowError, VideoError: see `to_tool_agent_row`.
     """
-    method = get_method(METHOD_NAME, **(settings or {}))
+    tool_names = _tool_names(method_name)
+    method = get_method(method_name, **(settings or {}))
     try:
         reader = pq.ParquetFile(source)
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"{source}: cannot be read as parquet: {error}") from error
-    schema = _converted_schema(reader.schema_arrow, source)
+    schema = _converted_schema(reader.schema_arrow, source, tool_names)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f"{target.name}.partial")
     num_written = 0
@@ -177,11 +181,21 @@ async def _convert(
     return converted, skipped
 
 
-def _converted_schema(schema: pa.Schema, source: Path) -> pa.Schema:
+def _tool_names(method_name: str) -> tuple[str, ...]:
+    if method_name not in TOOL_NAMES:
+        raise UsageError(f"verl's own loop has no tools of {method_name!r}; choose one of: {', '.join(TOOL_NAMES)}")
+    return TOOL_NAMES[method_name]
+
+
+def _converted_schema(schema: pa.Schema, source: Path, tool_names: tuple[str, ...]) -> pa.Schema:
     """The source's columns with ours added or replaced. Its metadata describe the old columns, so they go."""
     if "extra_info" not in schema.names or not pa.types.is_struct(schema.field("extra_info").type):
         raise UsageError(f"{source}: no column extra_info with named entries, so these are not rows of ours")
-    extra_info = {field.name: field.type for field in schema.field("extra_info").type} | _EXTRA_INFO
+    extra_info = {field.name: field.type for field in schema.field("extra_info").type} | {
+        "need_tools_kwargs": pa.bool_(),
+        "tools_kwargs": pa.struct([(name, _BINDING) for name in tool_names]),
+        "tool_selection": pa.list_(pa.string()),
+    }
     types = {field.name: field.type for field in schema} | _COLUMNS
     types["extra_info"] = pa.struct(list(extra_info.items()))
     return pa.schema(list(types.items()))

@@ -14,15 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from .questions import Question, in_seconds, make_questions
+from .questions import Question, make_questions
+from .seconds import IN_SECONDS, evidence_seconds, open_question
 from .spec import random_spec
 from .world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
-_FORMAT = 1  # raise it when the files' content changes, so that old folders are made anew
+_FORMAT = 2  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
-_LABELS_ARE_TIMES = frozenset({"videozoomer"})
-"""Methods that show a frame with its time instead of its number; their questions name times."""
 
 
 def make_demo(
@@ -33,12 +32,16 @@ def make_demo(
     seed: int = 0,
     agent_name: str = "framethinker",
     num_processes: int = 2,
+    open_ended: bool = False,
 ) -> Path:
     """Makes `videos/*.mp4`, `train.parquet`, `test.parquet` and, last, `manifest.json` in `out_dir`.
 
     A folder whose manifest names the same parameters and which still has all its files is left as it is; anything else
     of ours in it is made anew. The splits share no video. Rows follow the package's row schema; `extra_info.demo` holds
     spec and question as JSON, which `question_from_row` reads back.
+
+    Args:
+        open_ended: ask without options and in seconds, see `demo.seconds`; the truth is a thing's name or a number.
 
     Returns:
         The folder, absolute (rows name their videos by absolute path).
@@ -59,6 +62,7 @@ def make_demo(
         "questions_per_video": questions_per_video,
         "seed": seed,
         "agent_name": agent_name,
+        "open_ended": open_ended,
     }
     if _is_complete(folder, parameters):
         return folder
@@ -77,7 +81,7 @@ def make_demo(
             path = videos / f"{split}_{number:04d}.mp4"
             jobs.append((spec, path))
             for question in make_questions(spec, questions_per_video, seed):
-                rows.append(make_row(spec, question, path, len(rows), split, agent_name))
+                rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
     _render_all(jobs, num_processes)
     files = sorted(str(path.relative_to(folder)) for _, path in jobs) + [f"{split}.parquet" for split in _SPLITS]
@@ -87,22 +91,33 @@ def make_demo(
 
 
 def make_row(
-    spec: VideoSpec, question: Question, video_path: Path, index: int, split: str, agent_name: str
+    spec: VideoSpec,
+    question: Question,
+    video_path: Path,
+    index: int,
+    split: str,
+    agent_name: str,
+    open_ended: bool = False,
 ) -> dict[str, Any]:
-    """One row as verl reads it. `options` is a list of texts in order of the letters."""
-    if agent_name in _LABELS_ARE_TIMES:
-        question = in_seconds(question, spec.fps)
+    """One row as verl reads it. `options` is a list of texts in order of the letters; open-ended rows have none."""
+    asked: dict[str, Any]
+    if open_ended:
+        variant = open_question(spec, question)
+        truth, asked = variant.truth, {"question": variant.text, "question_type": variant.question_type}
+    else:
+        text = (IN_SECONDS[agent_name](spec, question) if agent_name in IN_SECONDS else question).text
+        options = list(question.options.values())
+        truth, asked = question.answer, {"question": text, "question_type": "mc", "options": options}
     return {
         "data_source": DATA_SOURCE,
         "agent_name": agent_name,
-        "prompt": [{"role": "user", "content": question.text}],
+        "prompt": [{"role": "user", "content": asked["question"]}],
         "ability": "video_qa",
-        "reward_model": {"style": "rule", "ground_truth": question.answer},
+        "reward_model": {"style": "rule", "ground_truth": truth},
         "extra_info": {
-            "question": question.text,
-            "question_type": "mc",
-            "options": list(question.options.values()),
+            **asked,
             "video_path": str(video_path),
+            "video_segment": list(evidence_seconds(spec, question)),
             "index": index,
             "split": split,
             "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Literal, get_args
 
@@ -81,21 +80,6 @@ def make_questions(spec: VideoSpec, count: int, seed: int) -> list[Question]:
         fruitless = 0
         questions[key] = question
     return list(questions.values())
-
-
-def in_seconds(question: Question, fps: int) -> Question:
-    """The same question with times in seconds where it names frame numbers, for methods that label frames with times.
-
-    A clock (``0:34``) stays as it is.
-    """
-    first, *options = question.text.split("\n")
-    first = re.sub(r"in frame (\d+)", lambda match: f"at {int(match[1]) / fps:.2f} s", first)
-    first = re.sub(
-        r"between frames (\d+) and (\d+)",
-        lambda match: f"between {int(match[1]) / fps:.2f} s and {int(match[2]) / fps:.2f} s",
-        first,
-    )
-    return replace(question, text="\n".join([first, *options]))
 
 
 def _hidden(spec: VideoSpec) -> list[Event]:

@@ -15,6 +15,7 @@ from verl_video_tools.types import Method
 _METHODS = {
     "framethinker": "verl_video_tools.methods.framethinker:FrameThinker",
     "videozoomer": "verl_video_tools.methods.videozoomer:VideoZoomer",
+    "longvt": "verl_video_tools.methods.longvt:LongVT",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)

@@ -26,3 +26,63 @@ def temporal_iou(first: Sequence[float], second: Sequence[float]) -> float:
     # The hull is the union wherever the segments meet, and one subtraction rounds less than a sum of three lengths.
     union = max(first_end, second_end) - min(first_start, second_start)
     return max(0.0, intersection / union)
+
+
+def segments_iou(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
+    """Intersection over union of everything that `segments` cover together with one segment `truth`, in [0, 1].
+
+    For one segment it is `temporal_iou`. Segments that are reversed, empty or not finite cover nothing.
+
+    Raises:
+        ValueError: a segment does not consist of two numbers.
+    """
+    if len(segments) == 1:
+        return temporal_iou(segments[0], truth)
+    covered = sum(end - start for start, end in _merged(segments))
+    shared = _shared_seconds(segments, truth)
+    return shared / (covered + truth[1] - truth[0] - shared) if shared > 0.0 else 0.0
+
+
+def segments_recall(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
+    """Share of `truth` that `segments` cover together, in [0, 1]; 0.0 for a truth that is reversed or empty.
+
+    Raises:
+        ValueError: a segment does not consist of two numbers.
+    """
+    shared = _shared_seconds(segments, truth)
+    return min(1.0, shared / (truth[1] - truth[0])) if shared > 0.0 else 0.0
+
+
+def boundary_agreement(segment: Sequence[float], truth: Sequence[float], duration_seconds: float) -> float:
+    """(1 - |start error| / duration) * (1 - |end error| / duration), each factor at least 0; in [0, 1].
+
+    Raises:
+        ValueError: a segment does not consist of two numbers, or the duration is not positive.
+    """
+    if not duration_seconds > 0.0:
+        raise ValueError(f"duration_seconds must be above 0, got {duration_seconds}")
+    (start, end), (true_start, true_end) = segment, truth
+    errors = (abs(start - true_start), abs(end - true_end))
+    return math.prod(max(0.0, 1.0 - error / duration_seconds) for error in errors)
+
+
+def _shared_seconds(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
+    truths = _merged([truth])
+    return sum(
+        max(0.0, min(end, true_end) - max(start, true_start))
+        for start, end in _merged(segments)
+        for true_start, true_end in truths
+    )
+
+
+def _merged(segments: Sequence[Sequence[float]]) -> list[tuple[float, float]]:
+    """The same cover as disjoint segments in ascending order."""
+    merged: list[tuple[float, float]] = []
+    for start, end in sorted((start, end) for start, end in segments):
+        if not (math.isfinite(start) and math.isfinite(end) and start < end):
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return merged

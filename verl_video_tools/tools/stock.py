@@ -1,6 +1,6 @@
 """The methods' tools as verl `BaseTool`s, for verl's own tool loop (`agent_name: tool_agent`).
 
-Name the classes in a tool YAML (`vvt path tools` prints one). A tool's `config` takes the fields of the method, as
+Name the classes in a tool YAML (`vvt path tools` prints one). A tool's `config` takes the fields of its method, as
 `rollout.custom.video_tools.<method>` does for our own loop. The video is bound by the row, in
 ``extra_info.tools_kwargs[<tool>]["create_kwargs"]["video_path"]``; what the model writes never names a file.
 
@@ -25,7 +25,9 @@ from verl.utils.rollout_trace import rollout_trace_op
 from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, UsageError, VideoError
 from verl_video_tools.methods import get_method
 from verl_video_tools.protocols.framethinker import frame_number_sentence
+from verl_video_tools.protocols.hermes import tool_schema
 from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.crop_video import CropVideo
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
 from verl_video_tools.tools.video_zoom import VideoZoom
 from verl_video_tools.types import FrameRecord, PixelEnvelope, Sample, ToolContext
@@ -61,8 +63,10 @@ class VideoTool(BaseTool):
     """The tool's name in the method, for the model, and in the row's `tools_kwargs`."""
     description: ClassVar[str]
     parameters: ClassVar[Mapping[str, tuple[str, str]]]
-    """JSON type and description of each parameter, all required. The description of an array must say what it holds,
-    since verl's schema drops nested types."""
+    """JSON type and description of each parameter. The description of an array must say what it holds, since verl's
+    schema drops nested types."""
+    optional: ClassVar[tuple[str, ...]] = ()
+    """Parameters that a call may leave out."""
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         fields = {name: value for name, value in config.items() if name != "type"}
@@ -147,13 +151,8 @@ class VideoTool(BaseTool):
         return _Observation(self.render(parameters, plan.result, frames), images)
 
     def _own_schema(self) -> OpenAIFunctionToolSchema:
-        properties = {name: {"type": kind, "description": text} for name, (kind, text) in self.parameters.items()}
-        function = {
-            "name": self.tool_name,
-            "description": self.description,
-            "parameters": {"type": "object", "properties": properties, "required": list(properties)},
-        }
-        return OpenAIFunctionToolSchema.model_validate({"type": "function", "function": function})
+        schema = tool_schema(self.tool_name, self.description, self.parameters, self.optional)
+        return OpenAIFunctionToolSchema.model_validate(schema)
 
 
 class ChooseFramesTool(VideoTool):
@@ -206,3 +205,23 @@ class VideoZoomTool(VideoTool):
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         return "Shown above, in order: " + ", ".join(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
+
+
+class CropVideoTool(VideoTool):
+    """LongVT's crop (`tools.crop_video`): pictures, then one line that lists their times in their order."""
+
+    method_name = "longvt"
+    tool_name = CropVideo.name
+    description = (
+        "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times in "
+        "the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "video_path": ("string", "Path of the video, if it was given with the question; may be left out."),
+        "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
+        "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
+    }
+    optional = ("video_path",)
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return "Shown above, in order: " + ", ".join(f"{frame.timestamp_seconds:.1f} s" for frame in frames)

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# LongVT, reinforcement fine-tuning (arXiv 2511.20785, 4.3): the RL checkpoint, fine-tuned on its own good rollouts.
+#
+#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> bash recipes/longvt_rft.sh
+#   laptop        DEVICE=cpu bash recipes/longvt_rft.sh      # after recipes/longvt_grpo.sh
+#
+# SFT_FILES, if given, are parquet files of the cold start to train on beside them. Ends with $SFT_DIR/huggingface.
+# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+set -euo pipefail
+METHOD=longvt
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+EXPERIMENT_NAME=${EXPERIMENT_NAME:-longvt_rft}
+SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
+RL_DIR=${RL_DIR:-$OUTPUT_DIR/longvt_grpo}
+MODEL_PATH=${MODEL_PATH:-$RL_DIR/huggingface}
+RECORDS_DIR=${RECORDS_DIR:-$RL_DIR/trajectories}
+MIN_IOU=${MIN_IOU:-0.3}
+
+[ -f "$MODEL_PATH/config.json" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model; run recipes/longvt_grpo.sh first" >&2; exit 2; }
+vvt data export-rft "$RECORDS_DIR" "$SFT_DIR/rft.parquet" --min-iou "$MIN_IOU"
+TRAIN_FILES="[$SFT_DIR/rft.parquet${SFT_FILES:+,$SFT_FILES}]"
+
+if [ "$SYNTHETIC" = 0 ]; then # the published settings
+    NNODES=${NNODES:-8}
+    MAX_STEPS=${MAX_STEPS:-1600}
+    SAVE_FREQ=${SAVE_FREQ:-400}
+fi
+source "$REPO/recipes/longvt_tuning.sh"
+source "$REPO/recipes/sft.sh"

@@ -1,0 +1,18 @@
+# Sourced by longvt_sft.sh and longvt_rft.sh: the settings that LongVT's two stages of fine-tuning share.
+if [ "$SYNTHETIC" = 0 ]; then
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
+    LEARNING_RATE=${LEARNING_RATE:-5e-5}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-100} # MAX_STEPS ends it
+    MAX_LENGTH=${MAX_LENGTH:-57344}
+    REAL_OPTIONS=(
+        optim.weight_decay=0 trainer.total_training_steps="$MAX_STEPS" trainer.save_freq="$SAVE_FREQ"
+        data.use_dynamic_bsz=True data.max_token_len_per_gpu="$MAX_LENGTH"
+        # The pixel envelope of longvt_grpo.sh.
+        +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=50176)
+else
+    MAX_LENGTH=${MAX_LENGTH:-1280}
+    [ "${OPEN_ENDED:-0}" = 0 ] || DEMO_OPTIONS=(--open-ended)
+    # As in longvt_grpo.sh: looks of few frames, so that most events stay hidden.
+    SYNTHETIC_OPTIONS=(+data.video_tools.longvt.max_frames=8 +data.video_tools.longvt.max_crop_frames=32)
+    EXPORT_OPTIONS=(--set max_frames=8 --set max_crop_frames=32)
+fi

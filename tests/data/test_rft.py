@@ -1,0 +1,206 @@
+"""From recorded rollouts: rows for fine-tuning, and the choice of rows for further reinforcement learning."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from tests.video_files import write_video
+from verl_video_tools.data.cli import app
+from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
+from verl_video_tools.data.rft import export_rft
+from verl_video_tools.data.sft import execute
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
+from verl_video_tools.trace.records import RecordWriter
+from verl_video_tools.types import Sample, StopReason
+
+METHOD = get_method("longvt", max_frames=4)
+
+
+@pytest.fixture(scope="module")
+def videos(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """10, 10, 20 and 40 seconds at 10 frames per second."""
+    folder = tmp_path_factory.mktemp("videos")
+    lengths = (100, 100, 200, 400)
+    return [str(write_video(folder / f"{n}.mp4", num_frames=frames, fps=10)) for n, frames in enumerate(lengths)]
+
+
+def crop(start: float, end: float) -> str:
+    call = {"name": "crop_video", "arguments": {"start_time": start, "end_time": end}}
+    return f"<think>there</think><tool_call>{json.dumps(call)}</tool_call>"
+
+
+def answer(letter: str) -> str:
+    return f"<think>so</think><answer>{letter}</answer>"
+
+
+GOOD = [crop(2, 6), answer("B")]
+
+
+async def record(
+    video: str, turns: list[str], question: str = "Which?", flags: tuple[str, ...] = (), **fields: Any
+) -> dict[str, Any]:
+    """A line as the trainer writes it; the annotated segment is 2 to 6 seconds, the truth B."""
+    extra_info = {
+        "question": question,
+        "question_type": "mc",
+        "video_path": video,
+        "video_segment": [2.0, 6.0],
+        **fields,
+    }
+    row = {"extra_info": extra_info, "reward_model": {"ground_truth": "B"}}
+    trajectory = await execute(METHOD, Sample.from_row(row), turns)
+    reward = await METHOD.score(trajectory, Sample.from_row(row))
+    trajectory.flags += flags
+    return {
+        "step": 1,
+        "uid": question,
+        "agent_name": "longvt",
+        "data_source": "test",
+        "ground_truth": "B",
+        "extra_info": {**extra_info, "options": None, "index": 3, "tools_kwargs": {}},
+        "reward": {**reward, "acc": float(reward["accuracy"] > 0)},
+        "trajectory": trajectory.to_dict(),
+    }
+
+
+async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: list[str], tmp_path: Path) -> None:
+    lines = [
+        await record(videos[0], GOOD),
+        await record(videos[0], GOOD),
+        await record(videos[0], [crop(2, 6), answer("A")]),
+        await record(videos[0], [answer("B")]),
+        await record(videos[0], [crop(2, 6), crop(7, 9), answer("B")]),
+        await record(videos[0], [crop(0, 10), crop(4, 8), answer("B")]),
+        await record(videos[0], [crop(2, 6)]),
+        await record(videos[0], GOOD, flags=("invariant",)),
+        await record(videos[1], [crop(1, 30), answer("B")]),
+        await record(videos[1], GOOD, video_segment=None),
+    ]
+    RecordWriter(tmp_path / "run").write(1, lines[:6])
+    RecordWriter(tmp_path / "run").write(2, lines[6:])
+    report = export_rft(tmp_path / "run", tmp_path / "rft.parquet")
+    assert report.kept == {"rft": 2}
+    assert report.dropped == {
+        "repetition": 1,
+        "wrong answer": 1,
+        "wrong place": 4,
+        str(StopReason.SCRIPT_EXHAUSTED): 1,
+        "flagged": 1,
+    }
+    rows = pq.read_table(tmp_path / "rft.parquet").to_pylist()
+    assert [row["turns"] for row in rows] == [GOOD, [crop(0, 10), crop(4, 8), answer("B")]]
+    assert (rows[0]["agent_name"], rows[0]["template"], rows[0]["data_source"]) == ("longvt", "rft", "test")
+    sample = Sample.from_row(rows[0])
+    assert (sample.ground_truth, sample.video_segment_seconds, sample.options) == ("B", (2.0, 6.0), ())
+    assert (await execute(METHOD, sample, rows[0]["turns"])).stop_reason is StopReason.ANSWER
+
+    loose = export_rft(tmp_path / "run", tmp_path / "all.parquet", min_accuracy=0.0, min_iou=0.0)
+    assert loose.dropped == {"repetition": 1, str(StopReason.SCRIPT_EXHAUSTED): 1, "flagged": 1}
+
+
+async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path) -> None:
+    RecordWriter(tmp_path / "run").write(1, [await record(videos[0], [crop(2, 4), answer("B")])])
+    out = tmp_path / "rft.parquet"
+    result = CliRunner().invoke(app, ["export-rft", str(tmp_path / "run"), str(out), "--min-iou", "0.5"])
+    assert (result.exit_code, result.stdout) == (0, f"{out}: kept 1 (rft: 1), dropped 0 (none)\n")
+
+
+def test_a_run_without_good_rollouts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no rollout is worth keeping: kept 0"):
+        export_rft(tmp_path, tmp_path / "rft.parquet")
+
+
+# -------------------------------------------------------------------------------------------------- difficulty, lengths
+
+
+def write_rows(path: Path, videos: list[str], questions: list[str]) -> Path:
+    rows = [
+        {"agent_name": "longvt", "extra_info": {"question": question, "video_path": video, "index": number}}
+        for number, (video, question) in enumerate(zip(videos, questions, strict=True))
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+def indices(path: Path) -> list[int]:
+    return [row["extra_info"]["index"] for row in pq.read_table(path).to_pylist()]
+
+
+async def test_pass_rates_of_a_run(videos: list[str], tmp_path: Path) -> None:
+    lines = [
+        await record(videos[0], [answer("B")], "mixed"),
+        await record(videos[0], [answer("A")], "mixed"),
+        await record(videos[0], [answer("B")], "mixed", flags=("judge",)),
+        await record(videos[0], [answer("B")], "easy"),
+        await record(videos[0], [answer("A")], "hard"),
+    ]
+    RecordWriter(tmp_path / "run").write(1, lines)
+    rates = pass_rates_of_records(tmp_path / "run")
+    assert rates == {(videos[0], "mixed"): 0.5, (videos[0], "easy"): 1.0, (videos[0], "hard"): 0.0}
+    rows = write_rows(tmp_path / "rows.parquet", [videos[0]] * 4, ["easy", "mixed", "hard", "new"])
+    result = CliRunner().invoke(
+        app, ["filter", str(rows), str(tmp_path / "out.parquet"), "--records", str(tmp_path / "run")]
+    )
+    assert result.exit_code == 0, result.output
+    assert "kept 1 (any length: 1), dropped 3 (all right: 1, all wrong: 1, no rollouts: 1)" in result.stdout
+    assert indices(tmp_path / "out.parquet") == [1]
+
+
+def test_lengths_are_balanced(videos: list[str], tmp_path: Path) -> None:
+    questions = [f"q{number}" for number in range(8)]
+    paths = [videos[number] for number in (0, 1, 0, 1, 2, 2, 3, 3)]
+    rows = write_rows(tmp_path / "rows.parquet", paths, questions)
+    rates = dict.fromkeys(zip(paths, questions, strict=True), 0.5)
+    rates[paths[7], questions[7]] = 1.0
+    chosen = set()
+    for seed in range(8):
+        report = filter_rows(rows, tmp_path / "out.parquet", rates, band_seconds=(10, 30), seed=seed)
+        assert report.kept == {"0-10 s": 1, "10-30 s": 1, "above 30 s": 1}
+        assert report.dropped == {"all right": 1, "balance of lengths": 4}
+        first, second, third = indices(tmp_path / "out.parquet")
+        assert first in (0, 1, 2, 3) and second in (4, 5) and third == 6
+        chosen.add((first, second))
+    assert len(chosen) > 1
+    two = filter_rows(rows, tmp_path / "out.parquet", rates, band_seconds=(15,))
+    assert two.kept == {"0-15 s": 3, "above 15 s": 3}
+
+
+def test_pass_rates_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "rates.jsonl"
+    path.write_text('{"video_path": "v", "question": "q", "pass_rate": 0.25}\n')
+    assert pass_rates_of_file(path) == {("v", "q"): 0.25}
+    rows = write_rows(tmp_path / "rows.parquet", ["v", "w"], ["q", "q"])
+    result = CliRunner().invoke(app, ["filter", str(rows), str(tmp_path / "out.parquet"), "--pass-rates", str(path)])
+    assert result.exit_code == 0 and indices(tmp_path / "out.parquet") == [0]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"video_path": "v", "question": "q"}', '{"video_path": "v", "question": "q", "pass_rate": 2}']
+)
+def test_unreadable_pass_rates_name_their_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "rates.jsonl"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="line 1"):
+        pass_rates_of_file(path)
+
+
+def test_impossible_wishes(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.parquet", ["v"], ["q"])
+    with pytest.raises(UsageError, match="must be positive and ascend"):
+        filter_rows(rows, tmp_path / "out.parquet", {}, band_seconds=(30, 10))
+    with pytest.raises(UsageError, match="no row is left: kept 0"):
+        filter_rows(rows, tmp_path / "out.parquet", {("v", "q"): 1.0})
+    with pytest.raises(UsageError, match="cannot read rows"):
+        filter_rows(tmp_path / "gone.parquet", tmp_path / "out.parquet", {})
+    with pytest.raises(UsageError, match="holds no recorded rollouts"):
+        pass_rates_of_records(tmp_path)
+    result = CliRunner().invoke(app, ["filter", str(rows), str(tmp_path / "out.parquet")])
+    assert isinstance(result.exception, UsageError)

@@ -1,0 +1,96 @@
+"""The chat template for servers with native tools renders what the loop trains on, token text for token text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from verl_video_tools.agent_loop.tokens import to_chat_message
+from verl_video_tools.config import config_path
+from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.methods.longvt import LongVT
+from verl_video_tools.protocols.hermes import tool_responses, tools_section
+from verl_video_tools.types import FrameRecord, ImagePart, Message, Sample, VideoInfo, content_text
+
+METHOD = LongVT()
+INFO = VideoInfo(100.0, 3000, 30.0, 64, 64)
+CALLS: list[dict[str, Any]] = [
+    {"name": "crop_video", "arguments": {"start_time": 1.0, "end_time": 2.5}},
+    {"name": "crop_video", "arguments": {"start_time": 3, "end_time": 4}},
+]
+PICTURE = ImagePart(FrameRecord(0, 0.0, 56, 56))
+
+
+@pytest.fixture(scope="module")
+def processor() -> Any:
+    return make_processor(make_tokenizer())
+
+
+def stock_text(processor: Any, messages: list[Message]) -> str:
+    """As the loop renders messages, by the model's own template, which knows no tools."""
+    chat = [to_chat_message(message) for message in messages]
+    return processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+
+
+def native_text(processor: Any, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
+    template = config_path("hermes-template").read_text(encoding="utf-8")
+    return processor.apply_chat_template(
+        messages, tools=tools, chat_template=template, add_generation_prompt=True, tokenize=False
+    )
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: bool) -> None:
+    system, user = METHOD.prompt(Sample("What?", "x", "v.mp4", "open"), INFO, [PICTURE])
+    calls = "".join(f"\n<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in CALLS)
+    replies = [("1.0s ", PICTURE, "\n2.5s ", PICTURE), ("Error: out_of_range: no",)]
+    ours = stock_text(
+        processor,
+        [
+            system,
+            user,
+            Message("assistant", (f"<think>there</think>{calls}",)),
+            Message("user", tool_responses(replies)),
+        ],
+    )
+
+    schema = METHOD.tool_schema()
+    section = tools_section([schema])
+    bare = content_text(system.content).removesuffix(f"\n\n{section}")
+    assert bare != content_text(system.content), "the section of tools ends the system prompt"
+    native_calls = [
+        {
+            "type": "function",
+            "function": {**call, "arguments": json.dumps(call["arguments"]) if as_text else call["arguments"]},
+        }
+        for call in CALLS
+    ]
+    native = [
+        {"role": "system", "content": bare},
+        to_chat_message(user),
+        {"role": "assistant", "content": "<think>there</think>", "tool_calls": native_calls},
+        *({**to_chat_message(Message("user", reply)), "role": "tool"} for reply in replies),
+    ]
+    assert native_text(processor, native, [schema]) == ours
+
+
+def test_without_tools_it_is_the_models_own_template(processor: Any) -> None:
+    messages = [Message("system", ("Be brief.",)), Message("user", (PICTURE, "What?"))]
+    chat = [to_chat_message(message) for message in messages]
+    assert native_text(processor, chat, None) == stock_text(processor, messages)
+
+
+def test_golden_text(processor: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "look"}}]
+    text = native_text(processor, [{"role": "user", "content": "What?"}, {"role": "tool", "content": "no"}], tools)
+    assert text == (
+        "<|im_start|>system\n# Tools\n\nThese tools can be called:\n<tools>\n"
+        '{"type": "function", "function": {"name": "look"}}\n</tools>\n\n'
+        "A call is a JSON object with name and arguments between <tool_call> and </tool_call>:\n"
+        '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": VALUE}}\n</tool_call>\n'
+        "What it returns comes between <tool_response> and </tool_response>; never write that yourself.<|im_end|>\n"
+        "<|im_start|>user\nWhat?<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\nno\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    )

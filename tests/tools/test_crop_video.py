@@ -1,0 +1,145 @@
+"""What LongVT's tool shows, and which calls it refuses. J with a number is an acceptance case of the project."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from verl_video_tools.errors import CallErrorCode, CallRejected
+from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
+from verl_video_tools.types import PixelEnvelope, Sample, ToolContext, ToolPlan, VideoInfo
+
+INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
+SAMPLE = Sample("What?", "a scarf", "/data/videos/yard.mp4", "open")
+CONTEXT = ToolContext(INFO, SAMPLE, PixelEnvelope(28, 784, 1 << 20), lambda seconds: int(seconds * 30))
+
+
+def tool(compat: Any = "strict", **fields: Any) -> CropVideo:
+    return CropVideo(
+        **{"fps": 1.0, "max_frames": 128, "min_pixels": 784, "max_pixels": 50_176, **fields}, compat=compat
+    )
+
+
+async def plan(arguments: dict[str, Any], compat: Any = "strict") -> ToolPlan:
+    return await tool(compat).plan(arguments, CONTEXT)
+
+
+def indices(start: float, end: float, info: VideoInfo = INFO, fps: float = 1.0, max_frames: int = 128) -> list[int]:
+    """Frames that are shown at the planned times, for a constant rate."""
+    times = segment_seconds(start, end, info, fps, max_frames)
+    return [min(int(seconds * info.average_fps), info.num_frames - 1) for seconds in times]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "frames"),
+    [
+        pytest.param(10, 20, [300, 333, 367, 400, 433, 467, 500, 533, 567, 600], id="J28"),
+        pytest.param(10, 11, [300, 330], id="J29 one second"),
+        pytest.param(10, 10.5, [300, 315], id="J29 half a second"),
+        pytest.param(10, 13, [300, 390], id="J29 three seconds"),
+        pytest.param(10, 14, [300, 340, 380, 420], id="four seconds"),
+        pytest.param(10, 10.03, [], id="J31"),
+        pytest.param(10, 10.04, [300, 301], id="two frames"),
+        pytest.param(95, 100, [2850, 2900, 2949, 2999], id="J33"),
+        pytest.param(99.98, 100, [], id="inside the last frame"),
+    ],
+)
+def test_frames_of_a_segment(start: float, end: float, frames: list[int]) -> None:
+    assert indices(start, end) == frames
+
+
+@pytest.mark.parametrize(
+    ("duration_seconds", "max_frames", "count"),
+    [(511, 512, 510), (512, 512, 512), (513, 512, 512), (1688, 512, 512), (1688, 768, 768), (0.5, 512, 2)],
+)
+def test_j36_j37_frames_of_a_whole_video(duration_seconds: float, max_frames: int, count: int) -> None:
+    info = VideoInfo(duration_seconds, int(duration_seconds * 30), 30.0, 1920, 1080)
+    shown = indices(0, duration_seconds, info, max_frames=max_frames)
+    assert (len(shown), shown[0], shown[-1]) == (count, 0, info.num_frames - 1)
+
+
+@given(st.floats(0, 100), st.floats(0, 100), st.sampled_from([0.5, 5.0, 23.976, 30.0, 240.0]), st.floats(0.1, 8.0))
+def test_times_stay_inside_the_segment(start: float, end: float, rate: float, fps: float) -> None:
+    start, end = sorted((start, end))
+    info = VideoInfo(100.0, int(100 * rate), rate, 64, 64)
+    times = segment_seconds(start, end, info, fps, 128)
+    assert len(times) % 2 == 0 and len(times) <= 128
+    assert list(times) == sorted(times)
+    assert all(start <= seconds <= min(100.0, end + 0.5 / rate) + 1e-9 for seconds in times)
+
+
+async def test_a_long_segment_shows_the_most_frames() -> None:
+    request = (await plan({"start_time": 0, "end_time": 100})).frames
+    assert request is not None and len(request) == 100
+    capped = await tool(max_frames=16).plan({"start_time": 0, "end_time": 100}, CONTEXT)
+    assert capped.frames is not None and len(capped.frames) == 16
+
+
+async def test_the_plan_repeats_the_segment() -> None:
+    assert (await plan({"start_time": 12, "end_time": 18.5})).result == {"start_time": 12.0, "end_time": 18.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        pytest.param({"start_time": -1, "end_time": 5}, "out_of_range", id="J34 before the start"),
+        pytest.param({"start_time": 5, "end_time": 5}, "reversed_segment", id="J34 empty"),
+        pytest.param({"start_time": 9, "end_time": 5}, "reversed_segment", id="J34 reversed"),
+        pytest.param({"start_time": 100, "end_time": 101}, "out_of_range", id="J34 starts at the end"),
+        pytest.param({"start_time": 90, "end_time": 100.5}, "out_of_range", id="J34 beyond the end"),
+        pytest.param({"end_time": 5}, "malformed_call", id="J35 no start"),
+        pytest.param({"start_time": 5}, "malformed_call", id="no end"),
+        pytest.param({"start_time": 1, "end_time": 5, "video_path": ""}, "malformed_call", id="J35 empty path"),
+        pytest.param({"start_time": 1, "end_time": 5, "video_path": "/etc/passwd"}, "wrong_video", id="J35 other file"),
+        pytest.param(
+            {"start_time": 1, "end_time": 5, "video_path": "/other/yard.mp4"}, "wrong_video", id="other folder"
+        ),
+        pytest.param({"start_time": 1, "end_time": 5, "video_path": 7}, "malformed_call", id="path is a number"),
+        pytest.param({"start_time": True, "end_time": 5}, "malformed_call", id="a truth value"),
+        pytest.param({"start_time": [1], "end_time": 5}, "malformed_call", id="a list"),
+        pytest.param({"start_time": "soon", "end_time": 5}, "malformed_call", id="words"),
+        pytest.param({"start_time": 10**400, "end_time": 5}, "malformed_call", id="a number beyond floats"),
+        pytest.param({"start_time": float("nan"), "end_time": 5}, "malformed_call", id="not a number"),
+        pytest.param({"start_time": 10, "end_time": 10.03}, "segment_too_short", id="J31"),
+    ],
+)
+@pytest.mark.parametrize("compat", ["strict", "reference"])
+async def test_refused_calls(arguments: dict[str, Any], code: str, compat: str) -> None:
+    with pytest.raises(CallRejected) as rejection:
+        await plan(arguments, compat)
+    assert rejection.value.code is CallErrorCode(code)
+    assert "yard" not in rejection.value.message or "yard" in str(arguments), "the name may give the answer away"
+
+
+@pytest.mark.parametrize("path", [None, "/data/videos/yard.mp4", "yard.mp4", "file:///data/videos/yard.mp4"])
+async def test_ways_of_naming_the_bound_video(path: str | None) -> None:
+    assert (await plan({"start_time": 1, "end_time": 5, "video_path": path})).frames is not None
+
+
+async def test_numbers_as_text_are_read_as_published_only() -> None:
+    arguments = {"start_time": "10", "end_time": "20.5"}
+    with pytest.raises(CallRejected, match="start_time must be a number of seconds, got '10'"):
+        await plan(arguments)
+    assert (await plan(arguments, "reference")).result == {"start_time": 10.0, "end_time": 20.5}
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "size"),
+    [
+        (1920, 1080, (280, 168)),
+        (640, 480, (252, 168)),
+        (720, 720, (224, 224)),
+        (1080, 1920, (168, 280)),
+        (20, 20, (28, 28)),
+    ],
+)
+def test_sizes(width: int, height: int, size: tuple[int, int]) -> None:
+    info = VideoInfo(10.0, 300, 30.0, width, height)
+    for envelope in (PixelEnvelope(), PixelEnvelope(28, 784, 1 << 24)):
+        assert frame_size(info, 784, 50_176, envelope) == size
+
+
+def test_sizes_follow_the_processor() -> None:
+    assert frame_size(INFO, 784, 50_176, PixelEnvelope(32, 1024, 1 << 24)) == (288, 160)
+    assert frame_size(INFO, 784, 50_176, PixelEnvelope(28, 784, 3136)) == (56, 28)

@@ -1,0 +1,104 @@
+"""Scripted expert for LongVT: what a competent policy would write for a question of the synthetic world.
+
+Templates, by the letters of `data.experts`:
+    A  answer at once, from the first look
+    B  crop the part that the question names, then answer
+It concludes only from frames that it was shown, so its thoughts are true.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_video_tools.data.experts import Script
+from verl_video_tools.demo.questions import Question
+from verl_video_tools.demo.seconds import evidence_seconds
+from verl_video_tools.demo.world import VideoSpec, label_at
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.longvt import LongVT
+from verl_video_tools.tools.crop_video import segment_seconds
+from verl_video_tools.types import VideoInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongVTExpert:
+    """An expert in LongVT's grammar; the same seed and question give the same script.
+
+    Attributes:
+        open_ended: answer with the thing's name or the number, not with an option's letter.
+        imperfection: probability that the expert crops where nothing of use is, or not at all, and guesses.
+    """
+
+    method: LongVT
+    open_ended: bool
+    seed: int = 0
+    imperfection: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.imperfection <= 1.0:
+            raise UsageError(f"imperfection must be between 0 and 1, got {self.imperfection}")
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        duration = spec.num_frames / spec.fps
+        segment: tuple[float, float] | None = evidence_seconds(spec, question)
+        if rng.random() < self.imperfection:
+            start = round(rng.uniform(0.0, duration - 6.0), 1)
+            segment = None if rng.random() < 0.5 else (start, round(start + rng.uniform(2.0, 6.0), 1))
+            shown = [] if segment is None else self._shown(spec, *segment, self.method.max_crop_frames)
+        elif question.kind == "direct" and self._first_look_tells(spec, question):
+            segment, shown = None, [question.evidence[0][0]]
+        else:
+            assert segment is not None
+            shown = self._shown(spec, *segment, self.method.max_crop_frames)
+        thought, option = _conclude(rng, spec, question, shown)
+        letters = {text: letter for letter, text in question.options.items()}
+        answer = _answer(thought, option if self.open_ended else letters[option])
+        if segment is None:
+            return Script("A", (answer,))
+        return Script("B", (_crop(*segment), answer))
+
+    def _first_look_tells(self, spec: VideoSpec, question: Question) -> bool:
+        frame = question.evidence[0][0]
+        first_look = self._shown(spec, 0.0, spec.num_frames / spec.fps, self.method.max_frames)
+        nearest = min(first_look, key=lambda shown: abs(shown - frame))
+        return label_at(spec, nearest) == label_at(spec, frame)
+
+    def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
+        """Frames that the tool, or the first look, shows of a segment."""
+        info = VideoInfo(spec.num_frames / spec.fps, spec.num_frames, float(spec.fps), 1, 1)
+        times = segment_seconds(start, end, info, self.method.fps, max_frames)
+        return [min(int(seconds * spec.fps), spec.num_frames - 1) for seconds in times]
+
+
+def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
+    """What the expert says about the frames it was shown, and the text of the option that it takes."""
+    options = list(question.options.values())
+    runs: list[tuple[int, str]] = []
+    previous = None
+    for frame in shown:
+        label = label_at(spec, frame)
+        if label is not None and label != previous:
+            runs.append((frame, label))
+        previous = label
+    if question.kind == "count":
+        runs = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
+        concluded = str(len(runs)) if shown else ""
+    else:
+        wanted = runs[-1:] if " last " in question.text else runs[:1]
+        concluded = wanted[0][1] if wanted else ""
+    listed = ", ".join(f"{frame / spec.fps:.1f}s {label}" for frame, label in runs) or "nothing"
+    return listed, concluded if concluded in options else rng.choice(options)
+
+
+def _crop(start: float, end: float) -> str:
+    call = {"name": "crop_video", "arguments": {"start_time": round(start, 1), "end_time": round(end, 1)}}
+    window = f"between {start:.1f}s and {end:.1f}s"
+    return f"<think>{window}</think>\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
+
+
+def _answer(thought: str, answer: str) -> str:
+    return f"<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"

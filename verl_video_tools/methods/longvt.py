@@ -1,0 +1,300 @@
+"""LongVT (arXiv 2511.20785): skim a long video, then crop into it by native tool calls; paid for answer and place.
+
+Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+from verl_video_tools.errors import CallErrorCode, UsageError
+from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.protocols import hermes
+from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
+from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
+from verl_video_tools.types import (
+    AnswerLabel,
+    Content,
+    FrameRequest,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    StopReason,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+
+_WORTH = {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}
+
+Segment = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongVT(Method):
+    """LongVT's protocol, tool, prompt and reward; the defaults are the paper's reinforcement-learning stage."""
+
+    name: ClassVar[str] = "longvt"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "temporal_iou")
+    # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=40_960, response_tokens=16_384, images=1152)
+
+    max_turns: int = 5
+    """Assistant turns, the answer's included (code)."""
+    end_on_call_error: bool = False
+    """The model reads why a call was refused, and goes on (code)."""
+
+    fps: float = 1.0
+    """Frames per second of video, in the first look and in crops (code)."""
+    max_frames: int = 512
+    """Frames of the first look; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
+    max_crop_frames: int = 128
+    """Frames of one crop (code)."""
+    min_pixels: int = 784
+    """Least area of a frame in pixels (code: 28 x 28)."""
+    max_pixels: int = 50_176
+    """Largest area of a frame in pixels (code: 224 x 224)."""
+    max_calls_per_turn: int = 5
+    """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (code)."""
+    max_calls_reference: int = 5
+    """With `compat="reference"`: a rollout ends, unanswered, once it made so many calls (code)."""
+    show_times: bool = True
+    """Write each frame's time beside it. Never with `compat="reference"`: the published code shows bare frames, so that
+    a policy cannot tell a frame's place from its time once a video is skimmed at less than one frame per second."""
+    tell_video_path: bool = False
+    """Name the video's path to the model and let calls repeat it, as the published prompt does. A name may give the
+    answer away; the tool is bound to the row's video either way."""
+
+    accuracy_reward: float = 1.0
+    """Reward of a correct answer; half of it for a partly correct one (paper 4.2)."""
+    format_reward: float = 1.0
+    """Reward of a rollout whose tags are in order (paper 4.2)."""
+    time_weight: float = 1.0
+    """Factor of the temporal reward (paper 4.2)."""
+    time_reward: Literal["iou", "recall", "boundary", "tool", "none"] = "iou"
+    """What the component `temporal_iou` pays. `iou`: overlap with the annotated segment (paper 4.2). Ablations:
+    `recall` (paper 5.3: invites inflated spans), `tool` (1 for a call beside an answer that is not wrong; paper 5.3),
+    `none` (without the decoupled reward; paper table 3), `boundary` (IoU times the agreement of both ends; code of a
+    later branch)."""
+    crop_choice: Literal["last", "best", "union"] = "last"
+    """Which crops count: the last one (code), the one that earns most, or all together."""
+    answer_grading: Literal["answer", "segment"] = "answer"
+    """`segment`: the answer is a list ``[start, end]`` in seconds, and accuracy its IoU with the truth, which is such a
+    list too (code, for temporal grounding data)."""
+    max_answer_characters: int = 1000
+    """An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_turns", "max_calls_per_turn", "max_calls_reference", "max_answer_characters"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        for name in ("max_frames", "max_crop_frames"):
+            _require(getattr(self, name) >= 2, name, getattr(self, name), "at least 2")
+        for name in ("fps", "tool_deadline_seconds"):
+            _require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        _require(self.min_pixels >= 1, "min_pixels", self.min_pixels, "at least 1")
+        _require(self.max_pixels >= self.min_pixels, "max_pixels", self.max_pixels, f"at least {self.min_pixels}")
+
+    # ------------------------------------------------------------------------------------------------ prompt and tools
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames of the whole video, the first and the last included."""
+        width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.max_frames)
+        return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt with the tool's schema; then question, frames, and the path where it is told."""
+        with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
+        system = load_prompt(
+            "longvt.txt",
+            self.prompt_file,
+            duration=f"{info.duration_seconds:.1f}",
+            frames=with_times if self._times else "You see frames of it, spread evenly over its length.",
+            fps=f"{self.fps:g}",
+            max_crop_frames=self.max_crop_frames,
+            max_turns=self.max_turns,
+            tools=hermes.tools_section([self.tool_schema()]),
+        )
+        user: Content = (f"{sample.question.rstrip()}\n\n", *self._frames(images))
+        if self.tell_video_path:
+            user = (*user, f"\n\nPath of the video: {sample.video_path}")
+        return [Message("system", (system,)), Message("user", user)]
+
+    def parse(self, text: str) -> ParsedTurn:
+        if self.compat == "reference":
+            parsed = hermes.parse_turn_reference(text, (CropVideo.name,))
+        else:
+            parsed = hermes.parse_turn(text)
+        allowed, surplus = parsed.calls[: self.max_calls_per_turn], parsed.calls[self.max_calls_per_turn :]
+        error = f"{CallErrorCode.MULTIPLE_CALLS}: at most {self.max_calls_per_turn} calls in one turn are carried out"
+        return replace(parsed, calls=(*allowed, *(replace(call, error=call.error or error) for call in surplus)))
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        crop_video = CropVideo(
+            fps=self.fps,
+            max_frames=self.max_crop_frames,
+            min_pixels=self.min_pixels,
+            max_pixels=self.max_pixels,
+            compat=self.compat,
+        )
+        return {crop_video.name: crop_video}
+
+    def tool_schema(self) -> dict[str, Any]:
+        """The tool as the model reads about it."""
+        parameters = {
+            "video_path": ("string", "Path of the video, as given with the question."),
+            "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
+            "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
+        }
+        if not self.tell_video_path:
+            del parameters["video_path"]
+        return hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """One `<tool_response>` per call: its frames, or why it was refused."""
+        return hermes.tool_responses(
+            [
+                self._frames(outcome.images) if outcome.record.ok else (f"Error: {outcome.record.error}",)
+                for outcome in outcomes
+            ]
+        )
+
+    def ends_on_budget(self) -> bool:
+        """As published with `compat="reference"`: it costs the answer. Else the model is told, and may crop less."""
+        return self.compat == "reference"
+
+    def ends_after(self, trajectory: Trajectory) -> StopReason | None:
+        """As published, with `compat="reference"` only: no turn follows once the calls of a rollout are used up."""
+        used_up = len(trajectory.calls()) >= self.max_calls_reference
+        return StopReason.MAX_TURNS if self.compat == "reference" and used_up else None
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
+        """`accuracy`, `format` and `temporal_iou`, weighted; `score` is their sum (paper 4.2).
+
+        Time is paid whatever the answer is, also without one. A row without an annotated segment earns nothing for it.
+
+        Raises:
+            UsageError: the question is open, and there is no judge.
+            JudgeError: the judge gave no verdict.
+        """
+        if self.answer_grading == "answer":
+            check_question(sample, judge)
+        if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
+            return self.zero_reward()
+        too_long = trajectory.answer is not None and len(trajectory.answer) >= self.max_answer_characters
+        worth = 0.0 if too_long else await self._worth(trajectory.answer, sample, judge)
+        accuracy = self.accuracy_reward * worth
+        format_reward = self.format_reward if not too_long and is_well_formed(trajectory) else 0.0
+        time = self.time_weight * self._time_term(trajectory, trajectory.video, sample, worth)
+        return {
+            "score": accuracy + format_reward + time,
+            "accuracy": accuracy,
+            "format": format_reward,
+            "temporal_iou": time,
+        }
+
+    async def _worth(self, answer: str | None, sample: Sample, judge: Judge | None) -> float:
+        """How right an answer is, in [0, 1]. An empty one is wrong, and no judge is asked."""
+        if not answer:
+            return 0.0
+        if self.answer_grading == "segment":
+            return temporal_iou(_read_segment(answer), _read_segment(sample.ground_truth))
+        return _WORTH[await grade_answer(answer, sample, judge)]
+
+    def _time_term(self, trajectory: Trajectory, info: VideoInfo, sample: Sample, worth: float) -> float:
+        if self.time_reward == "none":
+            return 0.0
+        segments = self._segments(trajectory)
+        if self.time_reward == "tool":
+            return float(bool(segments) and worth >= 0.5)
+        truth = sample.video_segment_seconds
+        if truth is None or not segments:
+            return 0.0
+        if self.crop_choice == "union":
+            return self._overlap(segments, truth, info)
+        counted = segments[-1:] if self.crop_choice == "last" else segments
+        return max(self._overlap([segment], truth, info) for segment in counted)
+
+    def _overlap(self, segments: Sequence[Segment], truth: Segment, info: VideoInfo) -> float:
+        if self.time_reward == "recall":
+            return segments_recall(segments, truth)
+        iou = segments_iou(segments, truth)
+        if self.time_reward == "boundary":
+            hull = min(start for start, _ in segments), max(end for _, end in segments)
+            return iou * boundary_agreement(hull, truth, info.duration_seconds)
+        return iou
+
+    def _segments(self, trajectory: Trajectory) -> list[Segment]:
+        """Segments that count, in order: those shown, or (reference) those written, in a rollout with any reply."""
+        if self.compat == "strict":
+            results = [call.result for call in trajectory.executed_calls()]
+            return [(result["start_time"], result["end_time"]) for result in results]
+        if all(turn.observation is None for turn in trajectory.turns):
+            return []
+        written = [_written_segment(call.arguments) for call in trajectory.calls()]
+        return [segment for segment in written if segment is not None]
+
+    # ------------------------------------------------------------------------------------------------------- internals
+
+    @property
+    def _times(self) -> bool:
+        return self.show_times and self.compat == "strict"
+
+    def _frames(self, images: Sequence[ImagePart]) -> Content:
+        """Bare pictures, or one line per frame with its time before it."""
+        if not self._times:
+            return tuple(images)
+        content: list[str | ImagePart] = []
+        for number, image in enumerate(images):
+            content += [f"{'' if number == 0 else chr(10)}{image.record.timestamp_seconds:.1f}s ", image]
+        return tuple(content)
+
+
+def is_well_formed(trajectory: Trajectory) -> bool:
+    """The format of a rollout (paper 4.2; rules of the code, read turn by turn from the policy's own text).
+
+    Every turn but the last is a thought and exactly one call, the last a thought and an answer. Words between the
+    blocks are allowed in a rollout that calls a tool; one that only answers has to consist of its two blocks.
+    """
+    if trajectory.stop_reason is not StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
+        return False
+    *looks, last = trajectory.turns
+    if not looks:
+        return not hermes.has_words_outside(last.text)
+    return all(len(turn.calls) == 1 for turn in looks)
+
+
+def _written_segment(arguments: Mapping[str, Any]) -> Segment | None:
+    """The segment of a call as the published reward reads it: calls with null, true or false are skipped."""
+    if any(value is None or isinstance(value, bool) for value in arguments.values()):
+        return None
+    try:
+        return float(arguments["start_time"]), float(arguments["end_time"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def _read_segment(text: str) -> Segment:
+    """The two numbers of a JSON list; an empty segment, which overlaps nothing, for any other text."""
+    try:
+        start, end = json.loads(text)
+        return float(start), float(end)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return 0.0, 0.0
+
+
+def _require(condition: bool, name: str, value: object, wanted: str) -> None:
+    if not condition:
+        raise UsageError(f"LongVT.{name} must be {wanted}, got {value!r}")
