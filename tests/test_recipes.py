@@ -48,8 +48,8 @@ VIDEOS = {
         VideoInfo(60.0, 1800, 30.0, 1080, 1920),
     ],
 }
-LABEL_TOKENS = 20
-"""Of a frame's line beside its picture: number, line end, vision start and end; digits of a time."""
+LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11}
+"""Of a frame's label beside its picture: number or time, line end, vision start and end."""
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
 
@@ -124,7 +124,7 @@ def test_configuration_and_budgets(recipe: str, setting: str, tmp_path: Path) ->
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
     for info in VIDEOS[setting]:
         look = method.first_look(info, sample, envelope)
-        frame_tokens = image_tokens(look.width, look.height, 28) + LABEL_TOKENS
+        frame_tokens = image_tokens(look.width, look.height, 28) + LABEL_TOKENS[method.name]
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
         zoom_frames = FRAMES_PER_CALL[method.name](method, info)
         assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_prompt_length

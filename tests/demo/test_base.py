@@ -12,7 +12,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokeniz
 from verl_video_tools.demo import base_model_dir
 from verl_video_tools.demo.evaluate import evaluate
 from verl_video_tools.demo.frame_pool import FramePool, class_name, make_pool
-from verl_video_tools.demo.tiny_model import chat_template
+from verl_video_tools.demo.tiny_model import chat_template, make_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,14 @@ def test_template_is_the_packaged_one_and_digits_are_single_tokens() -> None:
     assert tokenizer.chat_template == chat_template()
 
 
+def test_tokenizer_is_the_one_that_the_program_makes() -> None:
+    """Else weights made anew would not fit the tokenizer that is shipped."""
+    shipped, made = AutoTokenizer.from_pretrained(base_model_dir()), make_tokenizer()
+    assert shipped.get_vocab() == made.get_vocab()
+    text = "user\nWhat is shown at 1:07?\nA. red circle\nframe 250: <tool_call> [12.0, 20.5] é\n"
+    assert shipped.encode(text) == made.encode(text)
+
+
 def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
     model: Qwen2_5_VLForConditionalGeneration, pool: FramePool
 ) -> None:
@@ -61,9 +69,12 @@ def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
 
 def test_reaches_the_stated_accuracy(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> None:
     shares = evaluate(model, AutoTokenizer.from_pretrained(base_model_dir()), pool, num_per_task=30, seed=1)
-    # The README's figures for these interim weights, less what a sample of 30 may scatter; guessing names 1 of 17.
-    assert shares["naming"] >= 0.55
-    assert shares["copying"] >= 0.85
+    # The README's figures less what a sample of 30 may scatter. Guessing names 1 of 17; `table` takes every entry of a
+    # table of 2 to 5, so that guessing would get 1 in 50 right throughout.
+    assert shares["naming"] >= 0.9
+    assert shares["copying"] >= 0.95
+    assert shares["recall"] >= 0.9
+    assert shares["table"] >= 0.2
 
 
 def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
