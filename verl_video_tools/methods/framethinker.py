@@ -14,6 +14,7 @@ from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framethinker as protocol
+from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
 from verl_video_tools.rewards.framethinker_reference import MIN_GAP, read_transcript
 from verl_video_tools.rewards.grading import check_question, grade_answer
@@ -168,7 +169,7 @@ class FrameThinker(Method):
             if content:
                 content.append("\n")
             if not record.ok:  # read only with end_on_call_error=False
-                content.append(f"The action was refused: {record.error}")
+                content.append(f"The action was refused: {told_error(record)}")
             elif record.name == protocol.GET_FRAME_NUMBER:
                 sentence = protocol.frame_number_sentence(record.arguments["time"], record.result["frame_number"])
                 content.append(sentence)

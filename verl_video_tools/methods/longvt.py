@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from verl_video_tools.errors import CallErrorCode, UsageError
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import hermes
+from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.grading import check_question, grade_answer
 from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
@@ -164,7 +165,7 @@ class LongVT(Method):
         """One `<tool_response>` per call: its frames, or why it was refused."""
         return hermes.tool_responses(
             [
-                self._frames(outcome.images) if outcome.record.ok else (f"Error: {outcome.record.error}",)
+                self._frames(outcome.images) if outcome.record.ok else (f"Error: {told_error(outcome.record)}",)
                 for outcome in outcomes
             ]
         )

@@ -20,6 +20,7 @@ from typing import Any
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks
+from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.types import CallRecord, Content, ImagePart, ParsedTurn, ToolCall
 
 VIDEO_ZOOM = "video_zoom"
@@ -152,12 +153,8 @@ def frames_observation(images: Sequence[ImagePart], turns_left: int) -> Content:
 
 def refusal_observation(record: CallRecord, turns_left: int) -> Content:
     """What the model reads after a request that was not carried out."""
-    assert record.error is not None
-    reason = record.error
-    if reason.partition(":")[0] in (CallErrorCode.VIDEO_ERROR, CallErrorCode.DEADLINE):
-        reason = "the frames could not be read"  # the record's own words name the file, which may give the answer away
     advice = _advice("Think about what was wrong", "zoom in with a correct request", turns_left)
-    return (f"<tool_response>\nError: {reason}\n</tool_response>\n{advice}",)
+    return (f"<tool_response>\nError: {told_error(record)}\n</tool_response>\n{advice}",)
 
 
 def _advice(think: str, zoom: str, turns_left: int) -> str:
