@@ -7,7 +7,7 @@ from itertools import islice
 
 import av
 
-from verl_video_tools.video.segments import SegmentTable
+from verl_video_tools.video.segments import DecodeRun, SegmentTable
 from verl_video_tools.video.source import Deadline, VideoSource
 
 
@@ -95,6 +95,20 @@ class SegmentReader:
                 break
             best = self._nearest_in(after, index, best, deadline)
         return best
+
+    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
+        """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
+        for first_segment, _, wanted in self._runs(indices, deadline):
+            yield DecodeRun(self._table.segment(first_segment, deadline).key_pts, wanted)
+
+    def is_in_closed_group(self, index: int, deadline: Deadline) -> bool:
+        """Whether the frame's group begins with the frame shown first, a key frame indeed."""
+        segment = self._table.segment(self._table.segment_of(index), deadline)
+        return segment.can_start and segment.frame_pts[0] == segment.key_pts
+
+    def close(self) -> None:
+        """Free the file and the decoder."""
+        self._source.close()
 
     def _nearest_in(self, number: int, index: int, best: int | None, deadline: Deadline) -> int | None:
         """The nearer of `best` and the nearest decodable frame of a segment; the earlier one of two as near."""

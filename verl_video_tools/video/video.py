@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError
 from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
+from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import Deadline, VideoSource
@@ -31,18 +32,27 @@ class Video:
     Args:
         path: a local file.
         deadline_seconds: time that opening may take.
+        backend: what decodes the pictures: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
+            takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" finds
+            damaged frames and replaces them.
 
     Raises:
         VideoNotFoundError: there is no such file.
         UnreadableVideoError: the file holds no video that can be decoded; the message has FFmpeg's reason.
+        BackendError: the backend cannot decode the file, though "pyav" may.
         DeadlineError: opening took too long.
+        UsageError, SetupError: there is no such backend, or what it needs is not installed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], deadline_seconds: float | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], deadline_seconds: float | None = None, backend: str | None = None
+    ) -> None:
         deadline = Deadline(deadline_seconds, f"{path}: open")
+        self.backend = chosen_backend(backend)
         self._lock = threading.Lock()
         self._pictures = PictureMaker()
         self._source: VideoSource | None = VideoSource(path)
+        self._decoder: FrameDecoder | None = None
         self.path = self._source.path
         self._time_base = self._source.time_base
         try:
@@ -50,6 +60,7 @@ class Video:
             if self._reader.num_frames == 0:
                 raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
             self._first_pts = self._reader.pts_at(0, deadline)
+            self._decoder = open_backend(self.backend, self._source, self._reader)
             self.info = self._probe(self._source, deadline)
         except BaseException:
             self.close()
@@ -140,9 +151,12 @@ class Video:
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""
         with self._lock:
-            if self._source is not None:
-                self._source.close()
-                self._source = None
+            if self._source is None:
+                return
+            if self._decoder is not None:
+                self._decoder.close()
+            self._source.close()
+            self._source = None
 
     @property
     def closed(self) -> bool:
@@ -224,7 +238,8 @@ class Video:
     def _frames(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, av.VideoFrame]]:
         """(asked index, shown index, frame) for ascending distinct indices; the nearest frame where one is damaged."""
         missing = set(indices)
-        for index, frame in self._reader.decode(indices, deadline):
+        assert self._decoder is not None
+        for index, frame in self._decoder.decode(indices, deadline):
             missing.discard(index)
             yield index, index, frame
         stand_ins: dict[int, list[int]] = {}
