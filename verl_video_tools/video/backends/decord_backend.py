@@ -85,7 +85,7 @@ class DecordBackend:
         first_pts, pts = self._reader.pts_at(0, deadline), self._reader.pts_at(index, deadline)
         seconds, expected_seconds = answer["seconds"], float((pts - first_pts) * self._time_base)
         if not abs(seconds - expected_seconds) < TOLERANCE_SECONDS + FLOAT32_TOLERANCE * expected_seconds:
-            raise self._error(f"frame {index} is at {expected_seconds} s in the file, not at {seconds} s")
+            raise self._error(f"for frame {index}, at {expected_seconds} s, it gives the one at {seconds} s")
         if complaint := self._child.take_error_text():
             raise self._error(f"trouble near frame {index}, after which it may miscount: {complaint.splitlines()[0]}")
         picture_HWC = np.frombuffer(data, dtype=np.uint8).reshape(height, width, num_colours)

@@ -39,7 +39,7 @@ def main() -> None:
                 picture_HWC = video[index].asnumpy()
                 answer({"seconds": seconds, "shape": picture_HWC.shape}, picture_HWC.tobytes())
         except Exception as error:
-            answer({"error": f"{type(error).__name__}: {str(error).strip().splitlines()[-1:]}"})
+            answer({"error": " ".join(str(error).split())})
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 

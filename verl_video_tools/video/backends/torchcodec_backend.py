@@ -57,7 +57,7 @@ class TorchcodecBackend:
             for index, seconds, picture_HWC in zip(asked, batch.pts_seconds.tolist(), batch.data, strict=True):
                 expected_seconds = float(self._reader.pts_at(index, deadline) * self._time_base)
                 if abs(seconds - expected_seconds) >= self._time_base / 2:
-                    raise self._error(f"frame {index} is at {expected_seconds} s in the file, not at {seconds} s")
+                    raise self._error(f"for frame {index}, at {expected_seconds} s, it gives the one at {seconds} s")
                 yield index, av.VideoFrame.from_ndarray(picture_HWC.numpy(), format="rgb24")
 
     def close(self) -> None:
