@@ -25,6 +25,8 @@ class FrameReader(Protocol):
     """Frames of one file by index in presentation order; times in ticks of the stream's time base."""
 
     num_frames: int
+    is_random_access: bool
+    """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
 
     def pts_at(self, index: int, deadline: Deadline) -> int: ...
 
@@ -46,6 +48,10 @@ class FrameReader(Protocol):
 
     def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
         """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
+        ...
+
+    def keyframe_indices(self, deadline: Deadline) -> list[int]:
+        """Ascending indices of the frames that can be decoded without any other, as far as known."""
         ...
 
     def is_in_closed_group(self, index: int, deadline: Deadline) -> bool:

@@ -23,6 +23,8 @@ class SequentialReader:
         UnreadableVideoError: no frame can be decoded.
     """
 
+    is_random_access = False
+
     def __init__(self, source: VideoSource, deadline: Deadline) -> None:
         self._source = source
         pts: list[int | None] = []
@@ -72,6 +74,10 @@ class SequentialReader:
         """All frames at one go, from the start of the file."""
         if indices:
             yield DecodeRun(None, {int(self._pts[index]): index for index in indices})
+
+    def keyframe_indices(self, deadline: Deadline) -> list[int]:
+        """Only the first frame: the others are not known."""
+        return [0]
 
     def is_in_closed_group(self, index: int, deadline: Deadline) -> bool:
         """False: groups of pictures are not known."""

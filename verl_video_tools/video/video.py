@@ -142,6 +142,32 @@ class Video:
         with self._held(deadline):
             return self._batch([int(index) for index in indices], height, width, deadline)
 
+    def timestamps_seconds(self, deadline_seconds: float | None = None) -> npt.NDArray[np.float64]:
+        """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
+        deadline = Deadline(deadline_seconds, f"{self.path}: read all times")
+        with self._held(deadline):
+            pts = [self._reader.pts_at(index, deadline) for index in range(self.info.num_frames)]
+        return np.array([self._seconds_of(tick) for tick in pts], dtype=np.float64)
+
+    def keyframe_indices(self, deadline_seconds: float | None = None) -> list[int]:
+        """Ascending indices of the frames that can be decoded without any other: the cheapest to ask for.
+
+        Only the first frame where the file does not tell them reliably.
+        """
+        deadline = Deadline(deadline_seconds, f"{self.path}: find key frames")
+        with self._held(deadline):
+            return self._reader.keyframe_indices(deadline)
+
+    @property
+    def is_random_access(self) -> bool:
+        """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
+        return self._reader.is_random_access
+
+    @property
+    def start_seconds(self) -> float:
+        """Time of the first frame on the file's own clock."""
+        return float(self._first_pts * self._time_base)
+
     def frames(self, request: FrameRequest, deadline_seconds: float | None = None) -> FrameBatch:
         """Frames of a request; see `frames_at`."""
         if request.seconds is not None:
