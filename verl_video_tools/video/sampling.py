@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -53,3 +54,26 @@ def fps_seconds(start_seconds: float, end_seconds: float, fps: float, max_frames
     if count > max_frames:
         return tuple(start_seconds + index * length_seconds / max_frames for index in range(max_frames))
     return tuple(start_seconds + index / fps for index in range(count))
+
+
+def nearest_indices(indices: Sequence[int], allowed: Sequence[int]) -> tuple[int, ...]:
+    """Replace each index by the nearest allowed one, the earlier of two as near.
+
+    Sorted and without repetition. With `Video.keyframe_indices` this makes cheap candidates for retrieval out of exact
+    ones: a key frame is decoded without any other, at the price of being up to half a group of pictures off.
+
+    Args:
+        indices: frame indices.
+        allowed: ascending frame indices, at least one.
+
+    Raises:
+        ValueError: nothing is allowed.
+    """
+    if len(allowed) == 0:
+        raise ValueError("need at least one allowed index, got none")
+    choices = np.asarray(allowed, dtype=np.int64)
+    targets = np.asarray(indices, dtype=np.int64)
+    after = np.searchsorted(choices, targets).clip(max=len(choices) - 1)
+    before = (after - 1).clip(min=0)
+    is_nearer_before = np.abs(targets - choices[before]) <= np.abs(choices[after] - targets)
+    return tuple(int(index) for index in np.unique(np.where(is_nearer_before, choices[before], choices[after])))
