@@ -55,6 +55,7 @@ def test_tokens_are_what_the_processor_makes(
 
 
 @pytest.mark.parametrize("name", PROCESSORS)
+@settings(deadline=None)
 @given(width=st.integers(1, 4096), height=st.integers(1, 4096))
 def test_tokens_of_any_size_are_what_the_processor_says(name: str, width: int, height: int) -> None:
     """Any picture up to 4K, sized by us and counted by the processor; nothing is processed."""
