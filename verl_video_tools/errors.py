@@ -7,6 +7,7 @@
     ├── VideoError            a video cannot be read
     │   ├── VideoNotFoundError
     │   ├── UnreadableVideoError
+    │   ├── BackendError      the chosen decoder cannot deliver the right frames; `pyav` may
     │   ├── FrameRangeError   a time or index outside the video
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
@@ -80,6 +81,10 @@ class VideoNotFoundError(VideoError, FileNotFoundError):
 
 class UnreadableVideoError(VideoError):
     """The file exists but holds no decodable video stream."""
+
+
+class BackendError(VideoError):
+    """The chosen video backend fails on this file, or would have shown another frame than the one asked for."""
 
 
 class FrameRangeError(VideoError, ValueError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
+from av.stream import Disposition
 
-from tests.video_files import read_number, write_audio, write_video
+from tests.video_files import draw_number, read_number, write_audio, write_video
 from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.video import Video
 
@@ -103,10 +106,14 @@ def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> 
 def unreadable_files(folder: Path) -> dict[str, Path]:
     text, empty, noise, no_index = (folder / name for name in ("text.mp4", "empty.mp4", "noise.mp4", "no_index.mp4"))
     text.write_text("This is no video. " * 100)
+    os.mkfifo(pipe := folder / "pipe.mp4")
     empty.write_bytes(b"")
     noise.write_bytes(np.random.default_rng(0).integers(0, 256, 20_000, dtype=np.uint8).tobytes())
     data = write_video(folder / "sound.mp4").read_bytes()
     no_index.write_bytes(data[: data.index(b"moov") - 4])
+    fragments = write_video(folder / "fragments.mp4", container_options={"movflags": "frag_keyframe+empty_moov"})
+    data = fragments.read_bytes()
+    (no_frames := folder / "no_frames.mp4").write_bytes(data[: data.index(b"moof") - 4])
     return {
         "text": text,
         "empty": empty,
@@ -114,17 +121,54 @@ def unreadable_files(folder: Path) -> dict[str, Path]:
         "no_index": no_index,
         "audio": write_audio(folder / "audio.mp4"),
         "wav": write_audio(folder / "audio.mkv"),
+        "no_frames": no_frames,
+        "cover": write_cover(folder / "cover.m4a"),
+        "pipe": pipe,
+        "device": Path("/dev/zero"),
+        "too_long": folder / ("long" * 100),
         "folder": folder,
     }
 
 
-@pytest.mark.parametrize("kind", ["text", "empty", "noise", "no_index", "audio", "wav", "folder"])
+def write_cover(path: Path) -> Path:
+    """A song with a picture attached, which FFmpeg presents as a video stream."""
+    with av.open(str(path), "w", format="mp4") as container:
+        audio = container.add_stream("aac", rate=16_000, layout="mono")
+        cover = container.add_stream("mjpeg", rate=1)
+        cover.width, cover.height, cover.pix_fmt = 96, 64, "yuvj420p"
+        cover.disposition = Disposition.attached_pic
+        frame = av.VideoFrame.from_ndarray(draw_number(1), format="rgb24")
+        container.mux([*cover.encode(frame), *cover.encode(None)])
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 1024), dtype=np.float32), "fltp", layout="mono")
+        sound.sample_rate, sound.pts = 16_000, 0
+        container.mux([*audio.encode(sound), *audio.encode(None)])
+    return path
+
+
+UNREADABLE = ["text", "empty", "noise", "no_index", "audio", "wav", "no_frames", "cover", "pipe", "device", "too_long"]
+
+
+@pytest.mark.parametrize("kind", [*UNREADABLE, "folder"])
 def test_what_is_no_video_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     path = unreadable_files(tmp_path)[kind]
     start = time.monotonic()
     with pytest.raises(UnreadableVideoError, match=path.name):
         Video(path)
     assert time.monotonic() - start < 1.0
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_file_that_may_not_be_read(what: str, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    path = write_video(tmp_path / "closed" / "secret.mp4")
+    locked = path if what == "file" else path.parent
+    locked.chmod(0)
+    try:
+        with pytest.raises(UnreadableVideoError, match=r"secret\.mp4.*Permission denied"):
+            Video(path)
+    finally:
+        locked.chmod(0o700)
 
 
 def test_message_has_ffmpegs_reason(tmp_path: Path) -> None:

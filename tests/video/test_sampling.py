@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.video import fps_seconds, linspace_indices, not_before, uniform_seconds
+from verl_video_tools.video import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,41 @@ def test_times_of_frames_are_not_before_them(fps: int) -> None:
     times = uniform_seconds(0.0, 999 / fps, 1000)
     assert [int(time * fps) for time in not_before(times, 1000 / fps)] == list(range(1000))
     assert not_before((10.0,), 10.0) == (10.0,)
+
+
+@given(st.integers(0, 200_000), st.integers(0, 200_000), st.integers(1, 512))
+def test_linspace_indices_are_exact_in_number_and_ends(first: int, length: int, count: int) -> None:
+    indices = linspace_indices(first, first + length, count)
+    assert len(indices) == min(count, length + 1)
+    assert list(indices) == sorted(set(indices))
+    assert indices[0] == first and (indices[-1] == first + length or count == 1)
+
+
+@given(st.floats(0, 1e4), st.floats(0, 1e4), st.integers(2, 512))
+def test_uniform_seconds_are_exact_in_number_and_ends(start: float, length: float, count: int) -> None:
+    times = uniform_seconds(start, start + length, count)
+    assert len(times) == count and list(times) == sorted(times)
+    assert (times[0], times[-1]) == (start, start + length)
+
+
+@pytest.mark.parametrize(("num_frames", "count"), [(14_400, 128), (100_000, 256), (100, 128)])
+def test_candidates_of_retrieval(num_frames: int, count: int) -> None:
+    candidates = linspace_indices(0, num_frames - 1, count)
+    assert len(candidates) == min(count, num_frames)
+    assert (candidates[0], candidates[-1]) == (0, num_frames - 1)
+    cheap = nearest_indices(candidates, range(0, num_frames, 250))
+    assert set(cheap) <= set(range(0, num_frames, 250)) and len(cheap) <= len(candidates)
+
+
+def test_nearest_indices() -> None:
+    assert nearest_indices((0, 4, 5, 6, 11, 99), (0, 10, 20)) == (0, 10, 20)
+    assert nearest_indices((5, 5), (0, 10)) == (0,)
+    assert nearest_indices((), (3,)) == ()
+    with pytest.raises(ValueError, match="at least one"):
+        nearest_indices((1,), ())
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1), st.sets(st.integers(0, 1000), min_size=1))
+def test_nearest_indices_are_the_nearest(indices: list[int], allowed: set[int]) -> None:
+    expected = {min(allowed, key=lambda choice: (abs(choice - index), choice)) for index in indices}
+    assert nearest_indices(indices, sorted(allowed)) == tuple(sorted(expected))

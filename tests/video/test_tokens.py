@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
 from verl_video_tools.errors import UsageError
-from verl_video_tools.video import envelope_of, fit_box, image_tokens
+from verl_video_tools.video import envelope_of, fit_box, fit_envelope, image_tokens
 
 # As the released checkpoints configure them; Qwen3-VL uses the class of Qwen2-VL with patches of 16 pixels.
 PROCESSORS = {
@@ -52,6 +52,18 @@ def test_tokens_are_what_the_processor_makes(
     grid_THW = processor(picture, return_tensors="pt", **kwargs)["image_grid_thw"][0]
     assert (int(grid_THW[2]) * processor.patch_size, int(grid_THW[1]) * processor.patch_size) == (width, height)
     assert image_tokens(width, height, envelope.factor) == int(grid_THW.prod()) // processor.merge_size**2
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@settings(deadline=None)
+@given(width=st.integers(1, 4096), height=st.integers(1, 4096))
+def test_tokens_of_any_size_are_what_the_processor_says(name: str, width: int, height: int) -> None:
+    """Any picture up to 4K, sized by us and counted by the processor; nothing is processed."""
+    processor = PROCESSORS[name]
+    envelope = envelope_of(processor)
+    width, height = fit_envelope(width, height, envelope)
+    num_patches = processor.get_number_of_image_patches(height, width, {})
+    assert image_tokens(width, height, envelope.factor) * processor.merge_size**2 == num_patches
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`vvt data`: commands that make and convert rows. Heavy imports stay inside the commands."""
+"""`vvt data`: commands that make, check and convert rows. Heavy imports stay inside the commands."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Make and convert rows.", add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(
+    help="Make, check and convert rows.", add_completion=False, rich_markup_mode=None, no_args_is_help=True
+)
 
 
 @app.callback()
 def _options() -> None:
-    """Commands that make and convert rows."""
+    """Commands that make, check and convert rows."""
 
 
 @app.command("export-sft")

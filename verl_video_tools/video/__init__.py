@@ -6,7 +6,7 @@ Importing this needs NumPy and PyAV, not torch.
 from verl_video_tools.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.video.pool import decode_frames, open_video, pool_stats, run_decode
 from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
-from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
+from verl_video_tools.video.sampling import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
 from verl_video_tools.video.tokens import envelope_of, image_tokens
 from verl_video_tools.video.video import Video
 
@@ -24,6 +24,7 @@ __all__ = [
     "fps_seconds",
     "image_tokens",
     "linspace_indices",
+    "nearest_indices",
     "not_before",
     "open_video",
     "pool_stats",

@@ -10,7 +10,7 @@ import av
 from verl_video_tools.video.packet_scan import segments_of_packets
 from verl_video_tools.video.sample_table import segments_of_sample_table
 from verl_video_tools.video.segment_reader import SegmentReader
-from verl_video_tools.video.segments import PacketsUnusable
+from verl_video_tools.video.segments import DecodeRun, PacketsUnusable
 from verl_video_tools.video.sequential_reader import SequentialReader
 from verl_video_tools.video.source import Deadline, VideoSource
 
@@ -25,6 +25,8 @@ class FrameReader(Protocol):
     """Frames of one file by index in presentation order; times in ticks of the stream's time base."""
 
     num_frames: int
+    is_random_access: bool
+    """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
 
     def pts_at(self, index: int, deadline: Deadline) -> int: ...
 
@@ -42,6 +44,25 @@ class FrameReader(Protocol):
 
     def decodable_near(self, index: int, deadline: Deadline) -> int | None:
         """Index of the decodable frame nearest to a frame that is not, None if there is none."""
+        ...
+
+    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
+        """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
+        ...
+
+    def keyframe_indices(self, deadline: Deadline) -> list[int]:
+        """Ascending indices of the frames that can be decoded without any other, as far as known."""
+        ...
+
+    def is_in_closed_group(self, index: int, deadline: Deadline) -> bool:
+        """Whether the frame's group of pictures is known to begin with the frame shown first, a key frame indeed.
+
+        Then counting the frames that a decoder hands out from the key frame on gives their indices.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free the file and the decoder."""
         ...
 
 

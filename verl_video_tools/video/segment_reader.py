@@ -6,13 +6,16 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 import av
+import numpy as np
 
-from verl_video_tools.video.segments import SegmentTable
+from verl_video_tools.video.segments import DecodeRun, SegmentTable
 from verl_video_tools.video.source import Deadline, VideoSource
 
 
 class SegmentReader:
     """A `FrameReader` over a table of segments."""
+
+    is_random_access = True
 
     def __init__(self, source: VideoSource, table: SegmentTable) -> None:
         self._source = source
@@ -95,6 +98,31 @@ class SegmentReader:
                 break
             best = self._nearest_in(after, index, best, deadline)
         return best
+
+    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
+        """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
+        for first_segment, _, wanted in self._runs(indices, deadline):
+            yield DecodeRun(self._table.segment(first_segment, deadline).key_pts, wanted)
+
+    def keyframe_indices(self, deadline: Deadline) -> list[int]:
+        """Ascending indices of the frames that can be decoded without any other."""
+        indices = []
+        for number in range(len(self._table.first_index) - 1):
+            segment = self._table.segment(number, deadline)
+            rank = int(np.searchsorted(segment.frame_pts, segment.key_pts))
+            is_shown = rank < len(segment.frame_pts) and segment.frame_pts[rank] == segment.key_pts
+            if is_shown and segment.can_start:
+                indices.append(int(self._table.first_index[number]) + rank)
+        return indices
+
+    def is_in_closed_group(self, index: int, deadline: Deadline) -> bool:
+        """Whether the frame's group begins with the frame shown first, a key frame indeed."""
+        segment = self._table.segment(self._table.segment_of(index), deadline)
+        return segment.can_start and segment.frame_pts[0] == segment.key_pts
+
+    def close(self) -> None:
+        """Free the file and the decoder."""
+        self._source.close()
 
     def _nearest_in(self, number: int, index: int, best: int | None, deadline: Deadline) -> int | None:
         """The nearer of `best` and the nearest decodable frame of a segment; the earlier one of two as near."""

@@ -10,6 +10,7 @@ import av
 import numpy as np
 
 from verl_video_tools.errors import UnreadableVideoError
+from verl_video_tools.video.segments import DecodeRun
 from verl_video_tools.video.source import Deadline, VideoSource
 
 
@@ -21,6 +22,8 @@ class SequentialReader:
     Raises:
         UnreadableVideoError: no frame can be decoded.
     """
+
+    is_random_access = False
 
     def __init__(self, source: VideoSource, deadline: Deadline) -> None:
         self._source = source
@@ -66,6 +69,23 @@ class SequentialReader:
     def decodable_near(self, index: int, deadline: Deadline) -> int | None:
         """None: every frame counted was decoded."""
         return None
+
+    def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
+        """All frames at one go, from the start of the file."""
+        if indices:
+            yield DecodeRun(None, {int(self._pts[index]): index for index in indices})
+
+    def keyframe_indices(self, deadline: Deadline) -> list[int]:
+        """Only the first frame: the others are not known."""
+        return [0]
+
+    def is_in_closed_group(self, index: int, deadline: Deadline) -> bool:
+        """False: groups of pictures are not known."""
+        return False
+
+    def close(self) -> None:
+        """Free the file and the decoder."""
+        self._source.close()
 
     def _frames(self, deadline: Deadline) -> Iterator[av.VideoFrame]:
         for packet in self._source.packets(deadline):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from fractions import Fraction
@@ -48,8 +49,14 @@ class VideoSource:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        if not self.path.exists():
-            raise VideoNotFoundError(f"{self.path}: no such video file")
+        try:
+            status = self.path.stat()
+        except FileNotFoundError:
+            raise VideoNotFoundError(f"{self.path}: no such video file") from None
+        except OSError as error:  # for one, a folder on the way that may not be entered
+            raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error.strerror}") from error
+        if not stat.S_ISREG(status.st_mode):  # reading a pipe or a device may wait for ever
+            raise UnreadableVideoError(f"{self.path}: not a regular file, so no video can be read from it")
         self._open()
         self.container_names = frozenset(self._container.format.name.split(","))
         self.codec_name: str = self.stream.codec_context.codec.canonical_name

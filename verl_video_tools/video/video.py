@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError
 from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
+from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import Deadline, VideoSource
@@ -31,18 +32,27 @@ class Video:
     Args:
         path: a local file.
         deadline_seconds: time that opening may take.
+        backend: what decodes the pictures: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
+            takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" finds
+            damaged frames and replaces them.
 
     Raises:
         VideoNotFoundError: there is no such file.
         UnreadableVideoError: the file holds no video that can be decoded; the message has FFmpeg's reason.
+        BackendError: the backend cannot decode the file, though "pyav" may.
         DeadlineError: opening took too long.
+        UsageError, SetupError: there is no such backend, or what it needs is not installed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], deadline_seconds: float | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], deadline_seconds: float | None = None, backend: str | None = None
+    ) -> None:
         deadline = Deadline(deadline_seconds, f"{path}: open")
+        self.backend = chosen_backend(backend)
         self._lock = threading.Lock()
         self._pictures = PictureMaker()
         self._source: VideoSource | None = VideoSource(path)
+        self._decoder: FrameDecoder | None = None
         self.path = self._source.path
         self._time_base = self._source.time_base
         try:
@@ -50,6 +60,7 @@ class Video:
             if self._reader.num_frames == 0:
                 raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
             self._first_pts = self._reader.pts_at(0, deadline)
+            self._decoder = open_backend(self.backend, self._source, self._reader)
             self.info = self._probe(self._source, deadline)
         except BaseException:
             self.close()
@@ -131,6 +142,32 @@ class Video:
         with self._held(deadline):
             return self._batch([int(index) for index in indices], height, width, deadline)
 
+    def timestamps_seconds(self, deadline_seconds: float | None = None) -> npt.NDArray[np.float64]:
+        """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
+        deadline = Deadline(deadline_seconds, f"{self.path}: read all times")
+        with self._held(deadline):
+            pts = [self._reader.pts_at(index, deadline) for index in range(self.info.num_frames)]
+        return np.array([self._seconds_of(tick) for tick in pts], dtype=np.float64)
+
+    def keyframe_indices(self, deadline_seconds: float | None = None) -> list[int]:
+        """Ascending indices of the frames that can be decoded without any other: the cheapest to ask for.
+
+        Only the first frame where the file does not tell them reliably.
+        """
+        deadline = Deadline(deadline_seconds, f"{self.path}: find key frames")
+        with self._held(deadline):
+            return self._reader.keyframe_indices(deadline)
+
+    @property
+    def is_random_access(self) -> bool:
+        """Whether a frame is reached from a key frame near it, and not only by decoding all that comes before."""
+        return self._reader.is_random_access
+
+    @property
+    def start_seconds(self) -> float:
+        """Time of the first frame on the file's own clock."""
+        return float(self._first_pts * self._time_base)
+
     def frames(self, request: FrameRequest, deadline_seconds: float | None = None) -> FrameBatch:
         """Frames of a request; see `frames_at`."""
         if request.seconds is not None:
@@ -140,9 +177,12 @@ class Video:
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""
         with self._lock:
-            if self._source is not None:
-                self._source.close()
-                self._source = None
+            if self._source is None:
+                return
+            if self._decoder is not None:
+                self._decoder.close()
+            self._source.close()
+            self._source = None
 
     @property
     def closed(self) -> bool:
@@ -224,7 +264,8 @@ class Video:
     def _frames(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, av.VideoFrame]]:
         """(asked index, shown index, frame) for ascending distinct indices; the nearest frame where one is damaged."""
         missing = set(indices)
-        for index, frame in self._reader.decode(indices, deadline):
+        assert self._decoder is not None
+        for index, frame in self._decoder.decode(indices, deadline):
             missing.discard(index)
             yield index, index, frame
         stand_ins: dict[int, list[int]] = {}

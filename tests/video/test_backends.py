@@ -1,0 +1,183 @@
+"""The other backends: the frames that decoding in sequence gives, or an error; never another frame."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.video.conftest import Reference
+from tests.video_files import read_number, write_video
+from verl_video_tools.errors import BackendError, DeadlineError, SetupError, UsageError
+from verl_video_tools.video import Video
+from verl_video_tools.video.segments import DecodeRun
+
+DECODABLE = {
+    "torchcodec": {"h264.mp4", "uneven.mp4", "uneven.mkv", "open_gop.mp4", "hevc.mp4", "vp9.webm", "rotated_90.mp4"},
+    "decord": {"h264.mp4", "uneven.mp4", "uneven.mkv", "starts_late.mp4", "fragmented.mp4", "rotated_90.mp4"},
+    "ffmpeg": {"h264.mp4", "uneven.mkv", "edit_list.mp4", "open_gop.ts", "hevc.mp4", "vp8.webm", "rotated_90.mp4"},
+}
+"""Kinds that a backend must get right; of the others it may say that it cannot."""
+
+
+@cache
+def load_error(backend: str) -> str | None:
+    """Why a backend cannot be used here, None if it can."""
+    if backend == "ffmpeg":
+        return None if shutil.which("ffmpeg") else "the program ffmpeg is not installed"
+    module = {"torchcodec": "torchcodec.decoders"}.get(backend, backend)
+    done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True, timeout=60)
+    return None if done.returncode == 0 else f"{backend} does not load: {done.stderr.strip().splitlines()[-1]}"
+
+
+@pytest.fixture(scope="module", params=sorted(DECODABLE))
+def backend(request: pytest.FixtureRequest) -> str:
+    if reason := load_error(request.param):
+        pytest.skip(reason)
+    return request.param
+
+
+def test_the_same_frames_or_an_error(backend: str, reference: Reference) -> None:
+    rng = random.Random(3)
+    count = len(reference.numbers)
+    requests = [[rng.randrange(count) for _ in range(5)] for _ in range(2)] + [list(range(min(8, count)))]
+    num_right = 0
+    try:
+        video = Video(reference.path, deadline_seconds=5.0, backend=backend)
+    except (BackendError, DeadlineError) as error:
+        assert backend in str(error) or isinstance(error, DeadlineError)
+    else:
+        with video:
+            assert video.info.num_frames == count
+            for indices in requests:
+                try:
+                    batch = video.frames_at_indices(indices, deadline_seconds=5.0)
+                except (BackendError, DeadlineError) as error:
+                    assert backend in str(error) or isinstance(error, DeadlineError)
+                else:
+                    num_right += 1
+                    assert_same(batch, indices, reference)
+    if reference.path.name in DECODABLE[backend]:
+        assert num_right == len(requests)
+
+
+def assert_same(batch, indices: list[int], reference: Reference) -> None:
+    """Each is most like its own of all pictures of the file; no exact copy, as chroma is upsampled otherwise."""
+    pictures = np.stack(reference.pictures).astype(np.int16)
+    differences = [np.abs(pictures - frame).mean(axis=(1, 2, 3)) for frame in batch.frames_THWC]
+    assert [int(difference.argmin()) for difference in differences] == indices
+    assert max(difference.min() for difference in differences) < 8
+    assert batch.timestamps_seconds.tolist() == [reference.timestamps_seconds[index] for index in indices]
+    assert batch.indices.tolist() == indices
+    assert not batch.corrupt.any()
+
+
+def skip_unless_usable(backend: str) -> None:
+    if reason := load_error(backend):
+        pytest.skip(reason)
+
+
+def test_every_backend_scales_alike(backend: str, reference_of: Callable[[str], Reference]) -> None:
+    reference = reference_of("h264.mp4")
+    with Video(reference.path) as exact, Video(reference.path, backend=backend) as other:
+        expected = exact.frames_at_indices([3, 90], height=32, width=48).frames_THWC.astype(int)
+        got = other.frames_at_indices([3, 90], height=32, width=48).frames_THWC
+        assert got.shape == (2, 32, 48, 3)
+        assert np.abs(got - expected).mean() < 3
+
+
+def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch, reference_of: Callable[[str], Reference]) -> None:
+    path = reference_of("h264.mp4").path
+    assert Video(path).backend == "pyav"
+    monkeypatch.setenv("VVT_VIDEO_BACKEND", "ffmpeg")
+    assert Video(path, backend="pyav").backend == "pyav"
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(SetupError, match="needs the program ffmpeg"):
+        Video(path)
+    monkeypatch.setenv("VVT_VIDEO_BACKEND", "opencv")
+    with pytest.raises(UsageError, match=r"VVT_VIDEO_BACKEND must be one of pyav, .*'opencv'"):
+        Video(path)
+    with pytest.raises(UsageError, match="backend must be one of"):
+        Video(path, backend="Decord")
+
+
+@pytest.mark.parametrize("name", ["torchcodec", "decord"])
+def test_a_missing_package_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, reference_of: Callable[[str], Reference]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for module in ("torchcodec", "torchcodec.decoders"):
+        monkeypatch.setitem(sys.modules, module, None)  # importing it is an ImportError
+    with pytest.raises(SetupError, match=rf"{name}==.*extra '{name}'"):
+        Video(reference_of("h264.mp4").path, backend=name)
+
+
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+def test_decord_that_hangs_or_dies_is_replaced(how: int, reference_of: Callable[[str], Reference]) -> None:
+    skip_unless_usable("decord")
+    reference = reference_of("h264.mp4")
+    with Video(reference.path, backend="decord") as video:
+        child = video._decoder._child._process  # type: ignore[union-attr]
+        os.kill(child.pid, how)
+        start = time.monotonic()
+        with pytest.raises((DeadlineError, BackendError), match=r"not done within 0\.5 s|killed by signal 9"):
+            video.frames_at_indices([50], deadline_seconds=0.5)
+        assert time.monotonic() - start < 5.0
+        assert child.poll() is not None
+        assert_same(video.frames_at_indices([50, 7], deadline_seconds=30.0), [50, 7], reference)
+
+
+def test_decord_ends_with_its_video(reference_of: Callable[[str], Reference]) -> None:
+    skip_unless_usable("decord")
+    video = Video(reference_of("h264.mp4").path, backend="decord")
+    child = video._decoder._child._process  # type: ignore[union-attr]
+    video.close()
+    assert child.poll() is not None
+    video = Video(reference_of("h264.mp4").path, backend="decord")
+    child = video._decoder._child._process  # type: ignore[union-attr]
+    del video
+    gc.collect()
+    assert child.poll() is not None
+
+
+def test_a_frame_with_another_time_is_refused(backend: str, reference_of: Callable[[str], Reference]) -> None:
+    """As if the backend had decoded the frame after the one asked for."""
+    with Video(reference_of("h264.mp4").path, backend=backend) as video:
+        pts_at = video._reader.pts_at
+        video._decoder._reader.pts_at = lambda index, deadline: pts_at(index, deadline) + (index == 50) * 3000
+        with pytest.raises(BackendError, match=rf"{backend}: .*50.*use the backend 'pyav'"):
+            if backend == "ffmpeg":
+                video._decoder._reader.runs = lambda *_: iter([DecodeRun(None, {10**9: 50})])
+            video.frames_at_indices([50])
+
+
+def test_damage_is_no_wrong_frame(backend: str, tmp_path: Path) -> None:
+    whole = write_video(tmp_path / "whole.mp4", num_frames=120, gop_frames=30, codec_options={"bf": "0"})
+    data = bytearray(whole.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 600] = np.random.default_rng(0).integers(0, 256, 600, dtype=np.uint8).tobytes()
+    path = tmp_path / "damaged.mp4"
+    path.write_bytes(data)
+    if backend == "torchcodec":
+        pytest.skip("torchcodec does not tell patched-up frames from sound ones; the documentation says so")
+    num_refused = 0
+    with Video(path, backend=backend) as video:
+        for index in range(0, 120, 3):
+            try:
+                (frame,) = video.frames_at_indices([index], deadline_seconds=10.0).frames_THWC
+            except (BackendError, DeadlineError):
+                num_refused += 1
+            else:
+                assert read_number(frame) == index
+    assert 0 < num_refused < 30

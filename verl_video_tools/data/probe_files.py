@@ -1,0 +1,130 @@
+"""Probes all videos of a data set in parallel, so that bad files are known before a run meets them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verl_video_tools.errors import DeadlineError, UsageError
+from verl_video_tools.video.child_process import ChildDied, ChildProcess
+from verl_video_tools.video.source import Deadline
+
+VIDEO_SUFFIXES = frozenset(
+    f".{name}" for name in ("mp4", "m4v", "mov", "mkv", "webm", "avi", "flv", "ts", "m2ts", "mts", "mpg", "mpeg", "wmv")
+)
+
+GRACE_SECONDS = 5.0
+"""Time beyond its deadline after which a probe counts as hung, and in which Python and the libraries may start."""
+
+Record = dict[str, Any]
+"""A line of the report: ``path``, ``ok`` and either ``probe`` (fields of `VideoProbe`), ``error`` and ``message``, or,
+for a file with damaged frames, all of them."""
+
+
+def find_videos(source: Path) -> list[Path]:
+    """The video files that a source names, each once, in its order.
+
+    Args:
+        source: a folder (searched for video files, subfolders included), a parquet or JSON-lines file of rows (their
+            ``extra_info.video_path``, or ``video_path``), a ``.txt`` file with one path per line, or a video file.
+
+    Raises:
+        UsageError: the source cannot be read, or names no video.
+    """
+    try:
+        if source.is_dir():
+            found = sorted(path for path in source.rglob("*") if path.suffix.lower() in VIDEO_SUFFIXES)
+        elif source.suffix.lower() in VIDEO_SUFFIXES:
+            found = [source]
+        elif source.suffix == ".parquet":
+            found = _paths_of_rows(source, _parquet_rows(source))
+        elif source.suffix == ".jsonl":
+            lines = source.read_text(encoding="utf-8").splitlines()
+            found = _paths_of_rows(source, (json.loads(line) for line in lines if line.strip()))
+        elif source.suffix == ".txt":
+            found = [Path(line.strip()) for line in source.read_text(encoding="utf-8").splitlines() if line.strip()]
+        else:
+            raise UsageError(f"{source}: expected a folder, .parquet, .jsonl, a .txt list of paths, or a video file")
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(f"{source}: cannot be read: {error}") from error
+    if not found:
+        raise UsageError(f"{source}: names no video file")
+    return list(dict.fromkeys(found))
+
+
+def _parquet_rows(path: Path) -> Iterator[Any]:
+    file = pq.ParquetFile(path)
+    columns = [name for name in ("extra_info", "video_path") if name in file.schema_arrow.names]
+    for batch in file.iter_batches(columns=columns):
+        yield from batch.to_pylist()
+
+
+def _paths_of_rows(source: Path, rows: Iterable[Any]) -> list[Path]:
+    paths = []
+    for number, row in enumerate(rows):
+        extra_info = row.get("extra_info") if isinstance(row, dict) else None
+        path = (extra_info or {}).get("video_path") or (row.get("video_path") if isinstance(row, dict) else None)
+        if not isinstance(path, str):
+            raise UsageError(f"{source}: row {number} has no extra_info.video_path")
+        paths.append(Path(path))
+    return paths
+
+
+def probe_files(paths: Iterable[Path], jobs: int, deadline_seconds: float, decode: bool = False) -> Iterator[Record]:
+    """Probe files in `jobs` processes; yields a record per file as it is done.
+
+    A file that crashes its process or hangs it is reported like any bad file, and the others are not affected.
+
+    Args:
+        deadline_seconds: time per file.
+        decode: decode every frame as well, and count a file with damaged ones as bad.
+    """
+    workers: SimpleQueue[ChildProcess | None] = SimpleQueue()
+    for _ in range(jobs):
+        workers.put(None)  # started when first needed, and again after a death
+
+    def probe_one(path: Path) -> Record:
+        worker = workers.get()
+        try:
+            worker = worker or ChildProcess([sys.executable, "-m", "verl_video_tools.data.probe_child"])
+            limit_seconds = deadline_seconds + GRACE_SECONDS
+            request = {"path": str(path), "decode": decode, "deadline_seconds": deadline_seconds}
+            answer = worker.ask(
+                {**request, "limit_seconds": limit_seconds + 1.0}, Deadline(limit_seconds, f"{path}: probe")
+            )
+        except ChildDied as death:
+            worker, answer = None, {"error": "Crash", "message": f"{path}: {death}"}
+        except DeadlineError as error:
+            worker, answer = None, {"error": "Hang", "message": str(error)}
+        finally:
+            workers.put(worker)
+        return _record(path, answer)
+
+    executor = ThreadPoolExecutor(jobs)
+    try:
+        for future in as_completed([executor.submit(probe_one, path) for path in paths]):
+            yield future.result()
+    finally:
+        executor.shutdown(cancel_futures=True)
+        for _ in range(jobs):
+            if (worker := workers.get()) is not None:
+                worker.kill()
+
+
+def _record(path: Path, answer: dict[str, Any]) -> Record:
+    found = answer.get("probe")
+    if found is not None and found["num_damaged_frames"]:
+        num_damaged, num_frames = found["num_damaged_frames"], found["info"]["num_frames"]
+        answer["error"] = "DamagedFrames"
+        answer["message"] = f"{path}: {num_damaged} of {num_frames} frames cannot be decoded"
+    return {"path": str(path), "ok": "error" not in answer, **answer}
