@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -216,6 +217,19 @@ def _provide_with_settings(environment: dict[str, str], path: Path, indices: tup
 def test_disk_tier_serves_a_new_process(path: Path, tmp_path: Path) -> None:
     environment = {"VVT_FRAME_CACHE_BYTES": "0", "VVT_FRAME_CACHE_DISK": str(tmp_path / "disk")}
     for num_cached in (0, 2):
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(target=_provide_with_settings, args=(environment, path, (7, 70), theirs))
+        process.start()
+        assert ours.poll(60) and ours.recv() == ([7, 70], num_cached)
+        process.join(60)
+
+
+def test_processes_of_a_node_share_by_name(path: Path) -> None:
+    name = f"test-{uuid.uuid4().hex}"
+    for theirs_name, num_cached in ((name, 2), (f"{name}-other", 0)):
+        environment = {"VVT_FRAME_CACHE_BYTES": str(64 << 20), "VVT_FRAME_CACHE": theirs_name}
+        with Video(path) as video:
+            open_provider(settings(**(environment | {"VVT_FRAME_CACHE": name}))).provide(video, [by_index(7, 70)])
         ours, theirs = SPAWN.Pipe()
         process = SPAWN.Process(target=_provide_with_settings, args=(environment, path, (7, 70), theirs))
         process.start()

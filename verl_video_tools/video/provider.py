@@ -219,6 +219,7 @@ def open_provider(settings: VideoSettings) -> FrameProvider:
             stores = [FrameStore(settings.disk_folder, settings.disk_bytes)]
             locks = StripedLocks(settings.disk_folder / "locks")
         if capacity_bytes:
+            # Never left: the share lasts as long as the process, which any thread may still use it in.
             shared = SharedFolder(root / f"vvt-frames-{os.getuid()}-{settings.cache_name}")
             stores = [FrameStore(shared.path, capacity_bytes), *stores]
             locks = StripedLocks(shared.path / "locks")
