@@ -57,12 +57,14 @@ class FrameBatch:
         timestamps_seconds: float64, shape (T,).
         corrupt: bool, shape (T,); True where the nearest decodable frame stands in for a damaged one.
         index_of: maps float64 times (T,) to int64 frame indices (T,); called once, on first use of `indices`.
+        num_cached: frames that came from a cache.
     """
 
     frames_THWC: npt.NDArray[np.uint8]
     timestamps_seconds: npt.NDArray[np.float64]
     corrupt: npt.NDArray[np.bool_]
     index_of: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
+    num_cached: int = 0
 
     def __post_init__(self) -> None:
         num_frames = len(self.frames_THWC)
@@ -237,6 +239,18 @@ class Turn:
 
 
 @dataclass
+class CacheUse:
+    """What the frame cache of its node did for a rollout."""
+
+    hits: int = 0
+    """Frames that came from the cache."""
+    misses: int = 0
+    """Frames that had to be decoded."""
+    stored_bytes: int = 0
+    """Fill of the cache when the rollout last asked it for frames."""
+
+
+@dataclass
 class Trajectory:
     """The one record of a rollout: the viewer draws it, the reward reads it, exports and evaluation count it."""
 
@@ -251,6 +265,7 @@ class Trajectory:
     """Set with `video_error` and `aborted`: what happened."""
     flags: list[str] = field(default_factory=list)
     """Reasons to keep the rollout out of training (broken invariant, judge failure, infrastructure error)."""
+    cache: CacheUse = field(default_factory=CacheUse)
 
     def calls(self) -> list[CallRecord]:
         return [call for turn in self.turns for call in turn.calls]
@@ -289,6 +304,7 @@ class Trajectory:
                 "initial_frames": frames(data["initial_frames"]),
                 "turns": turns,
                 "stop_reason": stop_reason,
+                "cache": CacheUse(**data.get("cache", {})),
             }
         )
 

@@ -100,6 +100,14 @@ async def test_call_in_the_last_turn_is_refused() -> None:
     assert rollout.text_of(keep=1).endswith(turns[-1] + END)
 
 
+async def test_second_rollout_of_a_group_is_served_from_the_cache() -> None:
+    path = video(num_frames=77)
+    uses = [(await run_loop([choose(20, 60), answer("A")], video_path=path)).trajectory.cache for _ in range(2)]
+    # The zoom of the first rollout meets one frame of its own first look.
+    assert [(use.hits, use.misses) for use in uses] == [(1, 15), (16, 0)]
+    assert uses[0].stored_bytes == uses[1].stored_bytes > 0
+
+
 # ------------------------------------------------------------------------------------------------------------ budgets
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
-from verl_video_tools.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn
+from verl_video_tools.types import CacheUse, CallRecord, FrameRecord, StopReason, Trajectory, Turn
 
 
 def frames(count: int) -> list[FrameRecord]:
@@ -67,6 +67,16 @@ def test_a_flagged_rollout_does_not_make_its_group_unequal() -> None:
     )
     assert metrics["group/unequal_reward_rate"] == 0.0
     assert metrics["invariant/violations"] == 1.0
+
+
+def test_cache_metrics() -> None:
+    rollouts = [rollout("a", 0.0, [], StopReason.ANSWER) for _ in range(3)]
+    rollouts[0].trajectory.cache = CacheUse(hits=0, misses=8, stored_bytes=1000)
+    rollouts[1].trajectory.cache = CacheUse(hits=24, misses=8, stored_bytes=3000)
+    metrics = rollout_metrics(rollouts)
+    assert metrics["cache/hit_rate"] == 0.6
+    assert metrics["cache/bytes"] == 3000.0
+    assert rollout_metrics(rollouts[2:])["cache/hit_rate"] == 0.0  # nothing was asked for
 
 
 def test_no_rollouts_no_metrics() -> None:

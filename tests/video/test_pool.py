@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from tests.video_files import read_number, write_video
-from verl_video_tools.errors import DeadlineError, FrameRangeError, UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.errors import DeadlineError, FrameRangeError, UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.types import FrameRequest
-from verl_video_tools.video import Video, decode_frames, open_video, pool_stats, run_decode
-from verl_video_tools.video.pool import DecodePool, VideoShelf, result_of
+from verl_video_tools.video import Video, decode_frames, decode_many, open_video, pool_stats, run_decode
+from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, result_of
+from verl_video_tools.video.pool import VideoShelf
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ async def test_deadline_holds_although_the_thread_is_stuck() -> None:
         with pytest.raises(DeadlineError, match=r"0\.1 s"):
             await run_decode(release.wait, 30, deadline_seconds=0.1)
         assert time.monotonic() - start < 0.2
-        assert pool_stats().stuck_threads == before + 1
+        await until(lambda: pool_stats().stuck_threads == before + 1)
     finally:
         release.set()
     await until(lambda: pool_stats().stuck_threads == before)
@@ -75,7 +76,7 @@ async def test_deadline_of_a_busy_reader(path: Path) -> None:
         with pytest.raises(DeadlineError, match=r"plain\.mp4"):
             await decode_frames(video, request, deadline_seconds=0.1)
         assert time.monotonic() - start < 0.2
-    await until(lambda: pool_stats().stuck_threads == 0)
+    assert pool_stats().stuck_threads == 0  # the thread noticed the deadline itself
     assert (await decode_frames(video, request, deadline_seconds=5)).indices.tolist() == [30]
 
 
@@ -92,16 +93,112 @@ async def test_work_that_waits_for_a_thread_is_cancelled_at_its_deadline() -> No
     assert not ran.is_set()
 
 
-async def test_cancelled_task_counts_its_thread_until_it_ends() -> None:
+async def test_a_stuck_thread_is_replaced_and_its_lane_closed() -> None:
+    """A pool of one thread goes on working although that one hangs; what waited for the same reader is told so."""
     pool, release = DecodePool(1), threading.Event()
-    task = asyncio.create_task(pool.run(release.wait, None, "cancelled"))
+    hanging = asyncio.create_task(pool.run(release.wait, 0.1, "hanging", lane="reader"))
+    waiting = asyncio.create_task(pool.run(lambda: "never", 30, "waiting", lane="reader"))
+    other = asyncio.create_task(pool.run(lambda: "done", 30, "other", lane="other"))
+    with pytest.raises(DeadlineError):
+        await hanging
+    assert await other == "done"
+    with pytest.raises(StuckLaneError):
+        await waiting
+    assert pool.num_stuck == 1 and pool.is_stuck("reader")
+    with pytest.raises(StuckLaneError):
+        await pool.run(lambda: "never", 30, "late", lane="reader")
+    release.set()
+    await until(lambda: pool.num_stuck == 0)
+    assert await pool.run(lambda: "open again", 30, "after", lane="reader") == "open again"
+
+
+async def test_too_many_stuck_threads_are_an_error() -> None:
+    pool, release = DecodePool(1, max_stuck_threads=2), threading.Event()
+    try:
+        for _ in range(2):
+            with pytest.raises(DeadlineError):
+                await pool.run(release.wait, 0.4, "hanging")
+        await until(lambda: pool.num_stuck == 2)
+        with pytest.raises(VideoError, match="2 decode threads hang"):
+            await pool.run(lambda: None, 5, "refused")
+    finally:
+        release.set()
+    await until(lambda: pool.num_stuck == 0)
+    assert await pool.run(lambda: "next", 5, "next") == "next"
+
+
+async def test_work_of_one_lane_leaves_the_other_threads_free() -> None:
+    pool, release = DecodePool(2), threading.Event()
+    order: list[int] = []
+    first = asyncio.create_task(pool.run(release.wait, 30, "first", lane="reader"))
+    behind = [asyncio.create_task(pool.run(lambda n=n: order.append(n), 30, "behind", lane="reader")) for n in range(9)]
+    assert await pool.run(lambda: "free", 30, "other") == "free"
+    assert order == []
+    release.set()
+    await asyncio.gather(first, *behind)
+    assert order == list(range(9))
+
+
+async def test_cancelled_task_leaves_its_thread_until_the_deadline() -> None:
+    pool, release = DecodePool(1), threading.Event()
+    task = asyncio.create_task(pool.run(release.wait, 0.3, "cancelled"))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert pool.num_stuck == 0
+    assert await pool.run(lambda: "replaced", 30, "next") == "replaced"
     assert pool.num_stuck == 1
     release.set()
     await until(lambda: pool.num_stuck == 0)
+
+
+async def test_a_reader_that_hangs_is_replaced_by_a_new_one(path: Path) -> None:
+    """The call ends at its deadline; the next one of the same rollout, which still holds that reader, gets frames."""
+    video = await open_video(path)
+    real_decode, release = video.decode_many, threading.Event()
+
+    def hang(*args: object) -> object:
+        release.wait(30)
+        return real_decode(*args)  # type: ignore[arg-type]
+
+    video.decode_many = hang  # type: ignore[method-assign]
+    request = FrameRequest(width=48, height=32, indices=(20,))
+    try:
+        start = time.monotonic()
+        with pytest.raises(DeadlineError):
+            await decode_frames(video, request, deadline_seconds=0.2)
+        assert time.monotonic() - start < 0.3
+        await until(lambda: pool_stats().stuck_threads == 1)
+        batch = await decode_frames(video, request, deadline_seconds=10)
+        assert read_number(batch.frames_THWC[0]) == 20
+        assert await open_video(path) is not video
+    finally:
+        release.set()
+    await until(lambda: pool_stats().stuck_threads == 0)
+
+
+async def test_several_sizes_in_one_pass(path: Path) -> None:
+    video = await open_video(path)
+    requests = [FrameRequest(48, 32, indices=(5, 50, 5)), FrameRequest(96, 64, seconds=(1.0, 5 / 30))]
+    small, large = await decode_many(video, requests, deadline_seconds=30)
+    assert [read_number(frame) for frame in small.frames_THWC] == [5, 50, 5]
+    assert [read_number(frame) for frame in large.frames_THWC] == [30, 5]
+    assert large.indices.tolist() == [30, 5] and large.frames_THWC.shape == (2, 64, 96, 3)
+
+
+def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
+    code = """
+import asyncio, threading
+from verl_video_tools.errors import DeadlineError
+from verl_video_tools.video import run_decode
+try:
+    asyncio.run(run_decode(threading.Event().wait, deadline_seconds=0.1))
+except DeadlineError:
+    print("ended")
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "ended\n", "")
 
 
 async def test_readers_are_shared_by_those_who_ask_at_the_same_time(path: Path) -> None:

@@ -33,7 +33,7 @@ from verl_video_tools.types import (
     Turn,
     content_text,
 )
-from verl_video_tools.video import Video, decode_frames, open_video
+from verl_video_tools.video import Video, cache_stats, decode_frames, open_video
 
 _BUDGET_CODES = {
     StopReason.RESPONSE_BUDGET: CallErrorCode.RESPONSE_BUDGET,
@@ -219,6 +219,10 @@ class Episode:
 
     async def _decode(self, request: FrameRequest, deadline_seconds: float) -> tuple[ImagePart, ...]:
         batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds)
+        cache = self.trajectory.cache
+        cache.hits += batch.num_cached
+        cache.misses += len(batch) - batch.num_cached
+        cache.stored_bytes = cache_stats().stored_bytes
         return tuple(
             ImagePart(FrameRecord(int(index), float(seconds), request.width, request.height), pixels_HWC)
             for index, seconds, pixels_HWC in zip(

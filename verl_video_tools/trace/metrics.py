@@ -48,6 +48,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics["tool/executed_per_rollout"] = _mean([count["executed_calls"] for count in counts])
     metrics["tokens/generated/mean"] = _mean([rollout.num_generated_tokens for rollout in rollouts])
     metrics["tokens/observation/mean"] = _mean([rollout.num_observation_tokens for rollout in rollouts])
+    metrics |= _cache_metrics(rollouts)
     metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
     metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))
     metrics["group/unequal_reward_rate"] = _unequal_reward_rate(rollouts)
@@ -71,6 +72,15 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         metrics[f"tool/{name}/latency_ms_p95"] = float(np.percentile(latencies_ms, 95))
     metrics |= {f"tool/error/{code}": count / len(rollouts) for code, count in errors.items()}
     return metrics
+
+
+def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    uses = [rollout.trajectory.cache for rollout in rollouts]
+    num_hits, num_misses = sum(use.hits for use in uses), sum(use.misses for use in uses)
+    return {
+        "cache/hit_rate": num_hits / max(1, num_hits + num_misses),
+        "cache/bytes": float(max(use.stored_bytes for use in uses)),  # each node has its own: the fullest
+    }
 
 
 def _unequal_reward_rate(rollouts: Sequence[Rollout]) -> float:

@@ -4,7 +4,7 @@ Importing this needs NumPy and PyAV, not torch.
 """
 
 from verl_video_tools.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
-from verl_video_tools.video.pool import decode_frames, open_video, pool_stats, run_decode
+from verl_video_tools.video.pool import cache_stats, decode_frames, decode_many, open_video, pool_stats, run_decode
 from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
 from verl_video_tools.video.tokens import envelope_of, image_tokens
@@ -16,7 +16,9 @@ __all__ = [
     "PixelEnvelope",
     "Video",
     "VideoInfo",
+    "cache_stats",
     "decode_frames",
+    "decode_many",
     "envelope_of",
     "fit_box",
     "fit_envelope",

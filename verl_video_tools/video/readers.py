@@ -38,6 +38,10 @@ class FrameReader(Protocol):
         """Duration of the last frame in ticks, 0 if the file does not say."""
         ...
 
+    def group_of(self, index: int, deadline: Deadline) -> int:
+        """Number of the group of pictures that decoding a frame begins with."""
+        ...
+
     def decode(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
         """Decode frames, given by ascending distinct indices; those that cannot be decoded are left out."""
         ...

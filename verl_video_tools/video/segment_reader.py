@@ -27,6 +27,10 @@ class SegmentReader:
         self.index_at = table.index_at
         self.last_duration = table.last_duration
 
+    def group_of(self, index: int, deadline: Deadline) -> int:
+        """Number of the segment that decoding a frame begins with."""
+        return self._first_segment_for(self._table.segment_of(index), self._table.pts_at(index, deadline), deadline)
+
     def decode(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
         """Decode frames, given by ascending distinct indices; those that cannot be decoded are left out."""
         for first_segment, last_segment, wanted in self._runs(indices, deadline):

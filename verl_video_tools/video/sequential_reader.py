@@ -54,6 +54,10 @@ class SequentialReader:
         """Duration of the last frame in ticks, 0 if the file does not say."""
         return self._last_duration
 
+    def group_of(self, index: int, deadline: Deadline) -> int:
+        """0: every frame needs all frames before it."""
+        return 0
+
     def decode(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
         """Decode frames, given by ascending distinct indices."""
         wanted = set(indices)

@@ -11,12 +11,12 @@ from fractions import Fraction
 from types import TracebackType
 
 import av
-import numpy as np
-import numpy.typing as npt
 
 from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError
 from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
+from verl_video_tools.video.batch import BatchBuilder, FrameFacts
+from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import Deadline, VideoSource
@@ -51,6 +51,7 @@ class Video:
         self.backend = chosen_backend(backend)
         self._lock = threading.Lock()
         self._pictures = PictureMaker()
+        self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
         self._source: VideoSource | None = VideoSource(path)
         self._decoder: FrameDecoder | None = None
         self.path = self._source.path
@@ -122,7 +123,7 @@ class Video:
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
         with self._held(deadline):
             indices = [self._index_at(time, deadline) for time in seconds]
-            return self._batch(indices, height, width, deadline)
+            return self._batches([(indices, *self._size(height, width))], deadline)[0]
 
     def frames_at_indices(
         self,
@@ -132,15 +133,10 @@ class Video:
         deadline_seconds: float | None = None,
     ) -> FrameBatch:
         """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
-        for index in indices:
-            if not 0 <= index < self.info.num_frames:
-                raise FrameRangeError(
-                    f"{self.path}: frame index {index} is outside [0, {self.info.num_frames}) "
-                    f"(duration {self.info.duration_seconds} s)"
-                )
-        deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(indices)} frames")
+        checked = self._checked(indices)
+        deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(checked)} frames")
         with self._held(deadline):
-            return self._batch([int(index) for index in indices], height, width, deadline)
+            return self._batches([(checked, *self._size(height, width))], deadline)[0]
 
     def timestamps_seconds(self, deadline_seconds: float | None = None) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
@@ -170,9 +166,42 @@ class Video:
 
     def frames(self, request: FrameRequest, deadline_seconds: float | None = None) -> FrameBatch:
         """Frames of a request; see `frames_at`."""
-        if request.seconds is not None:
-            return self.frames_at(request.seconds, request.height, request.width, deadline_seconds)
-        return self.frames_at_indices(request.indices or (), request.height, request.width, deadline_seconds)
+        return self.decode_many([request], deadline_seconds)[0]
+
+    def decode_many(self, requests: Sequence[FrameRequest], deadline_seconds: float | None = None) -> list[FrameBatch]:
+        """Frames of several requests in one pass: each frame is decoded once and scaled to every size asked of it.
+
+        Raises:
+            as `frames_at`; one request that cannot be met fails all.
+        """
+        deadline = Deadline(deadline_seconds, f"{self.path}: decode {sum(map(len, requests))} frames")
+        with self._held(deadline):
+            wanted = [
+                (self._indices_of(request, deadline), *self._size(request.height, request.width))
+                for request in requests
+            ]
+            return self._batches(wanted, deadline)
+
+    def indices_of(self, request: FrameRequest, deadline_seconds: float | None = None) -> list[int]:
+        """Indices of the frames that a request asks for; none is decoded.
+
+        Raises:
+            FrameRangeError: a time or index is outside the video.
+            DeadlineError: another thread kept the video busy, or reading the file took too long.
+        """
+        deadline = Deadline(deadline_seconds, f"{self.path}: indices of {len(request)} frames")
+        with self._held(deadline):
+            return self._indices_of(request, deadline)
+
+    def groups_of(self, indices: Sequence[int], deadline_seconds: float | None = None) -> list[int]:
+        """For each frame the number of the group of pictures that decoding has to begin with.
+
+        Frames of one group are best decoded together; those of different groups share no work worth mentioning.
+        """
+        checked = self._checked(indices)
+        deadline = Deadline(deadline_seconds, f"{self.path}: groups of {len(checked)} frames")
+        with self._held(deadline):
+            return [self._reader.group_of(index, deadline) for index in checked]
 
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""
@@ -228,27 +257,37 @@ class Video:
             pts += 1
         return self._reader.index_at(pts, deadline)
 
-    def _batch(self, indices: list[int], height: int | None, width: int | None, deadline: Deadline) -> FrameBatch:
-        height, width = self._size(height, width)
-        positions: dict[int, list[int]] = {}
-        for position, index in enumerate(indices):
-            positions.setdefault(index, []).append(position)
-        frames_THWC = np.empty((len(indices), height, width, 3), dtype=np.uint8)
-        timestamps_seconds = np.empty(len(indices), dtype=np.float64)
-        corrupt = np.zeros(len(indices), dtype=np.bool_)
-        index_by_time: dict[float, int] = {}
-        for asked, shown, frame in self._frames(sorted(positions), deadline):
-            where = positions[asked]
+    def _checked(self, indices: Sequence[int]) -> list[int]:
+        for index in indices:
+            if not 0 <= index < self.info.num_frames:
+                raise FrameRangeError(
+                    f"{self.path}: frame index {index} is outside [0, {self.info.num_frames}) "
+                    f"(duration {self.info.duration_seconds} s)"
+                )
+        return [int(index) for index in indices]
+
+    def _indices_of(self, request: FrameRequest, deadline: Deadline) -> list[int]:
+        if request.seconds is not None:
+            return [self._index_at(time, deadline) for time in request.seconds]
+        return self._checked(request.indices or ())
+
+    def _batches(self, wanted: Sequence[tuple[list[int], int, int]], deadline: Deadline) -> list[FrameBatch]:
+        """One batch for each (indices, height, width), decoded in one pass."""
+        builders = [BatchBuilder(len(indices), height, width) for indices, height, width in wanted]
+        # frame index -> (height, width) -> batch -> rows of the batch
+        rows: dict[int, dict[tuple[int, int], dict[int, list[int]]]] = {}
+        for number, (indices, height, width) in enumerate(wanted):
+            for row, index in enumerate(indices):
+                rows.setdefault(index, {}).setdefault((height, width), {}).setdefault(number, []).append(row)
+        for asked, shown, frame in self._frames(sorted(rows), deadline):
             time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
-            index_by_time[time_seconds] = shown
-            frames_THWC[where] = self._pictures.picture(frame, width, height)
-            timestamps_seconds[where] = time_seconds
-            corrupt[where] = shown != asked or frame.is_corrupt
-
-        def index_of(times_seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-            return np.array([index_by_time[time] for time in times_seconds.tolist()], dtype=np.int64)
-
-        return FrameBatch(frames_THWC, timestamps_seconds, corrupt, index_of)
+            facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
+            for (height, width), rows_of_batches in rows[asked].items():
+                picture_HWC = self._pictures.picture(frame, width, height)
+                for number, where in rows_of_batches.items():
+                    builders[number].frames_THWC[where] = picture_HWC
+                    builders[number].label(where, facts)
+        return [builder.build() for builder in builders]
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
         if height is None and width is None:

@@ -1,0 +1,181 @@
+"""Frames as files: whole or not there, bounded, shared between processes, no trace of killed writers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verl_video_tools.video.batch import FrameFacts
+from verl_video_tools.video.frame_store import HEADER, LEDGER, PAGE_BYTES, FrameKey, FrameStore
+
+WIDTH, HEIGHT = 40, 34
+FRAME_BYTES = PAGE_BYTES * -(-(HEADER.size + WIDTH * HEIGHT * 3) // PAGE_BYTES)
+
+
+def key(index: int, video: str = "a") -> FrameKey:
+    return FrameKey(video, index, WIDTH, HEIGHT)
+
+
+def picture(index: int) -> np.ndarray:
+    return np.full((HEIGHT, WIDTH, 3), index % 251, dtype=np.uint8)
+
+
+def write(store: FrameStore, index: int, video: str = "a") -> None:
+    store.write(key(index, video), FrameFacts(index, index / 30, False), picture(index))
+
+
+def read(store: FrameStore, index: int, video: str = "a") -> FrameFacts | None:
+    """Facts of a stored frame, after a look at its pixels."""
+    into_HWC = np.zeros((HEIGHT, WIDTH, 3), dtype=np.uint8)
+    facts = store.read(key(index, video), into_HWC)
+    if facts is not None:
+        np.testing.assert_array_equal(into_HWC, picture(index))
+    return facts
+
+
+def frame_files(folder: Path) -> list[Path]:
+    return [path for path in (folder / "frames").rglob("*") if path.is_file()]
+
+
+def test_a_frame_comes_back_with_its_facts(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 1 << 20)
+    facts = FrameFacts(index=12, timestamp_seconds=0.1 + 0.2, corrupt=True)
+    store.write(key(7), facts, picture(7))
+    assert read(FrameStore(tmp_path, 1 << 20), 7) == facts
+    for other in (key(8), key(7, "b")):
+        assert store.read(other, picture(0)) is None
+    assert store.read(FrameKey("a", 7, HEIGHT, WIDTH), np.empty((WIDTH, HEIGHT, 3), np.uint8)) is None
+    assert store.stored_bytes == FRAME_BYTES
+    assert list((tmp_path / "incoming").iterdir()) == []
+
+
+def test_a_row_that_is_not_contiguous_can_be_written(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 1 << 20)
+    turned = np.rot90(np.arange(HEIGHT * WIDTH * 3, dtype=np.uint8).reshape(WIDTH, HEIGHT, 3))
+    store.write(key(0), FrameFacts(0, 0.0, False), turned)
+    into_HWC = np.empty((HEIGHT, WIDTH, 3), np.uint8)
+    assert store.read(key(0), into_HWC) is not None
+    np.testing.assert_array_equal(into_HWC, turned)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[: HEADER.size - 1],
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: b"othermag" + data[8:],
+        lambda data: HEADER.pack(b"vvtframe", HEIGHT, WIDTH, 0, 0.0, False) + data[HEADER.size :],
+    ],
+)
+def test_a_damaged_file_is_a_miss_and_is_replaced(tmp_path: Path, damage) -> None:
+    store = FrameStore(tmp_path, 1 << 20)
+    write(store, 3)
+    (file,) = frame_files(tmp_path)
+    file.write_bytes(damage(file.read_bytes()))
+    assert read(store, 3) is None
+    assert not file.exists()
+    write(store, 3)
+    assert read(store, 3) == FrameFacts(3, 0.1, False)
+
+
+def test_the_least_recently_used_frames_go(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 10 * FRAME_BYTES)
+    for index in range(10):
+        write(store, index)
+        os.utime(tmp_path / "frames" / "a" / f"{index}-{WIDTH}x{HEIGHT}", (index, index))  # clocks are coarse
+    assert read(store, 0) is not None  # used: now the youngest
+    write(store, 10)
+    assert store.stored_bytes <= 10 * FRAME_BYTES
+    assert read(store, 0) is not None and read(store, 10) is not None
+    assert read(store, 1) is None
+
+
+def test_a_frame_larger_than_the_store_is_not_kept(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, FRAME_BYTES - 1)
+    write(store, 0)
+    assert read(store, 0) is None and store.stored_bytes == 0
+
+
+def test_writing_twice_counts_once(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 1 << 20)
+    write(store, 0)
+    write(store, 0)
+    assert store.stored_bytes == FRAME_BYTES and len(frame_files(tmp_path)) == 1
+
+
+def test_what_killed_writers_left_is_swept(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 3 * FRAME_BYTES)
+    old, young = tmp_path / "incoming" / "old", tmp_path / "incoming" / "young"
+    old.write_bytes(b"half a frame")
+    young.write_bytes(b"being written")
+    os.utime(old, (1, 1))
+    for index in range(5):
+        write(store, index, video=f"video {index}")
+    assert not old.exists() and young.exists()
+    assert len(list((tmp_path / "frames").iterdir())) <= 3  # nor do folders of videos without frames stay
+
+
+def test_a_lost_ledger_is_made_anew(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 10 * FRAME_BYTES)
+    for index in range(4):
+        write(store, index)
+    (tmp_path / "ledger").write_bytes(b"")
+    write(store, 4)
+    assert store.stored_bytes == 5 * FRAME_BYTES
+
+
+def test_no_space_is_a_warning_and_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = FrameStore(tmp_path, 1 << 20)
+    write(store, 0)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        write(store, 1)
+        write(store, 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert len(caplog.records) == 1
+    assert read(store, 0) is not None and read(store, 1) is None
+    assert list((tmp_path / "incoming").iterdir()) == []
+
+
+def test_a_folder_that_vanishes_is_no_error(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path / "store", 1 << 20)
+    write(store, 0)
+    (tmp_path / "store").rename(tmp_path / "elsewhere")
+    assert read(store, 0) is None
+    write(store, 0)
+    assert store.stored_bytes == 0
+
+
+def _write_and_read(folder: Path, capacity_bytes: int, seed: int, num_frames: int) -> None:
+    store = FrameStore(folder, capacity_bytes)
+    for index in np.random.default_rng(seed).integers(0, 200, num_frames).tolist():
+        if read(store, index) is None:
+            write(store, index)
+
+
+def test_capacity_holds_while_processes_write(tmp_path: Path) -> None:
+    capacity_bytes = 50 * FRAME_BYTES
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=_write_and_read, args=(tmp_path, capacity_bytes, seed, 1500)) for seed in range(4)]
+    for worker in workers:
+        worker.start()
+    num_looks, most = 0, 0
+    while any(worker.is_alive() for worker in workers):
+        most = max(most, len(frame_files(tmp_path)) if (tmp_path / "frames").exists() else 0)
+        num_looks += 1
+        time.sleep(0.005)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+    # A look takes a while: what is dropped and what is added during it may both be seen.
+    assert num_looks > 10 and 40 <= most <= 60
+    left = frame_files(tmp_path)
+    assert LEDGER.unpack((tmp_path / "ledger").read_bytes())[0] == len(left) * FRAME_BYTES <= capacity_bytes

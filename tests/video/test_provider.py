@@ -1,0 +1,429 @@
+"""Frames through the caches: the same as decoded ones, decoded once per node, whatever happens to others."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from tests.video_files import read_number, write_video
+from verl_video_tools.errors import DeadlineError, FrameRangeError, UsageError
+from verl_video_tools.types import FrameBatch, FrameRequest
+from verl_video_tools.video import Video
+from verl_video_tools.video.file_locks import StripedLocks
+from verl_video_tools.video.frame_store import FrameStore
+from verl_video_tools.video.provider import FrameProvider, open_provider
+from verl_video_tools.video.settings import VideoSettings
+
+FRAME_BYTES = 20480
+"""What a frame of 96 x 64 takes in a cache: 18,432 bytes of pixels and a header, in whole pages."""
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def provider_of(folder: Path, capacity_bytes: int = 64 << 20, **options: Any) -> FrameProvider:
+    return FrameProvider([FrameStore(folder, capacity_bytes)], StripedLocks(folder / "locks"), **options)
+
+
+def by_index(*indices: int, width: int = 96, height: int = 64) -> FrameRequest:
+    return FrameRequest(width, height, indices=indices)
+
+
+def by_time(*seconds: float) -> FrameRequest:
+    return FrameRequest(96, 64, seconds=seconds)
+
+
+def numbers(batch: FrameBatch) -> list[int]:
+    return [read_number(frame) for frame in batch.frames_THWC]
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """300 frames in groups of 30."""
+    return write_video(tmp_path_factory.mktemp("video") / "plain.mp4", num_frames=300, gop_frames=30)
+
+
+@pytest.fixture
+def video(path: Path) -> Iterator[Video]:
+    with Video(path) as video:
+        yield video
+
+
+@pytest.fixture
+def decoded(video: Video) -> list[int]:
+    """Indices that `video` hands to its decoder, in order."""
+    indices: list[int] = []
+    real_decode = video._reader.decode
+
+    def decode(wanted: Sequence[int], deadline: Any) -> Any:
+        indices.extend(wanted)
+        return real_decode(wanted, deadline)
+
+    video._reader.decode = decode  # type: ignore[method-assign]
+    return indices
+
+
+# ------------------------------------------------------------------------------------------------------- what is served
+
+
+def test_cached_frames_equal_decoded_ones(video: Video, decoded: list[int], tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    requests = [by_index(250, 3, 3, 31), by_time(0.0, 10.0, 1.0), by_index(3, 40, width=48, height=32)]
+    expected = video.decode_many(requests)
+    decoded.clear()
+    for num_cached in (0, 4):
+        batches = provider.provide(video, requests, deadline_seconds=60)
+        for batch, wanted in zip(batches, expected, strict=True):
+            np.testing.assert_array_equal(batch.frames_THWC, wanted.frames_THWC)
+            assert batch.timestamps_seconds.tolist() == wanted.timestamps_seconds.tolist()
+            assert batch.indices.tolist() == wanted.indices.tolist()
+        assert batches[0].num_cached == num_cached
+    assert sorted(decoded) == [0, 3, 30, 31, 40, 250, 299]  # each once, though one is asked in two sizes
+    stats = provider.stats()
+    assert (stats.hits, stats.misses) == (9, 9)
+    assert stats.stored_bytes == 6 * FRAME_BYTES + 2 * 8192  # two are small
+
+
+def test_only_what_is_missing_is_decoded(video: Video, decoded: list[int], tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    provider.provide(video, [by_index(5, 100)])
+    decoded.clear()
+    (batch,) = provider.provide(video, [by_index(4, 5, 100, 101)])
+    assert numbers(batch) == [4, 5, 100, 101] and batch.num_cached == 2
+    assert decoded == [4, 101]
+
+
+def test_a_file_written_anew_is_another_one(tmp_path: Path) -> None:
+    provider, path = provider_of(tmp_path / "cache"), tmp_path / "video.mp4"
+    for num_frames in (40, 30):
+        write_video(path, num_frames=num_frames)
+        with Video(path) as video:
+            (batch,) = provider.provide(video, [by_index(7)])
+        assert batch.num_cached == 0
+
+
+def test_damage_is_remembered_with_the_frame(path: Path, tmp_path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) * 45 // 100 : len(data) * 65 // 100] = bytes(len(data) * 65 // 100 - len(data) * 45 // 100)
+    damaged = tmp_path / "damaged.mp4"
+    damaged.write_bytes(data)
+    provider = provider_of(tmp_path / "cache")
+    with Video(damaged) as video:
+        first, again = (provider.provide(video, [by_index(*range(0, 300, 7))])[0] for _ in range(2))
+    assert first.corrupt.any() and not first.corrupt.all() and again.num_cached == len(again)
+    assert again.corrupt.tolist() == first.corrupt.tolist()
+    assert again.indices.tolist() == first.indices.tolist() == numbers(again)
+
+
+def test_every_kind_of_file(reference: Any, tmp_path: Path) -> None:
+    """Decoding group by group, partly from the cache, shows what decoding in sequence shows."""
+    provider = provider_of(tmp_path)
+    random = np.random.default_rng(0)
+    with Video(reference.path) as video:
+        for _ in range(4):
+            indices = random.integers(0, video.info.num_frames, 6).tolist()
+            (batch,) = provider.provide(video, [FrameRequest(video.info.width, video.info.height, indices=indices)])
+            assert numbers(batch) == [reference.numbers[index] for index in indices]
+            assert batch.timestamps_seconds.tolist() == [reference.timestamps_seconds[index] for index in indices]
+
+
+def test_a_cache_too_small_for_the_request(video: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path, capacity_bytes=3 * FRAME_BYTES)
+    for _ in range(2):
+        (batch,) = provider.provide(video, [by_index(*range(0, 300, 10))])
+        assert numbers(batch) == list(range(0, 300, 10))
+    assert 0 < provider.stats().stored_bytes <= 3 * FRAME_BYTES
+
+
+def test_without_a_cache_everything_is_decoded(video: Video, decoded: list[int]) -> None:
+    provider = FrameProvider([])
+    for _ in range(2):
+        (batch,) = provider.provide(video, [by_index(9)])
+        assert numbers(batch) == [9] and batch.num_cached == 0
+    assert decoded == [9, 9]
+    assert (provider.stats().hits, provider.stats().misses, provider.stats().capacity_bytes) == (0, 2, 0)
+
+
+def test_errors_are_those_of_the_video(video: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    with pytest.raises(FrameRangeError, match=r"10\.0"):
+        provider.provide(video, [by_time(10.5)])
+    with pytest.raises(FrameRangeError, match="300"):
+        provider.provide(video, [by_index(300)])
+    with pytest.raises(DeadlineError):
+        provider.provide(video, [by_index(5)], deadline_seconds=0.0)
+    assert provider.provide(video, [FrameRequest(96, 64, seconds=())])[0].frames_THWC.shape == (0, 64, 96, 3)
+
+
+# ------------------------------------------------------------------------------------------------------------ time grid
+
+
+def test_time_grid_lets_requests_meet(video: Video, decoded: list[int], tmp_path: Path) -> None:
+    provider = provider_of(tmp_path, time_grid_seconds=0.5)
+    for seconds in (0.98, 1.0, 1.2):
+        (batch,) = provider.provide(video, [by_time(seconds)])
+        assert batch.timestamps_seconds.tolist() == [1.0] and numbers(batch) == [30]
+    assert decoded == [30]
+    # The end stays the end, an index is meant as it is, and outside is outside.
+    assert provider.provide(video, [by_time(9.9, 10.0)])[0].indices.tolist() == [299, 299]
+    assert provider.provide(video, [by_index(31)])[0].indices.tolist() == [31]
+    for outside in (-0.1, 10.1, float("nan")):
+        with pytest.raises(FrameRangeError):
+            provider.provide(video, [by_time(outside)])
+
+
+def test_no_time_grid_by_default(video: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    assert provider.provide(video, [by_time(0.98, 1.0)])[0].indices.tolist() == [29, 30]
+
+
+# ------------------------------------------------------------------------------------------------------------ disk tier
+
+
+def settings(**environment: str) -> VideoSettings:
+    return VideoSettings.from_environment(environment)
+
+
+def test_disk_tier_outlives_the_memory(video: Video, decoded: list[int], tmp_path: Path) -> None:
+    """Each pass has a new cache in memory, as after a restart; frames found on disk go into it."""
+    for turn in range(2):
+        memory = FrameStore(tmp_path / f"memory {turn}", 64 << 20)
+        disk = FrameStore(tmp_path / "disk", 64 << 20)
+        provider = FrameProvider([memory, disk], StripedLocks(tmp_path / "locks"))
+        (batch,) = provider.provide(video, [by_index(10, 200)])
+        assert numbers(batch) == [10, 200] and batch.num_cached == 2 * turn
+        assert memory.stored_bytes == disk.stored_bytes == 2 * FRAME_BYTES
+    assert decoded == [10, 200]
+
+
+def _provide_with_settings(environment: dict[str, str], path: Path, indices: tuple[int, ...], pipe: Connection) -> None:
+    provider = open_provider(VideoSettings.from_environment(environment))
+    with Video(path) as video:
+        (batch,) = provider.provide(video, [by_index(*indices)])
+    pipe.send((numbers(batch), batch.num_cached))
+
+
+def test_disk_tier_serves_a_new_process(path: Path, tmp_path: Path) -> None:
+    environment = {"VVT_FRAME_CACHE_BYTES": "0", "VVT_FRAME_CACHE_DISK": str(tmp_path / "disk")}
+    for num_cached in (0, 2):
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(target=_provide_with_settings, args=(environment, path, (7, 70), theirs))
+        process.start()
+        assert ours.poll(60) and ours.recv() == ([7, 70], num_cached)
+        process.join(60)
+
+
+def test_processes_of_a_node_share_by_name(path: Path) -> None:
+    name = f"test-{uuid.uuid4().hex}"
+    for theirs_name, num_cached in ((name, 2), (f"{name}-other", 0)):
+        environment = {"VVT_FRAME_CACHE_BYTES": str(64 << 20), "VVT_FRAME_CACHE": theirs_name}
+        with Video(path) as video:
+            open_provider(settings(**(environment | {"VVT_FRAME_CACHE": name}))).provide(video, [by_index(7, 70)])
+        ours, theirs = SPAWN.Pipe()
+        process = SPAWN.Process(target=_provide_with_settings, args=(environment, path, (7, 70), theirs))
+        process.start()
+        assert ours.poll(60) and ours.recv() == ([7, 70], num_cached)
+        process.join(60)
+
+
+def test_a_cache_that_cannot_be_had_is_done_without(
+    video: Video, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a file").write_text("")
+    provider = open_provider(settings(VVT_FRAME_CACHE_BYTES="0", VVT_FRAME_CACHE_DISK=str(tmp_path / "a file")))
+    assert numbers(provider.provide(video, [by_index(5)])[0]) == [5]
+    assert "a file" in caplog.text
+
+
+# ------------------------------------------------------------------------------------------------------------- settings
+
+
+def test_settings() -> None:
+    defaults = settings()
+    assert defaults.cache_bytes is None and defaults.disk_folder is None and defaults.time_grid_seconds == 0
+    given = settings(VVT_DECODE_THREADS="3", VVT_FRAME_CACHE_BYTES="0", VVT_TIME_GRID_SECONDS=".5", VVT_FRAME_CACHE="")
+    assert (given.decode_threads, given.cache_bytes, given.time_grid_seconds) == (3, 0, 0.5)
+    assert given.cache_name == defaults.cache_name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("VVT_DECODE_THREADS", "0"),
+        ("VVT_FRAME_CACHE", "../elsewhere"),
+        ("VVT_FRAME_CACHE_BYTES", "4 GiB"),
+        ("VVT_FRAME_CACHE_DISK_BYTES", "0"),
+        ("VVT_TIME_GRID_SECONDS", "-1"),
+        ("VVT_TIME_GRID_SECONDS", "inf"),
+        ("VVT_TIME_GRID_SECONDS", "often"),
+    ],
+)
+def test_settings_that_make_no_sense(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name) as caught:
+        settings(**{name: value})
+    assert repr(value) in str(caught.value)
+
+
+# -------------------------------------------------------------------------------------------------------- single flight
+
+
+def _request_much(
+    folder: Path, path: Path, capacity_bytes: int, seed: int, num_requests: int, pipe: Connection
+) -> None:
+    """Two threads ask for random frames; sends how many were wrong, hits and misses."""
+    provider = provider_of(folder, capacity_bytes)
+    with ExitStack() as stack:
+        videos = [stack.enter_context(Video(path)) for _ in range(2)]
+        pipe.send("ready")
+        pipe.recv()
+
+        def work(thread: int) -> int:
+            random = np.random.default_rng([seed, thread])
+            num_wrong = 0
+            for _ in range(num_requests):
+                indices = random.integers(0, 300, 8).tolist()
+                (batch,) = provider.provide(videos[thread], [by_index(*indices)], deadline_seconds=60)
+                num_wrong += sum(a != b for a, b in zip(numbers(batch), indices, strict=True))
+                num_wrong += batch.indices.tolist() != indices
+            return num_wrong
+
+        with ThreadPoolExecutor(2) as threads:
+            num_wrong = sum(threads.map(work, range(2)))
+    pipe.send((num_wrong, provider.stats().hits, provider.stats().misses))
+
+
+def run_requesters(folder: Path, path: Path, capacity_bytes: int, seeds: Sequence[int], num_requests: int) -> list[Any]:
+    pipes, processes = [], []
+    for seed in seeds:
+        ours, theirs = SPAWN.Pipe()
+        arguments = (folder, path, capacity_bytes, seed, num_requests, theirs)
+        process = SPAWN.Process(target=_request_much, args=arguments)
+        process.start()
+        pipes.append(ours)
+        processes.append(process)
+    for pipe in pipes:
+        assert pipe.poll(60) and pipe.recv() == "ready"
+    for pipe in pipes:
+        pipe.send("go")
+    results = []
+    for pipe in pipes:
+        assert pipe.poll(100)
+        results.append(pipe.recv())
+    for process in processes:
+        process.join(30)
+    return results
+
+
+def test_eight_requesters_in_four_processes_get_no_wrong_frame(path: Path, tmp_path: Path) -> None:
+    """The cache holds a sixth of the video, so frames come, go and come again all the time."""
+    results = run_requesters(tmp_path, path, 50 * FRAME_BYTES, seeds=range(4), num_requests=40)
+    assert [num_wrong for num_wrong, _, _ in results] == [0, 0, 0, 0]
+    assert sum(hits for _, hits, _ in results) > 100
+    assert sum(hits + misses for _, hits, misses in results) == 4 * 2 * 40 * 8
+
+
+def test_a_frame_is_decoded_once_per_node(path: Path, tmp_path: Path) -> None:
+    """All processes ask for the same at the same time."""
+    results = run_requesters(tmp_path, path, 64 << 20, seeds=(0, 0, 0, 0), num_requests=5)
+    asked = set()
+    num_repeated = 0
+    for thread in range(2):
+        random = np.random.default_rng([0, thread])
+        for _ in range(5):
+            indices = random.integers(0, 300, 8).tolist()
+            asked |= set(indices)
+            num_repeated += len(indices) - len(set(indices))
+    num_misses = sum(misses for _, _, misses in results)
+    assert len(asked) <= num_misses <= len(asked) + num_repeated  # a miss asked twice in one request counts twice
+
+
+def _hold_lock(folder: Path, name: str, pipe: Connection) -> None:
+    with StripedLocks(folder / "locks").try_hold(name) as held:
+        pipe.send(held)
+        pipe.recv()
+
+
+@pytest.fixture
+def holder(video: Video, tmp_path: Path) -> Iterator[Any]:
+    """A process that holds the lock of frame 100's group, as if it were decoding it."""
+    ours, theirs = SPAWN.Pipe()
+    (group,) = video.groups_of([100])
+    process = SPAWN.Process(target=_hold_lock, args=(tmp_path, f"{video.identity.digest}/{group}", theirs))
+    process.start()
+    assert ours.poll(60) and ours.recv() is True
+    yield process
+    process.kill()
+    process.join(30)
+
+
+def test_a_process_killed_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:
+        future = thread.submit(provider_of(tmp_path).provide, video, [by_index(20, 100)], 60.0)
+        time.sleep(0.3)
+        assert not future.done()  # it waits for the other
+        assert provider_of(tmp_path).provide(video, [by_index(20)], 5.0)[0].num_cached == 1  # but took what was free
+        holder.kill()
+        (batch,) = future.result(timeout=5.0)  # far less than its patience
+    assert numbers(batch) == [20, 100]
+
+
+def test_a_process_that_hangs_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
+    start = time.monotonic()
+    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], deadline_seconds=2.0)
+    assert numbers(batch) == [100]
+    assert 0.9 < time.monotonic() - start < 2.0
+    assert holder.is_alive()
+
+
+def test_a_failed_decode_gives_the_group_free(video: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    real_decode: Callable[..., Any] = video.decode_many
+
+    def fail(*args: Any) -> Any:
+        video.decode_many = real_decode  # type: ignore[method-assign]
+        raise RuntimeError("once")
+
+    video.decode_many = fail  # type: ignore[method-assign]
+    with pytest.raises(RuntimeError, match="once"):
+        provider.provide(video, [by_index(5)])
+    start = time.monotonic()
+    assert numbers(provider.provide(video, [by_index(5)], 60.0)[0]) == [5]
+    assert time.monotonic() - start < 5
+
+
+def test_threads_of_one_process_wait_for_each_other(path: Path, tmp_path: Path) -> None:
+    provider, barrier = provider_of(tmp_path), threading.Barrier(4)
+
+    def work(_: int) -> int:
+        with Video(path) as video:
+            barrier.wait()
+            return provider.provide(video, [by_index(*range(0, 300, 30))], 60.0)[0].num_cached
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sum(threads.map(work, range(4))) == 3 * 10
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+
+def test_memory_stays_flat(video: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path, capacity_bytes=4 << 20)
+    random, process = np.random.default_rng(0), psutil.Process()
+    resident_bytes = []
+    for _ in range(3):
+        for _ in range(150):
+            provider.provide(video, [FrameRequest(192, 128, indices=tuple(random.integers(0, 300, 8).tolist()))], 60.0)
+        resident_bytes.append(process.memory_info().rss)
+    assert resident_bytes[-1] - resident_bytes[0] < 8 << 20
+    assert 0 < provider.stats().stored_bytes <= 4 << 20

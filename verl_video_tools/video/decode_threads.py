@@ -1,0 +1,204 @@
+"""Threads that decode, off the event loop: a sized pool whose deadlines hold, even where native code never returns.
+
+The event loop's default executor is left alone: it serves the whole process, and one stuck decoder in it would stall
+whatever else waits there. The threads are daemons: one that hangs does not keep the interpreter from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from verl_video_tools.errors import DeadlineError, VideoError
+
+Result = TypeVar("Result")
+
+GRACE_SECONDS = 0.1
+"""Time after its deadline in which a thread should notice it; then it counts as stuck."""
+
+MAX_STUCK_THREADS = 16
+"""Beyond so many, new work is refused: each holds a file and its decoder."""
+
+
+class StuckLaneError(VideoError):
+    """Work of the same lane hangs; what waited behind it was not begun."""
+
+
+class Task(Future[Result], Generic[Result]):
+    """Work in a pool, and its result. `started_seconds` is on the monotonic clock, None before the work begins."""
+
+    def __init__(self, work: Callable[[], Result], lane: Hashable | None) -> None:
+        super().__init__()
+        self.lane = lane
+        self.started_seconds: float | None = None
+        self.is_stuck = False
+        self._work: Callable[[], Result] | None = work
+
+    def begin(self) -> bool:
+        """False if the task was cancelled meanwhile."""
+        self.started_seconds = time.monotonic()
+        return self.set_running_or_notify_cancel()
+
+    def run(self) -> None:
+        work, self._work = self._work, None  # what it holds is freed with it
+        assert work is not None
+        try:
+            result = work()
+        except BaseException as error:
+            self.set_exception(error)
+        else:
+            self.set_result(result)
+
+
+class DecodePool:
+    """Threads for decoding. A call that misses its deadline is abandoned, not killed: Python cannot stop a thread.
+
+    Tasks of one lane run one after the other, and those that wait occupy no thread: a reader serves one caller at a
+    time. A thread that does not come back from an abandoned task is stuck: a fresh one takes its place, and its lane is
+    closed until it returns.
+    """
+
+    def __init__(self, num_threads: int, max_stuck_threads: int = MAX_STUCK_THREADS) -> None:
+        self.num_threads = num_threads
+        self._max_stuck_threads = max_stuck_threads
+        self._condition = threading.Condition()
+        self._queue: deque[Task[Any]] = deque()
+        self._busy_lanes: set[Hashable] = set()
+        self._stuck_lanes: set[Hashable] = set()
+        self._num_started = 0
+        self._num_idle = 0
+        self._num_stuck = 0
+
+    @property
+    def num_stuck(self) -> int:
+        with self._condition:
+            return self._num_stuck
+
+    def is_stuck(self, lane: Hashable) -> bool:
+        with self._condition:
+            return lane in self._stuck_lanes
+
+    def submit(self, work: Callable[[], Result], lane: Hashable | None = None) -> Task[Result]:
+        """Queue work.
+
+        Raises:
+            StuckLaneError: the lane hangs.
+            VideoError: too many threads hang.
+        """
+        task = Task(work, lane)
+        with self._condition:
+            if lane in self._stuck_lanes:
+                raise StuckLaneError(f"{lane}: a decode thread hangs in it")
+            if self._num_stuck >= self._max_stuck_threads:
+                raise VideoError(
+                    f"{self._num_stuck} decode threads hang in native code, so no more work is taken; "
+                    "look for the files of earlier deadline errors and leave them out, or restart this process"
+                )
+            self._queue.append(task)
+            if len(self._queue) > self._num_idle and self._num_started < self.num_threads:
+                self._num_started += 1
+                self._start_thread()
+            self._condition.notify()
+        return task
+
+    async def run(
+        self, work: Callable[[], Result], deadline_seconds: float | None, what: str, lane: Hashable | None = None
+    ) -> Result:
+        """Await `work()` on a thread of the pool; waiting for a free thread counts against the deadline.
+
+        Raises:
+            DeadlineError: the time is over; a thread that had begun goes on unheeded.
+            StuckLaneError, VideoError: see `submit`.
+        """
+        end = None if deadline_seconds is None else time.monotonic() + deadline_seconds
+        task = self.submit(work, lane)
+        try:
+            return await result_of(task, deadline_seconds, what)
+        except BaseException:
+            if not task.cancel() and end is not None:
+                self.replace_unless_done(task, in_seconds=max(0.0, end - time.monotonic()))
+            raise
+
+    def replace_unless_done(self, task: Task[Any], in_seconds: float) -> None:
+        """Give a task that runs so long, and the grace, more; then its thread counts as stuck and is replaced."""
+        if not task.running():
+            return
+        timer = threading.Timer(in_seconds + GRACE_SECONDS, self._replace, [task])
+        timer.daemon = True
+        timer.start()
+
+    def _replace(self, task: Task[Any]) -> None:
+        with self._condition:
+            if not task.running() or task.is_stuck:
+                return
+            task.is_stuck = True
+            self._num_stuck += 1
+            stranded = []
+            if task.lane is not None:
+                self._stuck_lanes.add(task.lane)
+                stranded = [waiting for waiting in self._queue if waiting.lane == task.lane]
+                self._queue = deque(waiting for waiting in self._queue if waiting.lane != task.lane)
+            self._start_thread()
+        for waiting in stranded:
+            if waiting.begin():
+                waiting.set_exception(StuckLaneError(f"{task.lane}: a decode thread hangs in it"))
+
+    def _start_thread(self) -> None:
+        threading.Thread(target=self._serve, name="vvt-decode", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            task = self._next()
+            task.run()
+            with self._condition:
+                self._busy_lanes.discard(task.lane)
+                if task.is_stuck:
+                    self._stuck_lanes.discard(task.lane)
+                    self._num_stuck -= 1
+                    return  # another thread has its place
+            del task  # or its result would live until the next one
+
+    def _next(self) -> Task[Any]:
+        with self._condition:
+            self._num_idle += 1
+            while (task := self._take()) is None:
+                self._condition.wait()
+            self._num_idle -= 1
+            return task
+
+    def _take(self) -> Task[Any] | None:
+        """The first task whose lane is free."""
+        for task in list(self._queue):
+            if task.lane in self._busy_lanes:
+                continue
+            self._queue.remove(task)
+            if task.begin():
+                if task.lane is not None:
+                    self._busy_lanes.add(task.lane)
+                return task
+        return None
+
+
+async def result_of(future: Future[Result], deadline_seconds: float | None, what: str) -> Result:
+    """Await a thread's result; giving up leaves the work alone, as others may await it, too.
+
+    Raises:
+        DeadlineError: the time is over.
+    """
+    waiter = asyncio.wrap_future(future)
+    waiter.add_done_callback(_mark_seen)
+    # Not `wait_for`: that cancels the work, and cannot tell our deadline from a TimeoutError of the work itself.
+    done, _ = await asyncio.wait({waiter}, timeout=deadline_seconds)
+    if not done:
+        raise DeadlineError(f"{what}: not done within {deadline_seconds} s; allow more time or ask for less")
+    return waiter.result()
+
+
+def _mark_seen(waiter: asyncio.Future[Result]) -> None:
+    if not waiter.cancelled():
+        waiter.exception()  # or asyncio reports it as lost where nobody waits any more

@@ -1,0 +1,68 @@
+"""Locks between processes that no crash leaves behind: the kernel frees a `flock` when its holder dies.
+
+Each hold opens the file anew, so the locks also work between the threads of one process, and after a fork.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """Hold a file's lock, waiting for it; gives the open file, which is made if need be.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield file
+        finally:
+            # A child forked meanwhile has the open file as well, so closing it here would not unlock.
+            fcntl.flock(file, fcntl.LOCK_UN)
+    finally:
+        os.close(file)
+
+
+class StripedLocks:
+    """Locks by name over a fixed number of files; names that share a file exclude each other now and then."""
+
+    def __init__(self, folder: Path, num_stripes: int = 256) -> None:
+        """
+        Raises:
+            OSError: the folder cannot be made.
+        """
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._folder = folder
+        self._num_stripes = num_stripes
+
+    @contextmanager
+    def try_hold(self, name: str) -> Iterator[bool]:
+        """Hold the lock of a name within the block if it is free; gives whether it is held.
+
+        Where there can be no lock at all, since its folder is gone, the answer is True: these locks spare work, and
+        nothing depends on them.
+        """
+        stripe = self._folder / str(zlib.crc32(name.encode()) % self._num_stripes)
+        file = None
+        try:
+            file = os.open(stripe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held = True
+        except OSError as error:
+            held = not isinstance(error, BlockingIOError)
+        try:
+            yield held
+        finally:
+            if file is not None:
+                if held:
+                    fcntl.flock(file, fcntl.LOCK_UN)
+                os.close(file)

@@ -1,0 +1,41 @@
+"""Which file, in which state: what frames and readers are shared by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from verl_video_tools.errors import UnreadableVideoError, VideoNotFoundError
+
+
+class FileIdentity(NamedTuple):
+    """A file as it was at one time; a file that is written again becomes another one."""
+
+    path: str
+    """Absolute, symbolic links resolved."""
+    size_bytes: int
+    modified_ns: int
+
+    @property
+    def digest(self) -> str:
+        """32 hexadecimal digits, fit for a file name."""
+        return hashlib.sha256("\0".join(map(str, self)).encode(errors="surrogateescape")).hexdigest()[:32]
+
+
+def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
+    """Identity of the file that is at `path` now.
+
+    Raises:
+        VideoNotFoundError: there is no such file.
+        UnreadableVideoError: the file system does not let us look.
+    """
+    try:
+        resolved = Path(path).resolve()
+        status = resolved.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise VideoNotFoundError(f"{path}: no such video file ({error.strerror})") from error
+    except OSError as error:
+        raise UnreadableVideoError(f"{path}: cannot be read ({error.strerror})") from error
+    return FileIdentity(str(resolved), status.st_size, status.st_mtime_ns)
