@@ -11,6 +11,8 @@ from fractions import Fraction
 from types import TracebackType
 
 import av
+import numpy as np
+import numpy.typing as npt
 
 from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError
 from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
