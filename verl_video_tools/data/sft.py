@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -18,9 +19,10 @@ from verl_video_tools.demo.dataset import load_rows, make_row, question_from_row
 from verl_video_tools.demo.questions import Question, make_questions
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.types import Judge, Method, Sample, StopReason, Trajectory
 
 _EPISODES_AT_ONCE = 4
 _FRESH_SEEDS = 1_000_000
@@ -56,6 +58,7 @@ def write_sft_rows(
     *,
     method: Method,
     keep_wrong: bool = False,
+    judge: JudgeConfig | None = None,
 ) -> ExportReport:
     """Let the expert write a rollout for each row, execute it, and write the good ones to a parquet file.
 
@@ -66,12 +69,15 @@ def write_sft_rows(
         rows: rows of the synthetic world, as `load_rows` gives them.
         out_path: file to write; its columns are those of the rows, `turns` (list of texts) and `template`.
         keep_wrong: also keep consistent rollouts whose answer is wrong.
+        judge: grades the answers to open questions.
 
     Raises:
         RowError: a row is not of the synthetic world, or nothing is left to write.
+        UsageError: a question is open and there is no judge.
+        JudgeError: the judge gave no verdict.
     """
     tasks = [(dict(row), _script(expert, row)) for row in rows]
-    verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong))
+    verdicts = asyncio.run(_find_faults(tasks, method, keep_wrong, judge))
     report = ExportReport()
     kept = []
     for (row, script), fault in zip(tasks, verdicts, strict=True):
@@ -155,24 +161,28 @@ def _truth(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
         ) from error
 
 
-async def _judge_all(
-    tasks: Sequence[tuple[Mapping[str, Any], Script]], method: Method, keep_wrong: bool
+async def _find_faults(
+    tasks: Sequence[tuple[Mapping[str, Any], Script]], method: Method, keep_wrong: bool, config: JudgeConfig | None
 ) -> list[str | None]:
     slots = asyncio.Semaphore(_EPISODES_AT_ONCE)
+    async with AsyncExitStack() as stack:
+        judge = None if config is None else await stack.enter_async_context(LLMJudge(config))
 
-    async def judge(row: Mapping[str, Any], script: Script) -> str | None:
-        async with slots:
-            return await _fault(Sample.from_row(row), script.turns, method, keep_wrong)
+        async def fault(row: Mapping[str, Any], script: Script) -> str | None:
+            async with slots:
+                return await _fault(Sample.from_row(row), script.turns, method, keep_wrong, judge)
 
-    return await asyncio.gather(*(judge(row, script) for row, script in tasks))
+        return await asyncio.gather(*(fault(row, script) for row, script in tasks))
 
 
-async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wrong: bool) -> str | None:
+async def _fault(
+    sample: Sample, turns: Sequence[str], method: Method, keep_wrong: bool, judge: Judge | None
+) -> str | None:
     """Why a rollout is not kept; None if it is."""
     trajectory = await execute(method, sample, turns)
     if trajectory.stop_reason is not StopReason.ANSWER:
         return str(trajectory.stop_reason)
-    reward = await method.score(trajectory, sample)
+    reward = await method.score(trajectory, sample, judge)
     if reward.get("ccv", 1.0) == 0.0:
         return "inconsistent"
     return None if keep_wrong or reward["score"] > 0.0 else "wrong answer"

@@ -155,11 +155,13 @@ class LLMJudge:
         messages = [{"role": "system", "content": self._prompt}, {"role": "user", "content": data}]
         async with session.slots, self._deadline(failures):
             started = time.perf_counter()
-            model = self.config.model or await self._retried(lambda: _first_model(session), failures)
+            model = self.config.model
+            if model is None:
+                model = await self._retried(lambda: _first_model(session), failures)
             key = CacheKey(question, truth, answer, self._prompt, model)
-            if self._cache is not None and (label := await asyncio.to_thread(self._cache.get, key)) is not None:
+            if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                 self.counters.cache_hits += 1
-                return label
+                return kept
             label = await self._retried(lambda: self._ask(session, model, messages), failures)
             self.counters.latencies_ms.append((time.perf_counter() - started) * 1e3)
         if self._cache is not None:
