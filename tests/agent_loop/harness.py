@@ -175,6 +175,7 @@ async def run_loop(
     limit_images: int | None = None,
     mm_processor_kwargs: Mapping[str, Any] | None = None,
     method_fields: Mapping[str, Any] | None = None,
+    judge_fields: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
 ) -> Rollout:
     """One rollout of FrameThinker whose policy says `turns`."""
@@ -183,7 +184,7 @@ async def run_loop(
         "prompt_length": prompt_length,
         "response_length": response_length,
         "calculate_log_probs": True,
-        "custom": {"video_tools": {"framethinker": dict(method_fields or {})}},
+        "custom": {"video_tools": {"framethinker": dict(method_fields or {}), "judge": dict(judge_fields or {})}},
     }
     if limit_images is not None:
         rollout_config["limit_images"] = limit_images
