@@ -63,7 +63,7 @@ def test_doctor_expects_what_is_pinned(device: str) -> None:
     pinned = pins(device)
     for package in (*NEEDED, ENGINES[device]):
         assert pinned[canonicalize_name(package.distribution)] == package.version
-    for package in OPTIONAL.values():
+    for _, package in OPTIONAL:
         assert pinned.get(canonicalize_name(package.distribution), package.version) == package.version
     other = ENGINES["cpu" if device == "gpu" else "gpu"]
     assert other.distribution not in pinned
@@ -72,14 +72,14 @@ def test_doctor_expects_what_is_pinned(device: str) -> None:
 def test_doctor_looks_at_every_dependency(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
     assert {canonicalize_name(package.distribution) for package in NEEDED} == declared
-    extras = {name: map(Requirement, project["optional-dependencies"][name]) for name in OPTIONAL}
-    for name, package in OPTIONAL.items():
-        assert canonicalize_name(package.distribution) in {canonicalize_name(line.name) for line in extras[name]}
+    for extra, package in OPTIONAL:
+        lines = map(Requirement, project["optional-dependencies"][extra])
+        assert canonicalize_name(package.distribution) in {canonicalize_name(line.name) for line in lines}
 
 
 def test_every_imported_distribution_is_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(Requirement(line).name) for line in project["dependencies"]}
-    for extra in ("cpu", "gpu", *OPTIONAL):
+    for extra in ("cpu", "gpu", *(extra for extra, _ in OPTIONAL)):
         declared |= {canonicalize_name(Requirement(line).name) for line in project["optional-dependencies"][extra]}
     providers = importlib.metadata.packages_distributions()
     undeclared = {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.judge_server import JudgeServer
 from tests.video_files import MakeVideo
 from verl_video_tools.errors import UsageError
 from verl_video_tools.replay import areplay, replay
@@ -467,6 +468,15 @@ def test_unreadable_video(tmp_path: Path, content: bytes | None) -> None:
     assert (result["stop_reason"], result["video"], result["turns"]) == ("video_error", None, [])
     assert set(result["reward"].values()) == {0.0}
     assert result["counts"]["assistant_turns"] == 0
+
+
+@pytest.mark.parametrize(("answer", "score"), [("a cat", 1.0), ("dog", 0.0)])
+def test_an_open_question_is_judged(make_video: MakeVideo, answer: str, score: float) -> None:
+    pytest.importorskip("openai", reason="the extra `judge` is not installed")
+    turns = [a("done", f"output answer: {answer}")]
+    with JudgeServer() as server:
+        result = replay("framethinker", make_video(), "What animal?", "cat", turns, judge_base_url=server.base_url)
+    assert (result["reward"]["score"], len(server.requests)) == (score, 1)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta  # noqa: E402  (after the skip above)
 from verl.trainer.ppo.v1 import trainer_base  # noqa: E402
 
 from verl_video_tools.agent_loop.settings import pack_record  # noqa: E402
-from verl_video_tools.errors import VideoToolsError  # noqa: E402
+from verl_video_tools.errors import JudgeError, VideoToolsError  # noqa: E402
 from verl_video_tools.trainer import VideoToolsTrainer, excluded_rows  # noqa: E402
 from verl_video_tools.types import Trajectory  # noqa: E402
 
@@ -50,8 +50,13 @@ class MemoryQueue:
         return KVBatchMeta(keys=keys, tags=[{} for _ in keys], partition_id=partition_id)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, rollouts: list[tuple[str, float, bool]]) -> dict[str, dict[str, Any]]:
-    """Advantage step over rollouts given as (key, score, flagged)."""
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    rollouts: list[tuple[str, float, bool]],
+    unjudged: tuple[str, ...] = (),
+    on_failure: str = "flag",
+) -> dict[str, dict[str, Any]]:
+    """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`."""
     rows = {}
     for key, score, flagged in rollouts:
         trajectory = Trajectory(method="framethinker", question="?", flags=["aborted"] if flagged else [], error="why")
@@ -62,14 +67,16 @@ def run(monkeypatch: pytest.MonkeyPatch, rollouts: list[tuple[str, float, bool]]
             "rm_scores": torch.tensor([0.0, 0.0, score]),
             "rollout_log_probs": torch.zeros(3),
             "old_log_probs": torch.zeros(3),
-            "extra_fields": pack_record(trajectory),
+            "extra_fields": {**pack_record(trajectory), "reward_extra_info": {"judge_failed": float(key in unjudged)}},
         }
     queue = MemoryQueue(rows)
     monkeypatch.setattr(trainer_module, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
-    trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": {"n": 4}}})
+    judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
+    rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
+    trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
     trainer.global_steps = 1
     batch = KVBatchMeta(keys=list(rows), tags=[{} for _ in rows], partition_id="train")
     trainer._compute_advantage(batch, {})
@@ -90,6 +97,37 @@ def test_a_flagged_rollout_moves_no_siblings_advantage(monkeypatch: pytest.Monke
     assert together["a_3_0"] == [0.0, 0.0, 0.0]
     assert rows["a_3_0"]["response_mask"].tolist() == rows["a_3_0"]["loss_mask"].tolist() == [0, 0, 0]
     assert rows["a_0_0"]["response_mask"].tolist() == [1, 0, 1]
+
+
+def test_a_rollout_without_a_verdict_neither_trains_nor_moves_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    valid = [("a_0_0", 1.0, False), ("a_1_0", 0.0, False), ("a_2_0", 0.0, False)]
+    without = advantages(run(monkeypatch, valid))
+    rows = run(monkeypatch, [*valid, ("a_3_0", 0.0, False)], unjudged=("a_3_0",))
+    assert {key: advantages(rows)[key] for key in without} == without
+    assert advantages(rows)["a_3_0"] == [0.0, 0.0, 0.0]
+    assert rows["a_3_0"]["response_mask"].tolist() == [0, 0, 0]
+
+
+def test_a_run_that_shall_stop_without_verdicts_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    rollouts = [("a_0_0", 1.0, False), ("a_1_0", 0.0, False)]
+    run(monkeypatch, rollouts, on_failure="stop")
+    with pytest.raises(JudgeError, match=r"step 1: the judge gave no verdict \(found 1 times\)"):
+        run(monkeypatch, rollouts, unjudged=("a_1_0",), on_failure="stop")
+
+
+@pytest.mark.parametrize("on_failure", ["flag", "stop"])
+def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure: str) -> None:
+    metrics = {"val-aux/world/judge_failed/mean@1": 0.25, "val-core/world/acc/mean@1": 0.5}
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", lambda self: metrics)
+    trainer = object.__new__(VideoToolsTrainer)
+    judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
+    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"custom": {"video_tools": {"judge": judge}}}}})
+    trainer.global_steps = 0
+    if on_failure == "flag":
+        assert trainer._validate() == metrics
+    else:
+        with pytest.raises(JudgeError, match="gave no verdict"):
+            trainer._validate()
 
 
 def test_a_rollout_whose_siblings_are_all_flagged_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, get_args
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.methods import get_method
+from verl_video_tools.rewards.grading import check_question
 from verl_video_tools.types import (
     Content,
     Message,
@@ -49,7 +52,7 @@ def replay(
         extra: further fields of the row's `extra_info` (`question_type`, `options`, ...).
         settings: fields of the method's config that differ from its defaults.
         processor: folder or name of a Hugging Face processor; applies its sizes and the recipe's token budgets.
-        judge_base_url: OpenAI-compatible endpoint for questions that need a judge. No method uses one yet.
+        judge_base_url: OpenAI-compatible endpoint for questions that need a judge; its first model is asked.
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
@@ -57,6 +60,7 @@ def replay(
 
     Raises:
         UsageError: unknown method or setting, a row that makes no sense, or a question that needs a judge.
+        JudgeError: the judge gave no verdict.
     """
     return asyncio.run(
         areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url),
@@ -80,8 +84,13 @@ async def areplay(
     configured = get_method(method, **(settings or {}))
     sample = _sample(video, question, answer, extra or {})
     tokens = None if processor is None else _ScriptedTokens(processor, configured)
-    trajectory = await _run(configured, sample, turns, tokens)
-    return _as_result(trajectory, await configured.score(trajectory, sample))
+    async with AsyncExitStack() as stack:
+        judge = None
+        if judge_base_url is not None:
+            judge = await stack.enter_async_context(LLMJudge(JudgeConfig(base_url=judge_base_url)))
+        check_question(sample, judge)
+        trajectory = await _run(configured, sample, turns, tokens)
+        return _as_result(trajectory, await configured.score(trajectory, sample, judge))
 
 
 async def _run(method: Method, sample: Sample, turns: Sequence[str], tokens: _ScriptedTokens | None) -> Trajectory:

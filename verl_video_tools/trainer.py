@@ -7,6 +7,7 @@ so registration alone is not enough. Overridden, each beside its reason:
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`).
+- `_validate`: a judge that failed ends the run where it is to do so.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
 """
@@ -29,9 +30,9 @@ from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
 
-from verl_video_tools.agent_loop.settings import plain_dict, unpack_record
+from verl_video_tools.agent_loop.settings import JUDGE_FLAG, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
-from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.methods import get_method
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
@@ -50,6 +51,7 @@ class VideoToolsTrainer(PPOTrainerSync):
     trainer_mode = property(lambda self: "sync", lambda self, value: None)
 
     def __init__(self, config: Any) -> None:
+        judge_config(config)  # wrong options are told before any worker starts
         super().__init__(config)
         options = plain_dict(config.trainer.get("video_tools"))
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
@@ -161,6 +163,7 @@ class VideoToolsTrainer(PPOTrainerSync):
         rows = [i for i, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
         trajectories = self._trajectories([batch.keys[i] for i in rows], batch.partition_id)
         uids = [batch.keys[i].rsplit("_", 2)[0] for i in rows]
+        self._stop_on_judge_failures(sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories))
         flagged, lonely = excluded_rows(uids, [bool(trajectory.flags) for trajectory in trajectories])
         if len(flagged) == len(rows):
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
@@ -174,6 +177,20 @@ class VideoToolsTrainer(PPOTrainerSync):
         if lonely:
             self._zero_advantages([batch.keys[rows[i]] for i in lonely], batch.partition_id)
         return result
+
+    def _validate(self) -> dict[str, float]:
+        metrics: dict[str, float] = super()._validate()
+        self._stop_on_judge_failures(sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name))
+        return metrics
+
+    def _stop_on_judge_failures(self, num_failures: int) -> None:
+        judge = judge_config(self.config)
+        if num_failures and judge is not None and judge.on_failure == "stop":
+            raise JudgeError(
+                f"step {self.global_steps}: the judge gave no verdict (found {num_failures} times), and "
+                "video_tools.judge.on_failure=stop; see the log of the reward workers. `vvt doctor --judge-base-url` "
+                "checks a judge; started again, the run goes on from its last checkpoint."
+            )
 
     @staticmethod
     def _exclude(keys: list[str], partition_id: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.agent_loop.harness import (
@@ -270,6 +272,18 @@ async def test_row_without_a_needed_field_is_a_flagged_rollout(missing: str) -> 
     assert missing in (rollout.trajectory.error or "")
     assert "index=7" in (rollout.trajectory.error or "")
     assert_one_masked_token(rollout)
+
+
+@pytest.mark.parametrize("judge_fields", [{}, {"base_url": "http://judge/v1"}])
+async def test_an_open_question_runs_only_where_there_is_a_judge(judge_fields: dict[str, Any]) -> None:
+    """The loop reads the judge's options and asks nothing: nobody listens at that address."""
+    row = make_row(video(), truth="a dog")
+    rollout = await run_loop([answer("B")], row=row, judge_fields=judge_fields)
+    if judge_fields:
+        assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ANSWER, [])
+    else:
+        assert rollout.trajectory.flags == ["row_error"]
+        assert "needs a judge" in (rollout.trajectory.error or "")
 
 
 async def test_broken_invariant_is_a_flagged_rollout() -> None:

@@ -1,5 +1,7 @@
 """Metrics over hand-made rollouts: every figure below can be checked by eye."""
 
+from dataclasses import replace
+
 import pytest
 
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
@@ -77,6 +79,26 @@ def test_cache_metrics() -> None:
     assert metrics["cache/hit_rate"] == 0.6
     assert metrics["cache/bytes"] == 3000.0
     assert rollout_metrics(rollouts[2:])["cache/hit_rate"] == 0.0  # nothing was asked for
+
+
+def test_what_the_judge_did() -> None:
+    plain = rollout("a", 1.0, [], StopReason.ANSWER)
+    assert not any(name.startswith("judge/") for name in rollout_metrics([plain]))
+    keys = ("calls", "cache_hits", "failed", "attempts", "failed_attempts", "latency_ms", "spared")
+    rows = [(1, 0, 0, 2, 1, 30.0, 0), (1, 1, 0, 0, 0, 0.0, 0), (1, 0, 1, 2, 2, 0.0, 0), (0, 0, 0, 0, 0, 0.0, 1)]
+    judged = [
+        replace(plain, reward={**plain.reward, **{f"judge_{key}": value for key, value in zip(keys, row, strict=True)}})
+        for row in rows
+    ]
+    metrics = {name: value for name, value in rollout_metrics(judged).items() if name.startswith("judge/")}
+    assert metrics == {
+        "judge/calls": 3,
+        "judge/failures": 1,
+        "judge/failed_attempt_rate": 0.75,
+        "judge/cache_hits": 1,
+        "judge/decided_by_rule": 1,
+        "judge/latency_ms_p50": 30.0,
+    }
 
 
 def test_no_rollouts_no_metrics() -> None:

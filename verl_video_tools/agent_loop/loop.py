@@ -19,7 +19,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.agent_loop.settings import method_from_config, pack_record
+from verl_video_tools.agent_loop.settings import judge_config, method_from_config, pack_record
 from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.rewards.grading import check_question
@@ -44,6 +44,7 @@ class VideoAgentLoop(AgentLoopBase):
                 f"verl hides the reason: check that the folder loads with transformers.AutoProcessor"
             )
         self.method = method_from_config(method, self.rollout_config)
+        self.judge = judge_config(self.config)  # the reward manager asks it; here it matters only that there is one
         self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
@@ -56,7 +57,7 @@ class VideoAgentLoop(AgentLoopBase):
         server_fields: dict[str, Any] = {}
         try:
             sample = Sample.from_row(kwargs)
-            check_question(sample, judge=None)
+            check_question(sample, self.judge)
         except (RowError, UsageError) as error:
             logger.error("%s", error)
             trajectory = Trajectory(method=self.method.name, question="")

@@ -1,23 +1,67 @@
-"""What agent loop, reward manager and trainer agree on: where a method's config stands and where the record travels."""
+"""What agent loop, reward manager and trainer agree on: where configs stand and where the record travels."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.errors import SetupError, UsageError
+from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.fields import checked_fields
 from verl_video_tools.types import Method, Trajectory
 
 _RECORD_FIELD = "video_tools_trajectory"
+
+JUDGE_FLAG = "judge"
+"""Flag of a rollout that its judge gave no verdict on."""
 
 
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
     """The frozen config of a method with the fields that `rollout.custom.video_tools.<name>` overrides."""
     return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
+
+
+def judge_config(config: DictConfig, router_address: str | None = None) -> JudgeConfig | None:
+    """The judge of a run, from `actor_rollout_ref.rollout.custom.video_tools.judge`; None if it has none.
+
+    Without a `base_url` the judge is verl's reward-model server, where `reward.reward_model.enable` starts one.
+
+    Args:
+        config: verl's whole configuration.
+        router_address: host and port of that server, which only reward workers are told.
+
+    Raises:
+        UsageError: an unknown field or a wrong value; fields without any judge; or verl's server in a form that cannot
+            judge.
+    """
+    fields = plain_dict(OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools.judge"))
+    judge = JudgeConfig(**checked_fields(JudgeConfig, fields))
+    if judge.base_url is not None:
+        return judge
+    if not OmegaConf.select(config, "reward.reward_model.enable", default=False):
+        if fields:
+            raise UsageError(
+                f"video_tools.judge has {', '.join(fields)} but no base_url, and verl starts no reward model; set "
+                "+actor_rollout_ref.rollout.custom.video_tools.judge.base_url or reward.reward_model.enable=True"
+            )
+        return None
+    if not config.reward.reward_model.enable_resource_pool:
+        raise UsageError(
+            "verl's reward model can judge only with reward.reward_model.enable_resource_pool=True: one that shares "
+            "the actor's devices is asked after sampling, without question and truth"
+        )
+    if not config.reward.custom_reward_function.path:
+        raise UsageError(
+            "without a custom_reward_function verl takes its reward model for a classifier and never asks our reward "
+            "manager; set reward.custom_reward_function.path=pkg://verl_video_tools.rewards.manager "
+            "reward.custom_reward_function.name=scored_by_manager"
+        )
+    return judge if router_address is None else replace(judge, base_url=f"http://{router_address}/v1")
 
 
 def plain_dict(config: DictConfig | None) -> dict[str, Any]:
@@ -38,7 +82,7 @@ def pack_record(trajectory: Trajectory) -> dict[str, str]:
 
 
 def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
-    """Inverse of `pack_record`.
+    """Inverse of `pack_record`; once the rollout is scored, with the flag of a judge that failed on it.
 
     Raises:
         SetupError: the rollout was made by an agent loop that is not ours.
@@ -48,4 +92,8 @@ def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
             "a rollout carries no record: reward manager and trainer of verl_video_tools take only rollouts of its own "
             "agent loops; point rollout.agent.agent_loop_config_path at the file that `vvt path agent-loops` prints"
         )
-    return Trajectory.from_dict(json.loads(extra_fields[_RECORD_FIELD]))
+    trajectory = Trajectory.from_dict(json.loads(extra_fields[_RECORD_FIELD]))
+    if (extra_fields.get("reward_extra_info") or {}).get("judge_failed"):
+        trajectory.flags.append(JUDGE_FLAG)
+        trajectory.error = "the judge gave no verdict; the reward worker's log says why"
+    return trajectory

@@ -14,14 +14,20 @@ from verl_video_tools.cli.probes import Check, Status
 from verl_video_tools.cli.tested_versions import NEEDED, OPTIONAL
 
 
-def run(as_json: bool) -> int:
+def run(as_json: bool, judge_base_url: str | None = None, judge_model: str | None = None) -> int:
     """Prints the report on standard output.
+
+    Args:
+        judge_base_url: judge to check as well; default: the environment variable VVT_JUDGE_BASE_URL, where it is set.
+        judge_model: name of its model; default: the first that it serves.
 
     Returns:
         The exit code: 0 if everything needed is in place, else 1.
     """
     device = probes.detect_device()
     checks = examine(device)
+    if judge_base_url := judge_base_url or os.environ.get("VVT_JUDGE_BASE_URL"):
+        checks += probes.check_judge(judge_base_url, judge_model)
     failed = any(check.status is Status.FAILED for check in checks)
     print(render_json(checks, device) if as_json else render_table(checks, device))
     return 1 if failed else 0
@@ -40,7 +46,7 @@ def examine(device: str) -> list[Check]:
     ]
     blocked = any(check.status is Status.FAILED for check in checks)
     optional = [
-        *(probes.check_optional(extra, package) for extra, package in OPTIONAL.items()),
+        *(probes.check_optional(extra, package) for extra, package in OPTIONAL),
         probes.check_torchcodec_loads(),
     ]
     machine = [

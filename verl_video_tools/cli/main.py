@@ -74,11 +74,18 @@ def _options(
 @app.command("doctor")
 def _doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    judge_base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Also check the judge at this endpoint; default: VVT_JUDGE_BASE_URL."),
+    ] = None,
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first that is served.")
+    ] = None,
 ) -> int:
     """Check versions, plugin and machine; exit 1 with the mend for every needed thing that is missing or wrong."""
     from verl_video_tools.cli import doctor
 
-    return doctor.run(as_json=as_json)
+    return doctor.run(as_json=as_json, judge_base_url=judge_base_url, judge_model=judge_model)
 
 
 @app.command("demo")

@@ -6,6 +6,7 @@ Nothing heavy is imported here; packages are judged by their metadata and by whe
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.metadata
 import importlib.util
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from verl_video_tools.cli.tested_versions import ENGINES, PackagePin
+from verl_video_tools.errors import VideoToolsError
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -151,6 +153,24 @@ def check_engine(device: str) -> list[Check]:
     )
     # Where only the other build is there, "not installed" and "the wrong one" are one finding, not two.
     return [conflict] if installed_version(wanted.distribution) is None else [check, conflict]
+
+
+def check_judge(base_url: str, model: str | None) -> list[Check]:
+    """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
+    mend = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
+    try:
+        from verl_video_tools.judge.config import JudgeConfig
+        from verl_video_tools.judge.health import examine_judge
+
+        findings = asyncio.run(examine_judge(JudgeConfig(base_url=base_url, model=model)))
+    except (VideoToolsError, ImportError) as error:
+        return [Check("judge", "options", Status.FAILED, detail=_one_line(error), mend=mend)]
+    return [
+        Check("judge", finding.name, Status.FAILED, finding.found, " ".join(finding.fault.split()), mend)
+        if finding.fault
+        else Check("judge", finding.name, Status.OK, finding.found)
+        for finding in findings
+    ]
 
 
 def check_ffmpeg(blocked: bool) -> Check:

@@ -49,10 +49,11 @@ ENGINES = {
 }
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
 
-OPTIONAL = {
-    "decord": PackagePin("decord", "decord", "0.6.0"),
-    "torchcodec": PackagePin("torchcodec", "torchcodec", "0.13.0"),
-    "retrieval": PackagePin("open_clip_torch", "open_clip", "3.3.0"),
-    "judge": PackagePin("openai", "openai", "3.54.0"),
-}
-"""Packages of our extras, by the extra's name."""
+OPTIONAL = (
+    ("decord", PackagePin("decord", "decord", "0.6.0")),
+    ("torchcodec", PackagePin("torchcodec", "torchcodec", "0.13.0")),
+    ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
+    ("judge", PackagePin("openai", "openai", "3.54.0")),
+    ("judge", PackagePin("math-verify", "math_verify", "0.9.0")),
+)
+"""Packages of our extras, each with the extra's name."""

@@ -94,8 +94,8 @@ def _first_group(match: re.Match[str]) -> str:
 
 
 def _letter_of_text(text: str, menu: Mapping[str, str]) -> str | None:
-    plain = _plain(text)
-    letters = [letter for letter, option in menu.items() if plain and _plain(option) == plain]
+    plain = plain_text(text)
+    letters = [letter for letter, option in menu.items() if plain and plain_text(option) == plain]
     return letters[0] if len(letters) == 1 else None
 
 
@@ -123,6 +123,6 @@ def _clean(text: str) -> str:
     return text.strip().strip(_QUOTES).strip()
 
 
-def _plain(text: str) -> str:
-    """For comparing option texts: case, spacing and outer punctuation do not count."""
+def plain_text(text: str) -> str:
+    """For comparing short texts: case, spacing and outer punctuation do not count."""
     return " ".join(text.casefold().split()).strip(" .,;:!?" + _QUOTES)

@@ -1,40 +1,67 @@
-"""Grade an answer by the rule for its type of question, and by a judge where no rule decides."""
+"""Grade an answer by the rule for its type of question, and by a judge where no rule decides.
+
+| question | graded by |
+|---|---|
+| `mc` | the option that it names (`choices`) |
+| `numeric` | the number that it states (`numbers`) |
+| `open` | equality with the truth up to case, spacing and outer punctuation; else the judge |
+"""
 
 from __future__ import annotations
 
 from verl_video_tools.errors import UsageError
-from verl_video_tools.rewards.choices import grade_multiple_choice
+from verl_video_tools.judge.config import JudgeConfig
+from verl_video_tools.rewards.choices import grade_multiple_choice, plain_text
+from verl_video_tools.rewards.numbers import grade_number, is_number
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
 
-def check_question(sample: Sample, judge: Judge | None) -> None:
+def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
     """Say, before or after a rollout, that its answer could not be graded.
 
+    Args:
+        judge: the judge, or, where none will be asked, the options of the one that there is.
+
     Raises:
-        UsageError: the question is open and there is no judge.
+        UsageError: the question is open and there is no judge, or numeric and its truth no number.
     """
     if sample.question_type == "open" and judge is None:
         raise UsageError(
             f"an open question (truth {sample.ground_truth!r}) needs a judge and none is configured; "
             "configure one, or give a multiple-choice or numeric question"
         )
+    if sample.question_type == "numeric" and not is_number(sample.ground_truth):
+        raise UsageError(
+            f"the truth of a numeric question must be a number, got {sample.ground_truth!r}; "
+            "make the question open and configure a judge"
+        )
+
+
+def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
+    """The label of an answer that needs no judge; None for one that does."""
+    if answer is None or not answer.strip():
+        return AnswerLabel.INCORRECT
+    if sample.question_type == "mc":
+        is_correct = grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
+    elif sample.question_type == "numeric":
+        is_correct = grade_number(answer, sample.ground_truth)
+    elif plain_text(answer) == plain_text(sample.ground_truth):
+        is_correct = True
+    else:
+        return None
+    return AnswerLabel.CORRECT if is_correct else AnswerLabel.INCORRECT
 
 
 async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) -> AnswerLabel:
     """How an answer compares with the sample's truth.
 
     Raises:
-        UsageError: the question is open and there is no judge.
+        UsageError: as `check_question`.
         JudgeError: the judge gave no verdict.
     """
     check_question(sample, judge)
-    if answer is None or not answer.strip():
-        return AnswerLabel.INCORRECT
-    if sample.question_type == "mc":
-        is_correct = grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
-    elif sample.question_type == "numeric":
-        is_correct = answer.strip() == sample.ground_truth.strip()
-    else:
-        assert judge is not None
-        return await judge.judge(sample.question, sample.ground_truth, answer)
-    return AnswerLabel.CORRECT if is_correct else AnswerLabel.INCORRECT
+    label = decided_by_rule(answer, sample)
+    if label is not None:
+        return label
+    assert answer is not None and judge is not None  # only answers to open questions are left to a judge
+    return await judge.judge(sample.question, sample.ground_truth, answer)

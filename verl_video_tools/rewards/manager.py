@@ -6,26 +6,51 @@ Selected with `reward.reward_manager.source=importlib`, `reward.reward_manager.m
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+import math
+from dataclasses import replace
+from typing import Any, NoReturn
 
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from verl_video_tools.agent_loop.settings import method_from_config, unpack_record
+from verl_video_tools.agent_loop.settings import judge_config, method_from_config, unpack_record
+from verl_video_tools.errors import JudgeError
+from verl_video_tools.judge import JudgeCounters, LLMJudge
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.rewards.grading import decided_by_rule
 from verl_video_tools.types import Method, Sample
+
+logger = logging.getLogger(__name__)
 
 
 class VideoToolsRewardManager(RewardManagerBase):
-    """Every row returns the same keys: `score`, `acc`, `flagged`, and the components of all methods (0 where a
-    component is not the row's method's), because verl stacks them over the batch."""
+    """Every row returns the same keys: `score`, `acc`, `flagged`, the components of all methods (0 where a component is
+    not the row's method's) and what the judge did (`judge_info`), because verl stacks them over the batch.
 
-    def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any) -> None:
+    Args:
+        reward_router_address: host and port of verl's reward-model server; the judge where no other is configured.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        **_: Any,
+    ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._methods: dict[str, Method] = {}
+        self._judge: LLMJudge | None = None
+        judge = judge_config(config, reward_router_address)
+        if judge is not None:
+            concurrency = math.ceil(judge.concurrency / config.reward.num_workers)
+            self._judge = LLMJudge(replace(judge, concurrency=concurrency))
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
-        """Score the last output of one rollout.
+        """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it
+        out of training, or ends the run (`JudgeConfig.on_failure`): an exception from here would only be logged.
 
         Returns:
             `reward_score` (float) and `reward_extra_info` (floats under the same keys for every row).
@@ -34,10 +59,20 @@ class VideoToolsRewardManager(RewardManagerBase):
         trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
         method = self._method(trajectory.method)
         reward = method.zero_reward()
-        flagged = bool(trajectory.flags)
+        flagged, spared = bool(trajectory.flags), False
+        counters = JudgeCounters()
         if not flagged:
-            reward = await method.score(trajectory, Sample.from_row(item.non_tensor_batch))
-        return {"reward_score": reward["score"], "reward_extra_info": reward_info(reward, flagged)}
+            sample = Sample.from_row(item.non_tensor_batch)
+            judge = None if self._judge is None else self._judge.counting_in(counters)
+            try:
+                reward = await method.score(trajectory, sample, judge)
+            except JudgeError as error:
+                logger.error("rollout of row %s: %s", sample.extra_info.get("index"), error)
+                flagged = True
+            answered_open = sample.question_type == "open" and trajectory.answer is not None
+            spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
+        info = reward_info(reward, flagged) | judge_info(counters, spared)
+        return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:
         if name not in self._methods:
@@ -54,3 +89,29 @@ def reward_info(reward: dict[str, float], flagged: bool) -> dict[str, float]:
         "acc": float(reward.get("accuracy", 0.0) > 0.0),
         "flagged": float(flagged),
     }
+
+
+def judge_info(counters: JudgeCounters, spared: bool) -> dict[str, float]:
+    """What one rollout asked of the judge, under the keys that every row of a run shares.
+
+    Args:
+        spared: a rule decided on the answer to an open question.
+    """
+    return {
+        "judge_calls": float(counters.calls),
+        "judge_cache_hits": float(counters.cache_hits),
+        "judge_failed": float(counters.failures > 0),
+        "judge_attempts": float(counters.attempts),
+        "judge_failed_attempts": float(counters.failed_attempts),
+        "judge_latency_ms": counters.latency_ms_p50,
+        "judge_spared": float(spared),
+    }
+
+
+async def scored_by_manager(*_: Any, **__: Any) -> NoReturn:
+    """Fills `reward.custom_reward_function`, without which verl takes its reward model for a classifier.
+
+    Raises:
+        NotImplementedError: always; our reward manager scores without it.
+    """
+    raise NotImplementedError("rollouts are scored by VideoToolsRewardManager; select it with reward.reward_manager")

@@ -38,6 +38,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
             metrics[f"video_tools/{method}/{key}/mean"] = _mean([member.reward.get(key, 0.0) for member in members])
 
     metrics |= _tool_metrics(rollouts)
+    metrics |= _judge_metrics(rollouts)
     stops = Counter(rollout.trajectory.stop_reason for rollout in rollouts)
     metrics |= {f"stop/{reason}": stops[reason] / len(rollouts) for reason in StopReason}
 
@@ -80,6 +81,25 @@ def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     return {
         "cache/hit_rate": num_hits / max(1, num_hits + num_misses),
         "cache/bytes": float(max(use.stored_bytes for use in uses)),  # each node has its own: the fullest
+    }
+
+
+def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Sums over the step; empty where no rollout had an open question to answer."""
+
+    def values(key: str) -> list[float]:
+        return [rollout.reward.get(key, 0.0) for rollout in rollouts]
+
+    if not any(values("judge_calls") + values("judge_spared")):
+        return {}
+    latencies_ms = [latency_ms for latency_ms in values("judge_latency_ms") if latency_ms > 0.0]
+    return {
+        "judge/calls": sum(values("judge_calls")),
+        "judge/failures": sum(values("judge_failed")),
+        "judge/failed_attempt_rate": sum(values("judge_failed_attempts")) / max(1.0, sum(values("judge_attempts"))),
+        "judge/cache_hits": sum(values("judge_cache_hits")),
+        "judge/decided_by_rule": sum(values("judge_spared")),
+        "judge/latency_ms_p50": float(np.percentile(latencies_ms, 50)) if latencies_ms else 0.0,
     }
 
 

@@ -1,0 +1,77 @@
+"""What the doctor says of a judge."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.judge_server import MODEL, JudgeServer, Reply, completion
+from verl_video_tools.cli import probes
+from verl_video_tools.cli.main import run
+from verl_video_tools.cli.probes import Status
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+
+
+def outcome(base_url: str, model: str | None = None) -> dict[str, Status]:
+    return {check.name: check.status for check in probes.check_judge(base_url, model)}
+
+
+def test_a_good_judge() -> None:
+    with JudgeServer() as server:
+        checks = probes.check_judge(server.base_url, None)
+    assert [check.status for check in checks] == [Status.OK] * 4
+    assert [check.found for check in checks] == [server.base_url, MODEL, "correct", "incorrect"]
+
+
+@pytest.mark.parametrize(
+    ("always", "failed"),
+    [("correct", "known incorrect answer"), ("incorrect", "known correct answer"), ("partial", "known correct answer")],
+)
+def test_a_judge_that_says_always_the_same(always: str, failed: str) -> None:
+    with JudgeServer(reply=lambda request: completion(json.dumps({"label": always}))) as server:
+        assert outcome(server.base_url)[failed] is Status.FAILED
+
+
+def test_a_judge_that_never_judges() -> None:
+    with JudgeServer(reply=lambda request: Reply(b"no", status=400)) as server:
+        found = outcome(server.base_url)
+    assert (found["endpoint"], found["model"]) == (Status.OK, Status.OK)
+    assert found["known correct answer"] is found["known incorrect answer"] is Status.FAILED
+
+
+def test_a_model_that_is_not_served() -> None:
+    with JudgeServer() as server:
+        checks = probes.check_judge(server.base_url, "other")
+    assert checks[-1].status is Status.FAILED
+    assert "'other' is not served" in checks[-1].detail
+    assert server.requests == []
+
+
+def test_nobody_there() -> None:
+    with JudgeServer() as server:
+        pass
+    (check,) = probes.check_judge(server.base_url, None)
+    assert (check.name, check.status) == ("endpoint", Status.FAILED)
+    assert "docs/judge.md" in check.mend
+
+
+def test_no_address() -> None:
+    (check,) = probes.check_judge("localhost", None)
+    assert check.status is Status.FAILED
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_the_doctor_asks(
+    by_variable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from verl_video_tools.cli import doctor
+
+    monkeypatch.setattr(doctor, "examine", lambda device: [])
+    with JudgeServer() as server:
+        if by_variable:
+            monkeypatch.setenv("VVT_JUDGE_BASE_URL", server.base_url)
+        assert run(["doctor", "--json", *([] if by_variable else ["--judge-base-url", server.base_url])]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [check["group"] for check in report["checks"]] == ["judge"] * 4

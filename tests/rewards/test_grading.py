@@ -1,0 +1,104 @@
+"""Which rule grades which question, and when a judge is asked."""
+
+import pytest
+
+from verl_video_tools.errors import JudgeError, UsageError
+from verl_video_tools.judge.config import JudgeConfig
+from verl_video_tools.rewards.grading import check_question, decided_by_rule, grade_answer
+from verl_video_tools.types import AnswerLabel, QuestionType, Sample
+
+CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT
+OPTIONS = ("Cook", "Sing", "Visit the EU", "Visit the U.S.")
+
+
+def sample(question_type: QuestionType, truth: str, options: tuple[str, ...] = ()) -> Sample:
+    return Sample("What next?", truth, "video.mp4", question_type, options)
+
+
+class OneVerdict:
+    """A judge that remembers what it was asked."""
+
+    def __init__(self, verdict: AnswerLabel | None) -> None:
+        self.verdict = verdict
+        self.asked: list[tuple[str, str, str]] = []
+
+    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        self.asked.append((question, truth, answer))
+        if self.verdict is None:
+            raise JudgeError("silent")
+        return self.verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("D", CORRECT),
+        ("d", CORRECT),
+        ("(D)", CORRECT),
+        ("[D]", CORRECT),
+        ("D.", CORRECT),
+        ("D)", CORRECT),
+        ("D: Visit the U.S.", CORRECT),
+        ("D. Visit the U.S.", CORRECT),
+        ("Visit the U.S.", CORRECT),
+        ("visit the U.S", CORRECT),
+        ("The answer is D.", CORRECT),
+        (r"\boxed{D}", CORRECT),
+        ("option D", CORRECT),
+        ("C", INCORRECT),
+        ("C or D", INCORRECT),
+        ("E", INCORRECT),
+        ("U.S.", INCORRECT),
+        ("", INCORRECT),
+        (None, INCORRECT),
+    ],
+)
+async def test_multiple_choice_is_never_judged(answer: str | None, expected: AnswerLabel) -> None:
+    judge = OneVerdict(PARTIAL)
+    assert await grade_answer(answer, sample("mc", "D", OPTIONS), judge) is expected
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("12.0", CORRECT), ("13", INCORRECT), ("many", INCORRECT)])
+async def test_numbers_are_never_judged(answer: str, expected: AnswerLabel) -> None:
+    pytest.importorskip("math_verify")
+    judge = OneVerdict(PARTIAL)
+    assert await grade_answer(answer, sample("numeric", "12"), judge) is expected
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize("answer", ["a dog", "A  dog.", '"a dog"'])
+async def test_an_open_answer_that_equals_the_truth_is_not_judged(answer: str) -> None:
+    judge = OneVerdict(INCORRECT)
+    assert await grade_answer(answer, sample("open", "A dog"), judge) is CORRECT
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize("answer", ["", " \n", None])
+async def test_an_empty_answer_is_not_judged(answer: str | None) -> None:
+    judge = OneVerdict(CORRECT)
+    assert await grade_answer(answer, sample("open", "a dog"), judge) is INCORRECT
+    assert judge.asked == []
+
+
+@pytest.mark.parametrize("verdict", list(AnswerLabel))
+async def test_other_open_answers_are_judged(verdict: AnswerLabel) -> None:
+    judge = OneVerdict(verdict)
+    assert decided_by_rule("some dog", sample("open", "a dog")) is None
+    assert await grade_answer("some dog", sample("open", "a dog"), judge) is verdict
+    assert judge.asked == [("What next?", "a dog", "some dog")]
+
+
+async def test_a_silent_judge_is_no_wrong_answer() -> None:
+    with pytest.raises(JudgeError):
+        await grade_answer("some dog", sample("open", "a dog"), OneVerdict(None))
+
+
+def test_questions_that_cannot_be_graded() -> None:
+    pytest.importorskip("math_verify")
+    with pytest.raises(UsageError, match="needs a judge"):
+        check_question(sample("open", "a dog"), None)
+    check_question(sample("open", "a dog"), JudgeConfig())
+    check_question(sample("numeric", "12"), None)
+    with pytest.raises(UsageError, match="must be a number, got 'a dozen'"):
+        check_question(sample("numeric", "a dozen"), None)

@@ -1,0 +1,117 @@
+"""Numeric answers: what counts as the same number, and that nothing computes for long."""
+
+import threading
+import time
+
+import pytest
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.rewards import numbers
+from verl_video_tools.rewards.numbers import grade_number, is_number
+
+pytest.importorskip("math_verify", reason="the extra `judge` is not installed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth"),
+    [
+        ("5", "5"),
+        (" 5. ", "5"),
+        ("5.0", "5"),
+        ("(5)", "5"),
+        ("The answer is 5.", "5"),
+        ("answer: 5", "5"),
+        ("5 dogs", "5"),
+        ("5 m^2", "5"),
+        ("5", "5 dogs"),
+        ("5 or 5.0", "5"),
+        ("0.5", "1/2"),
+        (r"\frac{1}{2}", "0.5"),
+        (r"$\frac{1}{2}$", "0.5"),
+        (r"\boxed{5}", "5"),
+        (r"$5 \text{ km}$", "5"),
+        ("50%", "0.5"),
+        (r"50\%", "1/2"),
+        ("1,000", "1000"),
+        ("1024", "$2^{10}$"),
+        (r"$\sqrt{25}$", "5"),
+        ("\u22123", "-3"),
+        ("0:34", "0:34"),
+    ],
+)
+def test_the_same_number(answer: str, truth: str) -> None:
+    assert grade_number(answer, truth)
+
+
+@pytest.mark.parametrize(
+    ("answer", "truth"),
+    [
+        ("6", "5"),
+        ("", "5"),
+        ("-5", "5"),
+        ("five", "5"),
+        ("3.1416", "3.14159"),
+        ("4 or 5", "5"),
+        ("5 or 4", "5"),
+        ("4, 5", "5"),
+        ("4; 5", "5"),
+        ("between 4 and 5", "5"),
+        ("0:59", "0:34"),
+        ("at 0:34 there are 5", "5"),
+        ("5!", "5"),
+        ("5/0", "5"),
+        ("5" * 300, "5"),
+        ("I count 5. " * 50, "5"),
+    ],
+)
+def test_another_number_or_none_or_several(answer: str, truth: str) -> None:
+    assert not grade_number(answer, truth)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "9^9^9^9",
+        "2**100000000000",
+        "$9^{9^{9}}$",
+        "$((9^{99})^{99})^{99}$",
+        "$10^{1000000000}$",
+        "99999999999!",
+        r"$\sum_{i=1}^{100000000} i^{0.5}$",
+        r"$\int \frac{x^{13}+3}{x^7+x+1} dx$",
+        r"$(\sqrt{2}+\sqrt{3}+\sqrt{5}+\sqrt{7}+\sqrt{11}+\sqrt{13})^{99}$",
+        "$" + "(a+b)(c+d)" * 18 + "$",
+        r"$\sqrt{" + "7" * 180 + "}$",
+    ],
+)
+def test_no_answer_computes_for_long(answer: str) -> None:
+    started = time.monotonic()
+    assert not grade_number(answer, "5")
+    assert time.monotonic() - started < 10  # unbounded, each of these takes minutes or more
+
+
+def test_outside_the_main_thread() -> None:
+    """math-verify's own guard, a signal, fails there, and all answers would be wrong."""
+    results: list[bool] = []
+    numbers._parse.cache_clear()
+    thread = threading.Thread(target=lambda: results.append(grade_number(r"\frac{6}{8}", "0.75")))
+    thread.start()
+    thread.join(60)
+    assert results == [True]
+
+
+def test_is_number() -> None:
+    assert [is_number(truth) for truth in ("5", "5 dogs", "1/2", "a dog", "0:34", "")] == [True] * 3 + [False] * 3
+
+
+def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "math_verify", None)
+    numbers._math_verify.cache_clear()
+    numbers._parse.cache_clear()
+    try:
+        with pytest.raises(UsageError, match=r"math-verify: pip install 'verl_video_tools\[judge\]'"):
+            grade_number("5.0", "5")
+    finally:
+        numbers._math_verify.cache_clear()

@@ -1,0 +1,14 @@
+"""A language model as judge of free-form answers, over any OpenAI-compatible endpoint.
+
+config.py   the options of a judge
+client.py   `LLMJudge`: bounded, retried, cached requests
+verdict.py  how a reply is read
+cache.py    verdicts on disk
+health.py   is a judge reachable, and can it tell right from wrong?
+prompt.txt  the packaged instructions
+"""
+
+from verl_video_tools.judge.client import JudgeCounters, LLMJudge
+from verl_video_tools.judge.config import JudgeConfig
+
+__all__ = ["JudgeConfig", "JudgeCounters", "LLMJudge"]
