@@ -183,7 +183,7 @@ async def test_a_judge_that_is_killed_half_way_loses_only_what_it_did_not_judge(
 
     server.reply, server.latency_seconds = dying, 0.01
     async with LLMJudge(JudgeConfig(base_url=server.base_url, concurrency=4)) as judge:
-        judgements = (judge.judge("which number?", str(i), str(i)) for i in range(40))
+        judgements = (judge.judge("which number?", str(i), str(i)) for i in range(400))
         results = await asyncio.gather(*judgements, return_exceptions=True)
     kinds = Counter("failed" if isinstance(result, JudgeError) else result for result in results)
     assert set(kinds) == {AnswerLabel.CORRECT, "failed"}
