@@ -190,12 +190,15 @@ async def result_of(future: Future[Result], deadline_seconds: float | None, what
     Raises:
         DeadlineError: the time is over.
     """
+    error = DeadlineError(f"{what}: not done within {deadline_seconds} s; allow more time or ask for less")
+    if deadline_seconds is not None and deadline_seconds <= 0:
+        raise error  # whether a thread was quicker than this line must not matter
     waiter = asyncio.wrap_future(future)
     waiter.add_done_callback(_mark_seen)
     # Not `wait_for`: that cancels the work, and cannot tell our deadline from a TimeoutError of the work itself.
     done, _ = await asyncio.wait({waiter}, timeout=deadline_seconds)
     if not done:
-        raise DeadlineError(f"{what}: not done within {deadline_seconds} s; allow more time or ask for less")
+        raise error
     return waiter.result()
 
 
