@@ -14,6 +14,7 @@ so registration alone is not enough. Overridden, each beside its reason:
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -38,6 +39,8 @@ from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.types import Trajectory
 from verl_video_tools.watchdog import Watchdog
+
+logger = logging.getLogger(__name__)
 
 _GENERATING = "generating rollouts"
 
@@ -166,6 +169,12 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._stop_on_judge_failures(sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories))
         flagged, lonely = excluded_rows(uids, [bool(trajectory.flags) for trajectory in trajectories])
         if len(flagged) == len(rows):
+            if any(JUDGE_FLAG in trajectory.flags for trajectory in trajectories):
+                # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
+                logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
+                result = super()._compute_advantage(batch, metrics)
+                self._zero_advantages([batch.keys[i] for i in rows], batch.partition_id)
+                return result
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
             raise VideoToolsError(
                 f"step {self.global_steps}: all {len(rows)} rollouts failed, nothing is left to train on. "
