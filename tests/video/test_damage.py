@@ -8,18 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.video_files import read_number, write_audio, write_video
+from benchmarks.video.files import read_number, write_video
+from benchmarks.video.kinds import scramble, unreadable_files
 from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.video import Video
-
-
-def scramble(source: Path, target: Path, first_share: float, last_share: float) -> Path:
-    """Overwrite a stretch of a file, given as shares of its length, with random bytes."""
-    data = bytearray(source.read_bytes())
-    first, last = int(len(data) * first_share), int(len(data) * last_share)
-    data[first:last] = np.random.default_rng(0).integers(0, 256, last - first, dtype=np.uint8).tobytes()
-    target.write_bytes(data)
-    return target
 
 
 @pytest.fixture(scope="module")
@@ -98,24 +90,6 @@ def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> 
     path.write_bytes(data[:start] + bytes(len(data) - start))
     with pytest.raises(UnreadableVideoError, match=r"noise\.mp4"):
         Video(path)
-
-
-def unreadable_files(folder: Path) -> dict[str, Path]:
-    text, empty, noise, no_index = (folder / name for name in ("text.mp4", "empty.mp4", "noise.mp4", "no_index.mp4"))
-    text.write_text("This is no video. " * 100)
-    empty.write_bytes(b"")
-    noise.write_bytes(np.random.default_rng(0).integers(0, 256, 20_000, dtype=np.uint8).tobytes())
-    data = write_video(folder / "sound.mp4").read_bytes()
-    no_index.write_bytes(data[: data.index(b"moov") - 4])
-    return {
-        "text": text,
-        "empty": empty,
-        "noise": noise,
-        "no_index": no_index,
-        "audio": write_audio(folder / "audio.mp4"),
-        "wav": write_audio(folder / "audio.mkv"),
-        "folder": folder,
-    }
 
 
 @pytest.mark.parametrize("kind", ["text", "empty", "noise", "no_index", "audio", "wav", "folder"])

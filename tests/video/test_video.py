@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.video_files import read_number, write_video
+from benchmarks.video.files import read_number, write_video
 from verl_video_tools.errors import DeadlineError, FrameRangeError, VideoError
 from verl_video_tools.types import FrameRequest
 from verl_video_tools.video import Video

@@ -1,0 +1,1 @@
+"""Measured comparisons. Each program here is one command: `python -m benchmarks.<name>`."""
