@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 588, 336
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of request: `num_frames` frames `step_seconds` apart somewhere, or spread over the file if that is None."""
+    """A kind of request: frames `step_seconds` apart at a random place, or spread over the file if that is None."""
 
     name: str
     num_frames: int
