@@ -55,6 +55,9 @@ class QwenVlUtils:
 
         self._fetch_video = vision_process.fetch_video
         backend = vision_process.get_video_reader_backend()
+        importlib.import_module(
+            "torchcodec.decoders" if backend == "torchcodec" else backend
+        )  # else the first read does
         # When its reader fails, it silently takes torchvision's, which decodes the whole file.
         vision_process.VIDEO_READER_BACKENDS["torchvision"] = vision_process.VIDEO_READER_BACKENDS[backend]
         self.version = f"qwen-vl-utils {_version('qwen-vl-utils')} with {backend} {_version(backend)}"
