@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,14 +183,14 @@ def _measure_traces(
     traces: dict[str, dict[str, costs.TraceCost | str]] = {}
     for num_rollouts in scale.groups:
         name = f"{run_name}-{num_rollouts}"
-        common = {"num_rollouts": num_rollouts, "repetitions": scale.trace_repetitions}
+        measure = partial(costs.measure_trace, *video, num_rollouts=num_rollouts, repetitions=scale.trace_repetitions)
         ways = {
-            "uncached": costs.measure_trace(*video, SHARED, **common, run_name=f"{name}-off", cache_bytes=0),
-            "exact": costs.measure_trace(*video, SHARED, **common, run_name=f"{name}-exact"),
-            "grid": costs.measure_trace(*video, SHARED, **common, run_name=f"{name}-grid", grid_seconds=GRID_SECONDS),
+            "uncached": measure(SHARED, run_name=f"{name}-off", cache_bytes=0),
+            "exact": measure(SHARED, run_name=f"{name}-exact"),
+            "grid": measure(SHARED, run_name=f"{name}-grid", grid_seconds=GRID_SECONDS),
         }
         if has_baseline:
-            ways["qwen"] = costs.measure_trace(*video, "qwen", **common, run_name=f"{name}-qwen")
+            ways["qwen"] = measure("qwen", run_name=f"{name}-qwen")
         traces[f"G={num_rollouts}"] = ways
     return traces
 

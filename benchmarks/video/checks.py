@@ -89,10 +89,10 @@ def check_accuracy(
                 plans.append(plan)
             for worker, plan in zip(workers, plans, strict=True):
                 work = worker.finish(time_limit_seconds=600.0)
-                for requests, *seen in zip(plan, work.numbers, work.timestamps_seconds, work.corrupt, strict=True):
-                    for request, numbers, times, corrupt in zip(requests, *seen, strict=True):
-                        file = by_path[request.path]
-                        _count(results, file, request, numbers, times, corrupt)
+                seen_by_requester = zip(plan, work.numbers, work.timestamps_seconds, work.corrupt, strict=True)
+                for requests, numbers, times, corrupt in seen_by_requester:
+                    for request, *seen in zip(requests, numbers, times, corrupt, strict=True):
+                        _count(results, by_path[request.path], request, *seen)
     finally:
         for worker in workers:
             worker.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,14 +57,17 @@ class ShapeCosts:
 
 def measure_shapes(
     videos: Sequence[tuple[LongVideo, Path]],
-    shapes_of: dict[str, Sequence[str]],
+    shapes_of: Mapping[str, Sequence[str]],
     readers: Sequence[str],
     repetitions: int,
     slow_repetitions: int,
     time_limit_seconds: float,
 ) -> ShapeCosts:
     """Ask every reader the same requests, in turns, so that what disturbs the machine disturbs all alike."""
-    workers, versions, costs, units = {}, {}, {}, {}
+    workers: dict[str, Worker] = {}
+    versions: dict[str, str] = {}
+    costs: dict[str, dict[str, dict[str, Cost | str]]] = {}
+    units: dict[str, dict[str, float]] = {}
     missing: dict[str, str] = {}
     for reader in readers:
         try:
@@ -194,6 +197,7 @@ def measure_trace(
     video: LongVideo,
     path: Path,
     reader: str,
+    *,
     num_rollouts: int,
     repetitions: int,
     run_name: str,

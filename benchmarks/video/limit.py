@@ -35,7 +35,9 @@ class PacketMap:
 
     def __init__(self, path: Path) -> None:
         with av.open(str(path)) as container:
-            packets = [(packet.pts, packet.is_keyframe) for packet in container.demux(video=0) if packet.size]
+            packets = [
+                (packet.pts, packet.is_keyframe) for packet in container.demux(video=0) if packet.pts is not None
+            ]
         self._position_of = {pts: position for position, (pts, _) in enumerate(packets)}
         self._pts = sorted(self._position_of)
         self._keys = np.flatnonzero([is_key for _, is_key in packets])

@@ -78,7 +78,11 @@ def _ratio(name: str, row: dict[str, Cost | str], ours: str, theirs: str, limit:
         return Target(name, None, limit, our_cost)
     if isinstance(their_cost, str):
         return Target(name, None, limit, their_cost)
-    return Target(name, our_cost.cpu_ms / their_cost.cpu_ms, limit)
+    floor = row["limit"]
+    note = ""
+    if isinstance(floor, Cost) and theirs != "limit":
+        note = f"the decode limit alone is {floor.cpu_ms / their_cost.cpu_ms:.2f}"
+    return Target(name, our_cost.cpu_ms / their_cost.cpu_ms, limit, note)
 
 
 def cache_target(hit: CacheHit) -> Target:
