@@ -91,8 +91,8 @@ def check_accuracy(
                 work = worker.finish(time_limit_seconds=600.0)
                 seen_by_requester = zip(plan, work.numbers, work.timestamps_seconds, work.corrupt, strict=True)
                 for requests, numbers, times, corrupt in seen_by_requester:
-                    for request, *seen in zip(requests, numbers, times, corrupt, strict=True):
-                        _count(results, by_path[request.path], request, *seen)
+                    for request, found, shown_at, flags in zip(requests, numbers, times, corrupt, strict=True):
+                        _count(results, by_path[request.path], request, found, shown_at, flags)
     finally:
         for worker in workers:
             worker.close()
