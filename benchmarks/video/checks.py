@@ -11,14 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.video.files import sequential_numbers
-from benchmarks.video.kinds import DAMAGED_WRITERS, QUARTER_TURNS, WRITERS, unreadable_files
+from benchmarks.video.kinds import DAMAGED_WRITERS, KNOWN_SHARE, QUARTER_TURNS, WHOLE, WRITERS, unreadable_files
 from benchmarks.video.requests import Request
 from benchmarks.video.worker import SHARED, Worker, WorkFailed
 
 NUM_PROCESSES = 4
 REQUESTERS_PER_PROCESS = 2
-DAMAGED_FRAMES = 300
-DAMAGED_FPS = 30
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class TruthfulFile:
     """A decodable file and what decoding it from start to end shows.
 
     Attributes:
-        numbers: the number in each frame, in presentation order; of a damaged file, those before the damage.
+        numbers: the number in each frame, in presentation order; of a damaged file, those before it was damaged.
         times_seconds: when each is shown, from the first.
         is_damaged: then a frame counts as right, too, if it is flagged and is the one whose time comes with it.
     """
@@ -49,13 +47,13 @@ def make_files(folder: Path, names: Iterable[str] | None = None) -> list[Truthfu
         if name in DAMAGED_WRITERS:
             if not path.exists():
                 DAMAGED_WRITERS[name](path)
-            times = [index / DAMAGED_FPS for index in range(DAMAGED_FRAMES)]
-            files.append(TruthfulFile(path, range(DAMAGED_FRAMES), times, is_damaged=True))
+            sound = path.with_name(WHOLE + name)
         else:
             if not path.exists():
                 WRITERS[name](path)
-            numbers, times_of_frames = sequential_numbers(path)
-            files.append(TruthfulFile(path, numbers, [float(time) for time in times_of_frames]))
+            sound = path
+        numbers, times = sequential_numbers(sound)
+        files.append(TruthfulFile(path, numbers, [float(time) for time in times], is_damaged=name in DAMAGED_WRITERS))
     return files
 
 
@@ -103,8 +101,7 @@ def _random_requests(files: Sequence[TruthfulFile], per_file: int, rng: np.rando
     requests = []
     for file in files:
         for _ in range(per_file):
-            # The last time asked for is that of the last frame, and of a damaged file half of it is surely left.
-            end = file.times_seconds[-1] * (0.5 if file.is_damaged else 1.0)
+            end = file.times_seconds[-1] * (KNOWN_SHARE.get(file.path.name, 0.4) if file.is_damaged else 1.0)
             if rng.random() < 0.5:
                 first = rng.uniform(0, end)
                 seconds = np.minimum(first + np.arange(4) * 0.1, end)

@@ -11,18 +11,21 @@ import numpy as np
 
 from benchmarks.video.files import remux, write_audio, write_video
 
+WHOLE = "whole_"
+"""Prefix of the sound file that a damaged or cut one is made from."""
+
 X265 = "log-level=none:pools=none:frame-threads=1"
 UNEVEN_SECONDS = [Fraction(i, 10) + Fraction(i % 3, 50) + (Fraction(2) if i >= 30 else 0) for i in range(60)]
 
 
 def _edit_list(path: Path) -> Path:
-    whole = write_video(path.with_name("whole_" + path.name), num_frames=90)
+    whole = write_video(path.with_name(WHOLE + path.name), num_frames=90)
     return remux(whole, path, from_seconds=1.5)
 
 
 def _cut_stream(path: Path, **options: object) -> Path:
     """A transport stream that begins in the middle of a group of pictures, as a recording does."""
-    whole = write_video(path.with_name("whole_" + path.name), num_frames=120, **options)  # type: ignore[arg-type]
+    whole = write_video(path.with_name(WHOLE + path.name), num_frames=120, **options)  # type: ignore[arg-type]
     data = whole.read_bytes()
     path.write_bytes(data[len(data) // 3 // 188 * 188 :])
     return path
@@ -30,7 +33,7 @@ def _cut_stream(path: Path, **options: object) -> Path:
 
 def _false_keys(path: Path) -> Path:
     """A file in which every fifth packet is marked as a key frame, though hardly any is one."""
-    whole = write_video(path.with_name("whole_" + path.name), num_frames=90, gop_frames=45)
+    whole = write_video(path.with_name(WHOLE + path.name), num_frames=90, gop_frames=45)
     with av.open(str(whole)) as reader, av.open(str(path), "w") as writer:
         stream = writer.add_stream_from_template(reader.streams.video[0])
         for count, packet in enumerate(reader.demux(video=0)):
@@ -113,7 +116,7 @@ def scramble(source: Path, target: Path, first_share: float, last_share: float) 
 def _long_whole(path: Path) -> Path:
     """300 frames in groups of 30; an MP4 has its index before the frames."""
     container_options = {"movflags": "faststart"} if path.suffix == ".mp4" else {}
-    whole = path.with_name("whole_" + path.name)
+    whole = path.with_name(WHOLE + path.name)
     return write_video(whole, num_frames=300, gop_frames=30, container_options=container_options)
 
 
@@ -132,6 +135,9 @@ DAMAGED_WRITERS: dict[str, Callable[[Path], Path]] = {
     "corrupt.ts": lambda path: scramble(_long_whole(path), path, 0.5, 0.6),
 }
 """Videos of 300 frames that are cut off or hold a stretch of noise; what is left of them can be decoded."""
+
+KNOWN_SHARE = {"corrupt.mp4": 1.0}
+"""Part of a damaged file, from its start, whose frames are known to exist: an MP4's index survives; else 0.4."""
 
 
 def unreadable_files(folder: Path) -> dict[str, Path]:
