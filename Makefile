@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes lint format docs bench clean
+.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -46,6 +46,9 @@ bench: install  ## every program in benchmarks/
 		found=1; echo "== $$program"; python -m "benchmarks.$$(basename "$$program" .py)"; \
 	done; \
 	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
+
+bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
+	$(VENV)/bin/python -m benchmarks.video_io
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

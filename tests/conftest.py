@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
-from tests.video_files import MakeVideo, write_grey
+from benchmarks.video.files import MakeVideo, write_grey
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

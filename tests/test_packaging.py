@@ -147,7 +147,7 @@ def test_pending_names_only_what_is_not_installed(tmp_path: Path) -> None:
 def test_makefile_has_every_promised_target() -> None:
     done = subprocess.run(["make", "help"], capture_output=True, text=True, timeout=60, check=True, cwd=REPO)
     listed = [line.split()[0] for line in done.stdout.splitlines()]
-    promised = {"install", "demo", "test", "test-fast", "test-recipes", "lint", "docs", "bench", "clean"}
+    promised = {"install", "demo", "test", "test-fast", "test-recipes", "lint", "docs", "bench", "bench-video", "clean"}
     assert promised <= set(listed)
 
 

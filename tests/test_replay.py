@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.video.files import MakeVideo
 from tests.judge_server import JudgeServer
-from tests.video_files import MakeVideo
 from verl_video_tools.errors import UsageError
 from verl_video_tools.replay import areplay, replay
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.video_files import MakeVideo, read_number, write_video
+from benchmarks.video.files import MakeVideo, read_number, write_video
 from verl_video_tools.agent_loop import episode as episode_module
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.errors import DeadlineError, UnreadableVideoError, VideoError

@@ -16,7 +16,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWo
 from verl.utils import hf_processor, hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
-from tests.video_files import write_video
+from benchmarks.video.files import write_video
 from verl_video_tools.agent_loop.loop import VideoAgentLoop
 from verl_video_tools.agent_loop.settings import unpack_record
 from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer, save

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import verl_video_tools.replay
-from tests.video_files import write_video
+from benchmarks.video.files import write_video
 from verl_video_tools.cli.main import run
 
 

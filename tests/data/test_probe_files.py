@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.video_files import write_audio, write_video
+from benchmarks.video.files import write_audio, write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.data import probe_files as module
 from verl_video_tools.data.probe_files import find_videos, probe_files

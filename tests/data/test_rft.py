@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from tests.video_files import write_video
+from benchmarks.video.files import write_video
 from verl_video_tools.data.cli import app
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
 from verl_video_tools.data.rft import export_rft

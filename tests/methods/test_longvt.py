@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.video_files import write_video
+from benchmarks.video.files import write_video
 from verl_video_tools.data.sft import execute
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method

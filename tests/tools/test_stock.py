@@ -28,7 +28,7 @@ from verl.tools.tool_registry import load_all_tools
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from tests.video_files import read_number, write_video
+from benchmarks.video.files import read_number, write_video
 from verl_video_tools.config import config_path
 from verl_video_tools.data.stock_rows import to_tool_agent_row
 from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer

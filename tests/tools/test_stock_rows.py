@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from tests.video_files import read_number, write_video
+from benchmarks.video.files import read_number, write_video
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.stock_rows import convert_parquet, packaged_prompt, to_tool_agent_row, to_tool_agent_rows

@@ -6,23 +6,13 @@ import os
 import time
 from pathlib import Path
 
-import av
 import numpy as np
 import pytest
-from av.stream import Disposition
 
-from tests.video_files import draw_number, read_number, write_audio, write_video
+from benchmarks.video.files import read_number, write_video
+from benchmarks.video.kinds import scramble, unreadable_files
 from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.video import Video
-
-
-def scramble(source: Path, target: Path, first_share: float, last_share: float) -> Path:
-    """Overwrite a stretch of a file, given as shares of its length, with random bytes."""
-    data = bytearray(source.read_bytes())
-    first, last = int(len(data) * first_share), int(len(data) * last_share)
-    data[first:last] = np.random.default_rng(0).integers(0, 256, last - first, dtype=np.uint8).tobytes()
-    target.write_bytes(data)
-    return target
 
 
 @pytest.fixture(scope="module")
@@ -101,48 +91,6 @@ def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> 
     path.write_bytes(data[:start] + bytes(len(data) - start))
     with pytest.raises(UnreadableVideoError, match=r"noise\.mp4"):
         Video(path)
-
-
-def unreadable_files(folder: Path) -> dict[str, Path]:
-    text, empty, noise, no_index = (folder / name for name in ("text.mp4", "empty.mp4", "noise.mp4", "no_index.mp4"))
-    text.write_text("This is no video. " * 100)
-    os.mkfifo(pipe := folder / "pipe.mp4")
-    empty.write_bytes(b"")
-    noise.write_bytes(np.random.default_rng(0).integers(0, 256, 20_000, dtype=np.uint8).tobytes())
-    data = write_video(folder / "sound.mp4").read_bytes()
-    no_index.write_bytes(data[: data.index(b"moov") - 4])
-    fragments = write_video(folder / "fragments.mp4", container_options={"movflags": "frag_keyframe+empty_moov"})
-    data = fragments.read_bytes()
-    (no_frames := folder / "no_frames.mp4").write_bytes(data[: data.index(b"moof") - 4])
-    return {
-        "text": text,
-        "empty": empty,
-        "noise": noise,
-        "no_index": no_index,
-        "audio": write_audio(folder / "audio.mp4"),
-        "wav": write_audio(folder / "audio.mkv"),
-        "no_frames": no_frames,
-        "cover": write_cover(folder / "cover.m4a"),
-        "pipe": pipe,
-        "device": Path("/dev/zero"),
-        "too_long": folder / ("long" * 100),
-        "folder": folder,
-    }
-
-
-def write_cover(path: Path) -> Path:
-    """A song with a picture attached, which FFmpeg presents as a video stream."""
-    with av.open(str(path), "w", format="mp4") as container:
-        audio = container.add_stream("aac", rate=16_000, layout="mono")
-        cover = container.add_stream("mjpeg", rate=1)
-        cover.width, cover.height, cover.pix_fmt = 96, 64, "yuvj420p"
-        cover.disposition = Disposition.attached_pic
-        frame = av.VideoFrame.from_ndarray(draw_number(1), format="rgb24")
-        container.mux([*cover.encode(frame), *cover.encode(None)])
-        sound = av.AudioFrame.from_ndarray(np.zeros((1, 1024), dtype=np.float32), "fltp", layout="mono")
-        sound.sample_rate, sound.pts = 16_000, 0
-        container.mux([*audio.encode(sound), *audio.encode(None)])
-    return path
 
 
 UNREADABLE = ["text", "empty", "noise", "no_index", "audio", "wav", "no_frames", "cover", "pipe", "device", "too_long"]

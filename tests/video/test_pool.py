@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.video_files import read_number, write_video
+from benchmarks.video.files import read_number, write_video
 from verl_video_tools.errors import DeadlineError, FrameRangeError, UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.types import FrameRequest
 from verl_video_tools.video import Video, decode_frames, decode_many, open_video, pool_stats, run_decode

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
 import threading
@@ -11,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.video_files import read_number, write_video
+from benchmarks.video.files import read_number, write_video
 from verl_video_tools.errors import DeadlineError, FrameRangeError, VideoError
 from verl_video_tools.types import FrameRequest
 from verl_video_tools.video import Video
@@ -119,6 +121,23 @@ def test_closed_video(path: Path) -> None:
         video.frames_at([1.0])
     video.close()
     assert batch.indices.tolist() == [30]
+
+
+def test_a_dropped_video_frees_its_file_at_once(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "own.mp4", num_frames=40)
+
+    def open_files() -> int:
+        return sum(os.path.samefile(link, path) for link in Path("/proc/self/fd").iterdir() if link.exists())
+
+    gc.disable()
+    try:
+        video = Video(path)
+        video.frames_at([1.0])
+        assert open_files() == 1
+        del video
+        assert open_files() == 0
+    finally:
+        gc.enable()
 
 
 def test_threads_share_a_video(video: Video) -> None:

@@ -25,22 +25,26 @@ def display_size(frame: av.VideoFrame) -> tuple[int, int]:
 
 
 class PictureMaker:
-    """Converts and scales frames; keeps the scaler's tables between frames of like size. Not thread-safe."""
+    """Converts and scales frames; keeps the scalers' tables between frames of like size. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._reformatter = VideoReformatter()
+        self._scaler = VideoReformatter()
+        self._packer = VideoReformatter()
 
     def picture(self, frame: av.VideoFrame, width: int, height: int) -> npt.NDArray[np.uint8]:
         """RGB pixels (H, W, 3) uint8, upright, at exactly width x height."""
         turns = quarter_turns(frame)
         coded_width, coded_height = (height, width) if turns % 2 else (width, height)
         shrinks = coded_width * coded_height < frame.width * frame.height
-        rgb = self._reformatter.reformat(
+        # To planes first: libswscale has fast code for scaling into planes and for packing them, but not for both at
+        # once. The pixels are the same, in half the time.
+        planes = self._scaler.reformat(
             frame,
             width=coded_width,
             height=coded_height,
-            format="rgb24",
+            format="gbrp",
             interpolation=SHRINK if shrinks else ENLARGE,
             threads=1,  # by default as many as there are CPUs
         )
+        rgb = self._packer.reformat(planes, format="rgb24", threads=1)
         return np.rot90(rgb.to_ndarray(), turns)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+from av.index import IndexEntries
 
 from verl_video_tools.errors import UnreadableVideoError
+from verl_video_tools.video.edit_list import max_edits
 from verl_video_tools.video.segments import (
     PacketsUnusable,
     Segment,
     SegmentTable,
+    Ticks,
     make_segment,
     read_row,
 )
 from verl_video_tools.video.source import Deadline, VideoSource
-
-KEY_FLAG, DISCARD_FLAG = 1, 2
-"""Bits of FFmpeg's AVIndexEntry.flags."""
 
 
 class SampleTable:
@@ -32,15 +32,16 @@ class SampleTable:
         # A fragmented file has more samples than its header declares.
         if not 0 < len(entries) <= source.stream.frames:
             raise PacketsUnusable
-        flags = np.fromiter((entry.flags for entry in entries), dtype=np.int64, count=len(entries))
-        starts = np.flatnonzero(flags & KEY_FLAG)
-        if len(starts) == 0 or starts[0] != 0:
+        # Where one stretch of media ends and another begins, hidden packets have the times of shown ones.
+        if max_edits(source.path) != 1:
             raise PacketsUnusable
+        if not entries[0].is_keyframe:
+            raise PacketsUnusable
+        starts = _key_positions(entries)
         ends = np.append(starts[1:], len(entries))
-        num_shown_before = np.concatenate(([0], np.cumsum((flags & DISCARD_FLAG) == 0)))
         self._source = source
         self.num_packets = ends - starts
-        self.counts = num_shown_before[ends] - num_shown_before[starts]
+        self.counts = self.num_packets - _num_hidden(entries, starts, ends)
         self.key_dts = np.array([entries[int(start)].timestamp for start in starts], dtype=np.int64)
         # A seek to the key frame's decode time would land one key frame earlier, since it is shown only later.
         self.seek_ticks = [entries[int(end) - 1].timestamp for end in ends]
@@ -63,6 +64,38 @@ class SampleTable:
         if len(rows) != num_packets or (is_last and next(packets, None) is not None):
             raise PacketsUnusable
         return make_segment(self._source, rows, self.seek_ticks[number], is_first=number == 0)
+
+
+def _key_positions(entries: IndexEntries) -> Ticks:
+    """Where key frames stand in the table; the first entry is one.
+
+    From key frame to key frame by FFmpeg's own search: to look at every entry of an hour of video takes longer than all
+    the rest of opening it. Should times that do not ascend mislead the search, a key frame is missed, and the segment
+    before it is merely longer.
+    """
+    positions = [0]
+    while len(positions) <= len(entries) // 4:
+        found = entries.search_timestamp(entries[positions[-1]].timestamp + 1, backward=False)
+        if found <= positions[-1]:
+            return np.array(positions, dtype=np.int64)
+        positions.append(found)
+    # So many key frames that looking at every entry is faster.
+    return np.flatnonzero([entry.is_keyframe for entry in entries])
+
+
+def _num_hidden(entries: IndexEntries, starts: Ticks, ends: Ticks) -> Ticks:
+    """Per segment, packets that the edit list hides.
+
+    A single edit hides a stretch at either end or nothing. So where the first and the last segment are shown whole, the
+    ones between are, too, and need not be looked at.
+    """
+
+    def hidden_in(start: int, end: int) -> int:
+        return sum(entry.is_discard for entry in entries[int(start) : int(end)])
+
+    if hidden_in(0, ends[0]) == hidden_in(starts[-1], ends[-1]) == 0:
+        return np.zeros(len(starts), dtype=np.int64)
+    return np.array([hidden_in(start, end) for start, end in zip(starts, ends, strict=True)], dtype=np.int64)
 
 
 def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> SegmentTable:

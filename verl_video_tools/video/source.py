@@ -90,6 +90,12 @@ class VideoSource:
     def close(self) -> None:
         self._container.close()
 
+    def __del__(self) -> None:
+        # PyAV's container and streams refer to each other: dropped unclosed, they would wait, with the file's buffers,
+        # for the garbage collector, which does not see how large they are.
+        if hasattr(self, "_container"):
+            self._container.close()
+
     def rewind(self) -> None:
         """Start again at the first packet, by opening the file anew: not every container can seek."""
         self._container.close()

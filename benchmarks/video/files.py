@@ -8,6 +8,7 @@ lower half is moving texture, so that encoders really predict. Blocks are 16 x 1
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,25 +16,57 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-BITS = 12
-BLOCK_COLUMNS = 6
-BLOCK_ROWS = 2
 WIDTH = 96
 HEIGHT = 64
 TICKS_PER_SECOND = 90_000
 
 
+@dataclass(frozen=True, slots=True)
+class Barcode:
+    """A number in black and white blocks along the top of a picture, most significant bit first."""
+
+    columns: int
+    rows: int
+    height_share: float
+    """Part of the picture's height that the blocks take."""
+
+    @property
+    def bits(self) -> int:
+        return self.columns * self.rows
+
+    def num_rows(self, height: int) -> int:
+        """Rows of pixels that the blocks take."""
+        return int(height * self.height_share)
+
+    def draw(self, picture_HWC: npt.NDArray[np.uint8], number: int) -> None:
+        """Draw a number, 0 <= number < 2 ** bits, into a picture with any number of channels."""
+        if not 0 <= number < 1 << self.bits:
+            raise ValueError(f"number must be in [0, {1 << self.bits}), got {number}")
+        bits = [(number >> (self.bits - 1 - position)) & 1 for position in range(self.bits)]
+        blocks = np.array(bits, dtype=np.uint8).reshape(self.rows, self.columns) * 255
+        height, width = picture_HWC.shape[:2]
+        num_rows = self.num_rows(height)
+        rows = np.arange(num_rows) * self.rows // num_rows
+        columns = np.arange(width) * self.columns // width
+        picture_HWC[:num_rows] = blocks[rows][:, columns, None]
+
+    def read(self, frames_THWC: npt.NDArray[np.generic]) -> list[int]:
+        """The numbers that `draw` drew, at whatever size the pictures now have."""
+        height, width = frames_THWC.shape[1:3]
+        y = ((np.arange(self.rows) + 0.5) * height * self.height_share / self.rows).astype(int)
+        x = ((np.arange(self.columns) + 0.5) * width / self.columns).astype(int)
+        bits = frames_THWC[:, y[:, None], x[None, :]].mean(axis=-1).reshape(-1, self.bits) > 127
+        return (bits @ (1 << np.arange(self.bits)[::-1])).tolist()
+
+
+BLOCKS = Barcode(columns=6, rows=2, height_share=0.5)
+
+
 def draw_number(number: int, width: int = WIDTH, height: int = HEIGHT) -> npt.NDArray[np.uint8]:
     """A picture (H, W, 3) uint8 that shows `number` (0 <= number < 4096)."""
-    if not 0 <= number < 1 << BITS:
-        raise ValueError(f"number must be in [0, {1 << BITS}), got {number}")
-    bits = [(number >> (BITS - 1 - position)) & 1 for position in range(BITS)]
-    blocks = np.array(bits, dtype=np.uint8).reshape(BLOCK_ROWS, BLOCK_COLUMNS) * 255
-    rows = np.arange(height // 2) * BLOCK_ROWS // (height // 2)
-    columns = np.arange(width) * BLOCK_COLUMNS // width
     y, x = np.mgrid[0 : height - height // 2, 0:width]
     picture_HWC = np.empty((height, width, 3), dtype=np.uint8)
-    picture_HWC[: height // 2] = blocks[rows][:, columns, None]
+    BLOCKS.draw(picture_HWC, number)
     picture_HWC[height // 2 :, :, 0] = (x * 3 + number * 5) % 256
     picture_HWC[height // 2 :, :, 1] = (y * 7 + number * 2) % 256
     picture_HWC[height // 2 :, :, 2] = ((x + y + number) // 4 % 2) * 160
@@ -42,14 +75,7 @@ def draw_number(number: int, width: int = WIDTH, height: int = HEIGHT) -> npt.ND
 
 def read_number(picture_HWC: npt.NDArray[np.uint8]) -> int:
     """The number that `draw_number` drew, at whatever size the picture now has."""
-    height, width = picture_HWC.shape[:2]
-    number = 0
-    for row in range(BLOCK_ROWS):
-        for column in range(BLOCK_COLUMNS):
-            y = int((row + 0.5) * height / 2 / BLOCK_ROWS)
-            x = int((column + 0.5) * width / BLOCK_COLUMNS)
-            number = number * 2 + int(picture_HWC[y, x].mean() > 127)
-    return number
+    return BLOCKS.read(picture_HWC[None])[0]
 
 
 def write_video(

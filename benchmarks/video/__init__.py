@@ -1,0 +1,1 @@
+"""Parts of `benchmarks.video_io`; its test videos are also those of the tests."""
