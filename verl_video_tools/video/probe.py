@@ -15,7 +15,7 @@ from av.video.stream import VideoStream
 
 from verl_video_tools.errors import UnreadableVideoError
 from verl_video_tools.types import VideoInfo
-from verl_video_tools.video.mp4_boxes import has_edit_list
+from verl_video_tools.video.edit_list import has_edit_list
 from verl_video_tools.video.source import Deadline
 from verl_video_tools.video.video import Video
 
