@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CpuFSDPEngine(FSDPEngineWithLMHead):
-    """Nothing is overridden: verl's registry only lacks the key (fsdp, cpu)."""
+    """verl's registry lacks the key (fsdp, cpu); one method is overridden."""
+
+    def _build_fsdp_module(self, module: Any) -> Any:
+        """Wraps a reference model like an actor.
+
+        verl offloads models that are never trained to pinned memory, which takes an NVIDIA driver, and which has no
+        sense where the weights are in main memory anyhow.
+        """
+        config = self.engine_config
+        self.engine_config = replace(config, forward_only=False)
+        try:
+            return super()._build_fsdp_module(module)
+        finally:
+            self.engine_config = config
