@@ -13,6 +13,8 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 class CpuFSDPEngine(FSDPEngineWithLMHead):
     """verl's registry lacks the key (fsdp, cpu); one method is overridden."""
 
+    engine_config: Any  # of verl, which does not annotate it
+
     def _build_fsdp_module(self, module: Any) -> Any:
         """Wraps a reference model like an actor.
 
