@@ -316,7 +316,7 @@ QuestionType = Literal["mc", "numeric", "open"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One row of the data set as loops and rewards see it (`DESIGN.md` rows).
+    """One row of the data set as loops and rewards see it (columns: `docs/rows.md`).
 
     `question` is the whole text that the model reads, option lines included.
     """

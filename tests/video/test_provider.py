@@ -359,7 +359,9 @@ def holder(video: Video, tmp_path: Path) -> Iterator[Any]:
     """A process that holds the lock of frame 100's group, as if it were decoding it."""
     ours, theirs = SPAWN.Pipe()
     (group,) = video.groups_of([100])
-    process = SPAWN.Process(target=_hold_lock, args=(tmp_path, f"{video.identity.digest}-{video.backend}/{group}", theirs))
+    process = SPAWN.Process(
+        target=_hold_lock, args=(tmp_path, f"{video.identity.digest}-{video.backend}/{group}", theirs)
+    )
     process.start()
     assert ours.poll(60) and ours.recv() is True
     yield process
