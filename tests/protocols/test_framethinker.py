@@ -1,6 +1,7 @@
 """What FrameThinker's grammar reads out of a turn, strictly and as the published environment does."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -149,8 +150,8 @@ TEXTS = st.text(max_size=40) | st.lists(
 
 @pytest.mark.parametrize("parse", [parse_turn, parse_turn_reference])
 @given(text=TEXTS)
-def test_any_text_parses(parse: object, text: str) -> None:
-    parsed = parse(text)  # type: ignore[operator]
+def test_any_text_parses(parse: Callable[[str], ParsedTurn], text: str) -> None:
+    parsed = parse(text)
     assert isinstance(parsed, ParsedTurn)
     assert parsed.answer is None or (parsed.answer.strip() and not parsed.calls)
     assert all(isinstance(call, ToolCall) and (call.error or call.arguments) for call in parsed.calls)
