@@ -20,7 +20,7 @@ if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 
-CPU_RL=() # options that a GRPO run needs on a machine without a GPU; STACK: docs/cpu.md says why each
+CPU_RL=() # options that a GRPO run needs on a machine without a GPU; docs/cpu.md says why each
 case $DEVICE in
 gpu) ;;
 cpu)

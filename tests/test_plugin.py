@@ -28,32 +28,55 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def loaded_modules(code: str, **environment: str) -> set[str]:
-    run = python(f"import json, sys\n{code}\nprint('MODULES', json.dumps(list(sys.modules)))", **environment)
-    assert run.returncode == 0, run.stderr[-3000:]
-    return set(json.loads(run.stdout.split("MODULES", 1)[1]))
+class Verl:
+    """What one interpreter tells: the modules that `import verl` loads, and then what `code` prints, as JSON.
+
+    Most of an interpreter's time goes into that import, so tests share interpreters.
+    """
+
+    def __init__(self, code: str = "told = None", **environment: str) -> None:
+        imported = "import json, sys\nimport verl\nmodules = list(sys.modules)"
+        run = python(f"{imported}\n{code}\nprint('TOLD', json.dumps([modules, told]))", **environment)
+        assert run.returncode == 0, run.stderr[-3000:]
+        modules, self.told = json.loads(run.stdout.split("TOLD", 1)[1])
+        self.modules: set[str] = set(modules)
 
 
 @pytest.fixture(scope="module")
-def modules_of_verl() -> set[str]:
-    return loaded_modules("import verl", VERL_USE_EXTERNAL_PLUGINS="none")
+def without_plugin() -> Verl:
+    return Verl(VERL_USE_EXTERNAL_PLUGINS="none")
+
+
+@pytest.fixture(scope="module")
+def with_plugin() -> Verl:
+    """Also the trainer as verl looks it up, and then every registration, in this order."""
+    return Verl("""
+from verl.trainer.ppo.v1 import get_trainer_cls
+trainer = get_trainer_cls("video_tools").__name__
+from verl_video_tools.plugin import registrations
+told = {"trainer": trainer, "registrations": registrations()}
+""")
+
+
+@pytest.fixture(scope="module")
+def with_cpu_platform() -> Verl:
+    return Verl(VERL_PLATFORM="cpu")
 
 
 @pytest.mark.parametrize("platform", ["", "cpu"])
-def test_import_verl_gets_no_heavier(platform: str, modules_of_verl: set[str]) -> None:
-    environment = {"VERL_PLATFORM": platform} if platform else {}
-    loaded = loaded_modules("import verl", **environment)
+def test_import_verl_gets_no_heavier(platform: str, without_plugin: Verl, request: pytest.FixtureRequest) -> None:
+    verl: Verl = request.getfixturevalue("with_cpu_platform" if platform else "with_plugin")
+    loaded = verl.modules
     assert "verl_video_tools.plugin" in loaded
-    added = loaded - modules_of_verl
+    added = loaded - without_plugin.modules
     assert not {name.partition(".")[0] for name in added} & {"vllm", "av", "decord", "open_clip", "openai"}
     assert not any(name.startswith("transformers.models") for name in added)
     assert ("verl_video_tools.platforms.cpu" in loaded) == (platform == "cpu")
     assert "verl_video_tools.trainer" not in loaded
 
 
-def test_the_trainer_is_there_when_verl_looks_it_up() -> None:
-    run = python("from verl.trainer.ppo.v1 import get_trainer_cls; print(get_trainer_cls('video_tools').__name__)")
-    assert run.stdout.strip().endswith("VideoToolsTrainer"), run.stderr[-3000:]
+def test_the_trainer_is_there_when_verl_looks_it_up(with_plugin: Verl) -> None:
+    assert with_plugin.told["trainer"] == "VideoToolsTrainer"
 
 
 def test_a_worker_that_unpickles_our_loop_first_can_import_it() -> None:
@@ -61,13 +84,10 @@ def test_a_worker_that_unpickles_our_loop_first_can_import_it() -> None:
     assert run.stdout.strip().endswith("VideoAgentLoop"), run.stderr[-3000:]
 
 
-def test_every_registration_is_found() -> None:
-    code = "from verl_video_tools.plugin import registrations\nfor r in registrations(): print(r.ok, *r)"
-    run = python(code)
-    assert run.returncode == 0, run.stderr[-3000:]
-    reports = [line for line in run.stdout.splitlines() if line.startswith(("True", "False"))]
-    assert len(reports) >= 4
-    assert all(report.startswith("True") for report in reports), reports
+def test_every_registration_is_found(with_plugin: Verl) -> None:
+    registrations = with_plugin.told["registrations"]
+    assert len(registrations) >= 4
+    assert all(ok is True for _, _, ok, _ in registrations), registrations
 
 
 def test_a_wrong_verl_version_is_loud() -> None:

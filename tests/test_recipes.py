@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,8 +61,16 @@ FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
 }
 
 
-def composed(recipe: str, setting: str, folder: Path) -> DictConfig:
-    """The configuration that `recipes/<recipe>.sh` hands to verl."""
+Composed = Callable[[str, str], DictConfig]
+
+
+@pytest.fixture(scope="module")
+def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
+    """`composed(recipe, setting)`: the configuration that `recipes/<recipe>.sh` hands to verl. Only to be read."""
+    return cache(lambda recipe, setting: _composed(recipe, setting, tmp_path_factory.mktemp(recipe)))
+
+
+def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
     stub = folder / "bin" / "python"
     stub.parent.mkdir()
     stub.write_text(STUB)
@@ -105,8 +114,8 @@ def test_every_script_parses() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("recipe", grpo_recipes())
-def test_configuration_and_budgets(recipe: str, setting: str, tmp_path: Path) -> None:
-    config = composed(recipe, setting, tmp_path)
+def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed) -> None:
+    config = composed(recipe, setting)
     rollout = config.actor_rollout_ref.rollout
     assert config.trainer.v1.trainer_mode == "video_tools"
     assert config.algorithm.adv_estimator == "grpo"  # any other name loses the broadcast over a rollout's sequences
@@ -132,8 +141,8 @@ def test_configuration_and_budgets(recipe: str, setting: str, tmp_path: Path) ->
         assert len(look) + zoom_frames * (method.max_turns - 1) <= rollout.limit_images
 
 
-def test_paper_values_of_framethinker(tmp_path: Path) -> None:
-    config = composed("framethinker_grpo", "gpu", tmp_path)
+def test_paper_values_of_framethinker(composed: Composed) -> None:
+    config = composed("framethinker_grpo", "gpu")
     actor = config.actor_rollout_ref.actor
     assert config.data.train_batch_size == actor.ppo_mini_batch_size == 32
     assert config.actor_rollout_ref.rollout.n == 8
@@ -144,8 +153,8 @@ def test_paper_values_of_framethinker(tmp_path: Path) -> None:
     assert config.trainer.nnodes == 2 and config.trainer.n_gpus_per_node == 8
 
 
-def test_paper_values_of_videozoomer(tmp_path: Path) -> None:
-    config = composed("videozoomer_grpo", "gpu", tmp_path)
+def test_paper_values_of_videozoomer(composed: Composed) -> None:
+    config = composed("videozoomer_grpo", "gpu")
     actor = config.actor_rollout_ref.actor
     assert (config.data.train_batch_size, actor.ppo_mini_batch_size, config.actor_rollout_ref.rollout.n) == (
         128,
@@ -159,7 +168,7 @@ def test_paper_values_of_videozoomer(tmp_path: Path) -> None:
     assert config.data.mm_processor_kwargs == {"min_pixels": 25_088, "max_pixels": 100_352}
 
 
-async def test_dynamic_sampling_of_videozoomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's own filter drops groups whose rollouts all earn the same, on rewards as our manager returns them."""
     import torch
     from verl.trainer.ppo.v1 import replay_buffer
@@ -194,7 +203,7 @@ async def test_dynamic_sampling_of_videozoomer(tmp_path: Path, monkeypatch: pyte
         assert select_fields == ["rm_scores"]
         return {"rm_scores": [torch.tensor([0.0, scores[key]]) for key in keys]}
 
-    config = composed("videozoomer_grpo", "cpu", tmp_path)
+    config = composed("videozoomer_grpo", "cpu")
     monkeypatch.setattr(replay_buffer.tq, "kv_batch_get", kv_batch_get)
     metric = PPOTrainer._resolve_filter_groups_metric(SimpleNamespace(config=config))
     buffer = SimpleNamespace(
@@ -207,8 +216,8 @@ async def test_dynamic_sampling_of_videozoomer(tmp_path: Path, monkeypatch: pyte
     assert dropped == {"right", "wrong", "flagged"}
 
 
-def test_paper_values_of_longvt(tmp_path: Path) -> None:
-    config = composed("longvt_grpo", "gpu", tmp_path)
+def test_paper_values_of_longvt(composed: Composed) -> None:
+    config = composed("longvt_grpo", "gpu")
     actor = config.actor_rollout_ref.actor
     assert (config.data.train_batch_size, actor.ppo_mini_batch_size) == (16, 8)
     assert config.actor_rollout_ref.rollout.n == 16

@@ -1,5 +1,8 @@
 """Flagged rollouts stay out of the loss and of their group's mean: verl's own code on an in-memory queue."""
 
+# Imports after a skip: what they name is not there on every machine.
+# ruff: noqa: E402
+
 from typing import Any
 
 import pytest
@@ -8,13 +11,13 @@ from omegaconf import OmegaConf
 from tensordict import TensorDict
 
 trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
-from transfer_queue import KVBatchMeta  # noqa: E402  (after the skip above)
-from verl.trainer.ppo.v1 import trainer_base  # noqa: E402
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1 import trainer_base
 
-from verl_video_tools.agent_loop.settings import pack_record  # noqa: E402
-from verl_video_tools.errors import JudgeError, VideoToolsError  # noqa: E402
-from verl_video_tools.trainer import VideoToolsTrainer, excluded_rows  # noqa: E402
-from verl_video_tools.types import Trajectory  # noqa: E402
+from verl_video_tools.agent_loop.settings import pack_record
+from verl_video_tools.errors import JudgeError, VideoToolsError
+from verl_video_tools.trainer import VideoToolsTrainer, excluded_rows
+from verl_video_tools.types import Trajectory
 
 
 def test_flagged_rows_are_excluded_and_their_lone_sibling_is_named() -> None:

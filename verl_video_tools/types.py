@@ -316,7 +316,7 @@ QuestionType = Literal["mc", "numeric", "open"]
 
 @dataclass(frozen=True)
 class Sample:
-    """One row of the data set as loops and rewards see it (`DESIGN.md` rows).
+    """One row of the data set as loops and rewards see it (columns: `docs/rows.md`).
 
     `question` is the whole text that the model reads, option lines included.
     """
@@ -340,7 +340,7 @@ class Sample:
         where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
         for name in ("question", "video_path"):
             if not extra_info.get(name):
-                raise RowError(f"{where}: extra_info.{name} is missing or empty; see `vvt data validate`")
+                raise RowError(f"{where}: extra_info.{name} is missing or empty; docs/rows.md lists what a row holds")
         truth = (row.get("reward_model") or {}).get("ground_truth")
         if truth is None:
             raise RowError(f"{where}: reward_model.ground_truth is missing")

@@ -138,7 +138,7 @@ async def test_refused_zoom_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> N
 
     real_decode = episode.decode_frames
 
-    async def counting_decode(video, request, **kwargs):  # type: ignore[no-untyped-def]
+    async def counting_decode(video: Any, request: Any, **kwargs: Any) -> Any:
         decoded.append(len(request))
         return await real_decode(video, request, **kwargs)
 
@@ -295,7 +295,7 @@ async def test_broken_invariant_is_a_flagged_rollout() -> None:
 
 async def test_failing_server_is_not_hidden() -> None:
     class DeadServer(ScriptedServer):
-        async def generate(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        async def generate(self, *args: Any, **kwargs: Any) -> Any:
             raise ConnectionError("engine is gone")
 
     with pytest.raises(ConnectionError, match="engine is gone"):

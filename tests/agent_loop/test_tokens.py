@@ -173,8 +173,8 @@ def test_placeholder_runs() -> None:
 
 
 def budget(stream: TokenStream, **limits: int) -> TokenBudget:
-    defaults = {"prompt_length": 100, "response_length": 100}
-    return TokenBudget(stream, PixelEnvelope(), IMAGE, **{**defaults, **limits})  # type: ignore[arg-type]
+    defaults: dict[str, Any] = {"prompt_length": 100, "response_length": 100}
+    return TokenBudget(stream, PixelEnvelope(), IMAGE, **{**defaults, **limits})
 
 
 def test_budget_counts_expanded_pictures() -> None:

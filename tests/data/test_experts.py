@@ -139,4 +139,4 @@ def test_imperfect_expert_stays_within_the_grammar_and_the_video() -> None:
 @pytest.mark.parametrize("field", ["imperfection", "refine_share", "split_share"])
 def test_shares_are_probabilities(field: str) -> None:
     with pytest.raises(UsageError, match=field):
-        FrameThinkerExpert(**{field: 1.5})  # type: ignore[arg-type]
+        FrameThinkerExpert(**{field: 1.5})

@@ -234,7 +234,7 @@ def count_episodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     started: list[int] = []
 
     class CountingEpisode(module.Episode):
-        async def start(self):  # type: ignore[no-untyped-def]
+        async def start(self) -> Any:
             started.append(1)
             return await super().start()
 

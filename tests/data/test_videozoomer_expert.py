@@ -148,7 +148,7 @@ def test_imperfect_expert_is_wrong_now_and_then() -> None:
 @pytest.mark.parametrize("field", ["imperfection", "progressive_share", "split_share", "reflect_share"])
 def test_shares_are_probabilities(field: str) -> None:
     with pytest.raises(UsageError, match=field):
-        VideoZoomerExpert(**{field: 1.5})  # type: ignore[arg-type]
+        VideoZoomerExpert(**{field: 1.5})
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows

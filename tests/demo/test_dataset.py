@@ -42,7 +42,8 @@ def test_rows_follow_the_schema(folder: Path) -> None:
             assert (extra["index"], extra["split"]) == (index, split)
             path = Path(extra["video_path"])
             assert path.is_absolute() and path.is_file()
-            assert len(decode_all(path)) == spec.num_frames
+            if index % 2 == 0:  # two questions per video
+                assert len(decode_all(path)) == spec.num_frames
 
 
 def test_rows_are_read_by_the_package(folder: Path) -> None:

@@ -349,7 +349,7 @@ def test_processes_share_a_folder(server: JudgeServer, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"base_url": "localhost:8000"}, "base_url must start with http"),
+        ({"base_url": "localhost:8000"}, "base_url must be an address that starts with http"),
         ({"concurrency": 0}, "concurrency must be at least 1"),
         ({"max_attempts": 0}, "max_attempts must be at least 1"),
         ({"deadline_seconds": 0.0}, "deadline_seconds must be above 0"),

@@ -27,7 +27,7 @@ def test_overrides() -> None:
 
 def test_a_method_is_frozen() -> None:
     with pytest.raises(FrozenInstanceError):
-        get_method("framethinker").max_turns = 3  # type: ignore[misc]
+        get_method("framethinker").max_turns = 3
 
 
 def test_unknown_method_lists_the_known_ones() -> None:

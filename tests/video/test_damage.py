@@ -102,7 +102,7 @@ def test_what_is_no_video_is_refused_at_once(kind: str, tmp_path: Path) -> None:
     start = time.monotonic()
     with pytest.raises(UnreadableVideoError, match=path.name):
         Video(path)
-    assert time.monotonic() - start < 1.0
+    assert time.monotonic() - start < 5.0
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")

@@ -187,6 +187,6 @@ def test_a_seek_that_lands_too_late_is_repeated_further_back(reference_of: Calla
         source = video._source
         assert source is not None
         aims, seek = [], source._seek
-        source._seek = lambda tick: (aims.append(tick), seek(tick))[1]  # type: ignore[method-assign]
+        source._seek = lambda tick: (aims.append(tick), seek(tick))[1]
         assert_same(video.frames_at_indices([40]), [40], reference)
     assert len(aims) > 1

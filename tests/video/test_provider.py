@@ -70,7 +70,7 @@ def decoded(video: Video) -> list[int]:
         indices.extend(wanted)
         return real_decode(wanted, deadline)
 
-    video._reader.decode = decode  # type: ignore[method-assign]
+    video._reader.decode = decode
     return indices
 
 
@@ -393,10 +393,10 @@ def test_a_failed_decode_gives_the_group_free(video: Video, tmp_path: Path) -> N
     real_decode: Callable[..., Any] = video.decode_many
 
     def fail(*args: Any) -> Any:
-        video.decode_many = real_decode  # type: ignore[method-assign]
+        video.decode_many = real_decode
         raise RuntimeError("once")
 
-    video.decode_many = fail  # type: ignore[method-assign]
+    video.decode_many = fail
     with pytest.raises(RuntimeError, match="once"):
         provider.provide(video, [by_index(5)])
     start = time.monotonic()

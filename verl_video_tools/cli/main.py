@@ -82,7 +82,7 @@ def _doctor(
         str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first that is served.")
     ] = None,
 ) -> int:
-    """Check versions, plugin and machine; exit 1 with the mend for every needed thing that is missing or wrong."""
+    """Tell whether this installation can train. Exits with 1, and says the mend, where anything needed is amiss."""
     from verl_video_tools.cli import doctor
 
     return doctor.run(as_json=as_json, judge_base_url=judge_base_url, judge_model=judge_model)
@@ -100,7 +100,7 @@ def _demo(
         bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
     ] = False,
 ) -> None:
-    """Make the synthetic videos, rows and tiny base model that the CPU profile trains on."""
+    """Make synthetic videos, rows and a tiny base model. The recipes train on them where there is no GPU."""
     from verl_video_tools.cli import demo
 
     demo.run(
@@ -116,7 +116,7 @@ def _demo(
 
 @app.command("path")
 def _path(name: Annotated[str, typer.Argument(help="agent-loops, tools or hermes-template.")]) -> None:
-    """Print where a packaged configuration file is, for use in a verl command line."""
+    """Print the path of a packaged configuration file. For use in a verl command line."""
     from verl_video_tools.config import config_path
 
     print(config_path(name))
@@ -141,10 +141,11 @@ def _replay(
         str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint for questions that need a judge.")
     ] = None,
     rung: Annotated[
-        int | None, typer.Option(min=0, help="Rung of the resolution ladder; same as --set rung=INT.")
+        int | None,
+        typer.Option(min=0, help="Where a method has a ladder of resolutions: the rung; as --set rung=INT."),
     ] = None,
 ) -> None:
-    """Run a method's real loop, tools and reward on one video under a scripted policy; prints one JSON object."""
+    """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
     from verl_video_tools.cli import replay
 
     replay.run(

@@ -37,7 +37,7 @@ def export_sft_command(
         typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
     ] = None,
 ) -> None:
-    """Write cold-start data: a scripted expert's turns, executed on the real videos and kept if right."""
+    """Write cold-start rows of a scripted expert. Its turns are executed on the videos, and kept if right."""
     from verl_video_tools.cli.replay import read_assignments
     from verl_video_tools.data.sft import export_sft
 
@@ -63,7 +63,7 @@ def export_rft_command(
         typer.Option(min=0.0, max=1.0, help="Least overlap of the last crop with the annotated segment; 0: any."),
     ] = 0.3,
 ) -> None:
-    """Write a policy's own good rollouts for reinforcement fine-tuning: right, and looking at the right place."""
+    """Write a policy's own good rollouts as rows. Those that are right and looked at the right place, for RFT."""
     from verl_video_tools.data.rft import export_rft
 
     print(f"{out_parquet}: {export_rft(records, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou)}")
@@ -85,7 +85,7 @@ def filter_command(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0,
 ) -> None:
-    """Drop the questions that all rollouts, or none, answered; balance the rest by video length."""
+    """Drop questions that all rollouts, or none, answered. Balances the rest by video length."""
     from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
     from verl_video_tools.errors import UsageError
 

@@ -20,14 +20,18 @@ def convert_command(
     ] = "framethinker",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Field of the method, as in the tool YAML; repeatable."),
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Override a field of the method's config; repeatable.",
+        ),
     ] = None,
     system_prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our system prompt.")] = None,
     skip_unreadable: Annotated[
         bool, typer.Option("--skip-unreadable", help="Leave out rows whose video cannot be read.")
     ] = False,
 ) -> None:
-    """Write rows for verl's own tool loop, with the frames of the first look inside."""
+    """Write rows for verl's own tool loop. The frames of the first look are inside."""
     from verl_video_tools.data.stock_rows import convert_parquet  # opens videos; the option parser need not wait for it
 
     system_prompt = None

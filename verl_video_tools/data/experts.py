@@ -22,6 +22,7 @@ from typing import Literal, Protocol
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.world import VideoSpec, label_at
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.fields import require
 from verl_video_tools.video.sampling import linspace_indices
 
 Template = Literal["A", "B", "C", "D", "E"]
@@ -61,8 +62,7 @@ class FrameThinkerExpert:
 
     def __post_init__(self) -> None:
         for name in ("imperfection", "refine_share", "split_share"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise UsageError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
+            require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         """Raises UsageError where the video is too short for a look (`num_frames + 1` frames)."""
@@ -121,21 +121,21 @@ def conclude(
         name: how the expert calls a frame, by its number.
     """
     letters = {text: letter for letter, text in question.options.items()}
-    runs = _runs(spec, shown)
+    runs = runs_of_labels(spec, shown)
     if question.kind == "count":
         wanted = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
         if shown and str(len(wanted)) in letters:
-            return f"{_listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
+            return f"{listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
     elif question.kind == "order":
         which = "first" if " first " in question.text else "last"
         if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
-            return f"{_listed(runs, name)}. {which} {label}", letters[label]
+            return f"{listed(runs, name)}. {which} {label}", letters[label]
     elif runs and runs[0][1] in letters:
-        return _listed(runs[:1], name), letters[runs[0][1]]
-    return _listed(runs, name), rng.choice(list(question.options))
+        return listed(runs[:1], name), letters[runs[0][1]]
+    return listed(runs, name), rng.choice(list(question.options))
 
 
-def _runs(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
+def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
     """(frame, label) of the first of each run of frames that show the same thing."""
     labels = [label_at(spec, frame) for frame in shown]
     starts = [True, *(before != after for before, after in pairwise(labels))]
@@ -146,7 +146,8 @@ def _runs(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
     ]
 
 
-def _listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
+def listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
+    """What the runs show, in words; `name` is how a frame is called."""
     return ", ".join(f"{name(frame)} {label}" for frame, label in runs) or "nothing"
 
 

@@ -13,11 +13,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.data.experts import Script
+from verl_video_tools.data.experts import Script, listed, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
-from verl_video_tools.demo.world import VideoSpec, label_at
-from verl_video_tools.errors import UsageError
+from verl_video_tools.demo.world import VideoSpec, frames_at, label_at
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.tools.crop_video import segment_seconds
 from verl_video_tools.types import VideoInfo
@@ -38,15 +38,13 @@ class LongVTExpert:
     imperfection: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.imperfection <= 1.0:
-            raise UsageError(f"imperfection must be between 0 and 1, got {self.imperfection}")
+        require(self, "imperfection", 0.0 <= self.imperfection <= 1.0, "between 0 and 1")
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
-        duration = spec.num_frames / spec.fps
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
         if rng.random() < self.imperfection:
-            start = round(rng.uniform(0.0, duration - 6.0), 1)
+            start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             segment = None if rng.random() < 0.5 else (start, round(start + rng.uniform(2.0, 6.0), 1))
             shown = [] if segment is None else self._shown(spec, *segment, self.method.max_crop_frames)
         elif question.kind == "direct" and self._first_look_tells(spec, question):
@@ -63,35 +61,28 @@ class LongVTExpert:
 
     def _first_look_tells(self, spec: VideoSpec, question: Question) -> bool:
         frame = question.evidence[0][0]
-        first_look = self._shown(spec, 0.0, spec.num_frames / spec.fps, self.method.max_frames)
+        first_look = self._shown(spec, 0.0, spec.duration_seconds, self.method.max_frames)
         nearest = min(first_look, key=lambda shown: abs(shown - frame))
         return label_at(spec, nearest) == label_at(spec, frame)
 
     def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
         """Frames that the tool, or the first look, shows of a segment."""
-        info = VideoInfo(spec.num_frames / spec.fps, spec.num_frames, float(spec.fps), 1, 1)
-        times = segment_seconds(start, end, info, self.method.fps, max_frames)
-        return [min(int(seconds * spec.fps), spec.num_frames - 1) for seconds in times]
+        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
+        return frames_at(spec, segment_seconds(start, end, info, self.method.fps, max_frames))
 
 
 def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
     """What the expert says about the frames it was shown, and the text of the option that it takes."""
     options = list(question.options.values())
-    runs: list[tuple[int, str]] = []
-    previous = None
-    for frame in shown:
-        label = label_at(spec, frame)
-        if label is not None and label != previous:
-            runs.append((frame, label))
-        previous = label
+    runs = runs_of_labels(spec, shown)
     if question.kind == "count":
         runs = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
         concluded = str(len(runs)) if shown else ""
     else:
         wanted = runs[-1:] if " last " in question.text else runs[:1]
         concluded = wanted[0][1] if wanted else ""
-    listed = ", ".join(f"{frame / spec.fps:.1f}s {label}" for frame, label in runs) or "nothing"
-    return listed, concluded if concluded in options else rng.choice(options)
+    seen = listed(runs, lambda frame: f"{frame / spec.fps:.1f}s")
+    return seen, concluded if concluded in options else rng.choice(options)
 
 
 def _crop(start: float, end: float) -> str:

@@ -23,9 +23,9 @@ def probe_command(
     decode: Annotated[
         bool, typer.Option("--decode", help="Decode every frame, to find damaged ones; takes long.")
     ] = False,
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one file.")] = 60.0,
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one file, in seconds.")] = 60.0,
 ) -> int:
-    """Probe every video of a data set; exit 1 if any cannot be used."""
+    """Check every video of a data set. Exits with 1 if any cannot be used."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
     from rich.table import Table

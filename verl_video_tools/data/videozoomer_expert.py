@@ -18,8 +18,9 @@ from typing import Literal
 
 from verl_video_tools.data.experts import Script, conclude
 from verl_video_tools.demo.questions import Question
-from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec
+from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.videozoomer import VideoZoomer
 from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.video.sampling import not_before, uniform_seconds
@@ -53,8 +54,7 @@ class VideoZoomerExpert:
 
     def __post_init__(self) -> None:
         for name in ("imperfection", "progressive_share", "split_share", "reflect_share"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise UsageError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
+            require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         """Raises UsageError where the video is too short for a zoom into a wrong place."""
@@ -110,11 +110,11 @@ class VideoZoomerExpert:
 
     def _glance(self, spec: VideoSpec) -> list[int]:
         """Frame numbers of the first look."""
-        info = VideoInfo(spec.num_frames / spec.fps, spec.num_frames, spec.fps, SIDE_PIXELS, SIDE_PIXELS)
+        info = VideoInfo(spec.duration_seconds, spec.num_frames, spec.fps, SIDE_PIXELS, SIDE_PIXELS)
         look = self.method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
         if look.indices is not None:
             return list(look.indices)
-        return [min(int(time * spec.fps), spec.num_frames - 1) for time in look.seconds or ()]
+        return frames_at(spec, look.seconds or ())
 
     def _glance_around(self, spec: VideoSpec, segment: Segment) -> Segment:
         """The nearest frames of the first look on both sides of a segment."""
@@ -136,8 +136,7 @@ class VideoZoomerExpert:
     def _frames_shown(self, spec: VideoSpec, segment: Segment) -> list[int]:
         start, end = segment[0] / spec.fps, segment[1] / spec.fps
         count = int(self._rate(spec, segment) * (end - start) + 1e-6)
-        times = not_before(uniform_seconds(start, end, count), spec.num_frames / spec.fps)
-        return [min(int(time * spec.fps), spec.num_frames - 1) for time in times]
+        return frames_at(spec, not_before(uniform_seconds(start, end, count), spec.duration_seconds))
 
     def _zoom(self, spec: VideoSpec, segment: Segment) -> str:
         start, end = (f"{frame / spec.fps:.2f}" for frame in segment)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -28,12 +28,20 @@ HELD_OUT_SEED = 1_000_000
 
 @torch.no_grad()
 def evaluate(
-    model: Model, tokenizer: PreTrainedTokenizerFast, pool: FramePool, num_per_task: int, seed: int = 0
+    model: Model,
+    tokenizer: PreTrainedTokenizerFast,
+    pool: FramePool,
+    num_per_task: int,
+    seed: int = 0,
+    tasks: Collection[str] | None = None,
 ) -> dict[str, float]:
     """Share of answers that are right throughout, per practice task, each after up to 300 tokens of other turns.
 
     Two more figures come from the lists of all frames: `copying`, the share of frames whose number is right, and
     `naming`, the share of frames whose thing is.
+
+    Args:
+        tasks: names of the practice tasks to measure; all by default.
     """
     encoder = Encoder(tokenizer, pool, seed)
     features = all_features(model, pool).flatten(0, 1)
@@ -41,6 +49,8 @@ def evaluate(
     rng = random.Random(seed)
     shares: dict[str, float] = {}
     for name, task in _tasks().items():
+        if tasks is not None and name not in tasks:
+            continue
         right, copied, named = 0, [], []
         for _ in range(num_per_task):
             row = _context(encoder, rng)

@@ -7,6 +7,7 @@ and the truth about every frame follow from it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -63,6 +64,10 @@ class VideoSpec:
                 raise ValueError(f"unknown label {event.label!r}; choose one of {LABELS}")
             previous_end = event.end_frame
 
+    @property
+    def duration_seconds(self) -> float:
+        return self.num_frames / self.fps
+
     def to_json(self) -> str:
         """The spec as a JSON object; `from_json` reads it back."""
         return json.dumps(asdict(self))
@@ -82,6 +87,11 @@ def label_at(spec: VideoSpec, frame_index: int) -> str | None:
     """
     event = _event_at(spec, frame_index)
     return None if event is None else event[1].label
+
+
+def frames_at(spec: VideoSpec, seconds: Iterable[float]) -> list[int]:
+    """Numbers of the frames shown at these times; the end of the video gives the last frame."""
+    return [min(int(time * spec.fps), spec.num_frames - 1) for time in seconds]
 
 
 def frame_pixels(spec: VideoSpec, frame_index: int) -> np.ndarray:

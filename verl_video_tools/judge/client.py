@@ -81,7 +81,7 @@ class LLMJudge:
         if config.base_url is None:
             raise UsageError("a judge needs a base_url, such as http://host:8000/v1")
         try:
-            import openai  # noqa: F401
+            import openai  # noqa: F401 - only whether it is there
         except ModuleNotFoundError as error:
             raise UsageError("a judge needs the package openai: pip install 'verl_video_tools[judge]'") from error
         self.config = config

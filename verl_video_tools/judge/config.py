@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.fields import require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,10 +37,8 @@ class JudgeConfig:
     the run ends with the reason."""
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise UsageError(f"JudgeConfig.base_url must start with http:// or https://, got {self.base_url!r}")
+        is_url = self.base_url is None or self.base_url.startswith(("http://", "https://"))
+        require(self, "base_url", is_url, "an address that starts with http:// or https://")
         for name in ("concurrency", "max_attempts"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"JudgeConfig.{name} must be at least 1, got {getattr(self, name)}")
-        if not self.deadline_seconds > 0:
-            raise UsageError(f"JudgeConfig.deadline_seconds must be above 0, got {self.deadline_seconds}")
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "deadline_seconds", self.deadline_seconds > 0, "above 0")

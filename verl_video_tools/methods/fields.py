@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.errors import UsageError
+from verl_video_tools.types import Method
 
 
 def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,6 +41,18 @@ def require(config: object, name: str, condition: bool, wanted: str) -> None:
     """
     if not condition:
         raise UsageError(f"{type(config).__name__}.{name} must be {wanted}, got {getattr(config, name)!r}")
+
+
+def require_common(method: Method) -> None:
+    """Check the ranges of the fields that every method has.
+
+    Raises:
+        UsageError: as `require`.
+    """
+    require(method, "max_turns", method.max_turns >= 1, "at least 1")
+    limit = method.max_turn_tokens
+    require(method, "max_turn_tokens", limit is None or limit >= 1, "at least 1, or None")
+    require(method, "tool_deadline_seconds", method.tool_deadline_seconds > 0, "above 0")
 
 
 def _converted(value: Any, annotation: Any) -> Any:

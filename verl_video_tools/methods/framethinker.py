@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framethinker as protocol
 from verl_video_tools.protocols.refusals import told_error
@@ -113,16 +113,13 @@ class FrameThinker(Method):
     """Prompt for an answer without actions: the last attempt of `inference_attempts`. Wins over `prompt_file`."""
 
     def __post_init__(self) -> None:
-        for name in ("max_turns", "num_frames", "num_frames_long"):
+        require_common(self)
+        for name in ("num_frames", "num_frames_long"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("box", "box_long"):
             require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
         for name in ("turn_bonus", "turn_bonus_cap"):
             require(self, name, getattr(self, name) >= 0.0, "at least 0")
-        require(
-            self, "max_turn_tokens", self.max_turn_tokens is None or self.max_turn_tokens >= 1, "at least 1, or None"
-        )
-        require(self, "tool_deadline_seconds", self.tool_deadline_seconds > 0, "above 0")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 

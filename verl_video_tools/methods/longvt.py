@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.errors import CallErrorCode, UsageError
+from verl_video_tools.errors import CallErrorCode
+from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import hermes
 from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.grading import check_question, grade_answer
 from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
+from verl_video_tools.tools.numbers import told_seconds
 from verl_video_tools.types import (
     AnswerLabel,
     Content,
@@ -96,14 +98,14 @@ class LongVT(Method):
     """An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_turns", "max_calls_per_turn", "max_calls_reference", "max_answer_characters"):
-            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require_common(self)
+        for name in ("max_calls_per_turn", "max_calls_reference", "max_answer_characters"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("max_frames", "max_crop_frames"):
-            _require(getattr(self, name) >= 2, name, getattr(self, name), "at least 2")
-        for name in ("fps", "tool_deadline_seconds"):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "above 0")
-        _require(self.min_pixels >= 1, "min_pixels", self.min_pixels, "at least 1")
-        _require(self.max_pixels >= self.min_pixels, "max_pixels", self.max_pixels, f"at least {self.min_pixels}")
+            require(self, name, getattr(self, name) >= 2, "at least 2")
+        require(self, "fps", self.fps > 0, "above 0")
+        require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
+        require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least {self.min_pixels}")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
@@ -119,7 +121,7 @@ class LongVT(Method):
         system = load_prompt(
             "longvt.txt",
             self.prompt_file,
-            duration=f"{info.duration_seconds:.1f}",
+            duration=told_seconds(info.duration_seconds, decimals=1),
             frames=with_times if self._times else "You see frames of it, spread evenly over its length.",
             fps=f"{self.fps:g}",
             max_crop_frames=self.max_crop_frames,
@@ -294,8 +296,3 @@ def _read_segment(text: str) -> Segment:
         return float(start), float(end)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return 0.0, 0.0
-
-
-def _require(condition: bool, name: str, value: object, wanted: str) -> None:
-    if not condition:
-        raise UsageError(f"LongVT.{name} must be {wanted}, got {value!r}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import videozoomer as protocol
 from verl_video_tools.rewards.grading import check_question, grade_answer
@@ -87,13 +87,10 @@ class VideoZoomer(Method):
     """A rollout without a zoom earns nothing (an option of the code)."""
 
     def __post_init__(self) -> None:
-        for name in ("max_turns", "glance_frames", "max_frames", "max_pixels"):
+        require_common(self)
+        for name in ("glance_frames", "max_frames", "max_pixels"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
-        for name in ("glance_fps", "tool_deadline_seconds"):
-            require(self, name, getattr(self, name) > 0, "above 0")
-        require(
-            self, "max_turn_tokens", self.max_turn_tokens is None or self.max_turn_tokens >= 1, "at least 1, or None"
-        )
+        require(self, "glance_fps", self.glance_fps > 0, "above 0")
         require(self, "call_penalty", self.call_penalty >= 0, "at least 0")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools

@@ -14,21 +14,17 @@ consecutive messages of role `tool` (https://qwen.readthedocs.io/en/latest/frame
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks
+from verl_video_tools.protocols.json_object import load_object
 from verl_video_tools.types import Content, ParsedTurn, ToolCall
 
 UNKNOWN = "unknown"
 """Name under which a block is recorded that names no tool."""
-
-_MAX_CALL_CHARACTERS = 4000
-_MAX_BRACKETS = 64
-"""Of one block. Calls are small and flat; anything deeper would break whoever stores or copies the record."""
 
 _TAG = re.compile(r"</?(?:think|tool_call|answer)>")
 
@@ -147,8 +143,8 @@ def tool_responses(responses: Sequence[Content]) -> Content:
 def _read_call(text: str) -> ToolCall:
     shown = {"text": text.strip()[:200]}
     try:
-        raw = _load(text)
-    except (ValueError, RecursionError) as error:
+        raw = load_object(text)
+    except ValueError as error:
         return ToolCall(UNKNOWN, shown, _malformed(f"the call is not a JSON object ({error})"))
     name = raw.get("name")
     if not isinstance(name, str) or not name:
@@ -157,27 +153,6 @@ def _read_call(text: str) -> ToolCall:
     if not isinstance(arguments, dict):
         return ToolCall(name, shown, _malformed(f"arguments must be a JSON object, got {arguments!r:.80}"))
     return ToolCall(name, arguments)
-
-
-def _load(text: str) -> dict[str, Any]:
-    """The JSON object in a block; ValueError for anything that a record could not carry or be written with."""
-    if len(text) > _MAX_CALL_CHARACTERS or text.count("{") + text.count("[") > _MAX_BRACKETS:
-        raise ValueError(f"too long or too deep, at most {_MAX_CALL_CHARACTERS} characters")
-    raw = json.loads(text, parse_float=_finite, parse_constant=_no_constant)
-    if not isinstance(raw, dict):
-        raise ValueError(f"it is a {type(raw).__name__}")
-    json.dumps(raw, ensure_ascii=False).encode("utf-8")  # half a surrogate pair, written as an escape, has no UTF-8
-    return raw
-
-
-def _finite(digits: str) -> float:
-    if not math.isfinite(number := float(digits)):
-        raise ValueError(f"the number {digits[:40]} is too large")
-    return number
-
-
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is no JSON number")
 
 
 def _malformed(why: str) -> str:

@@ -13,13 +13,12 @@ they find. Both take any text and never raise. Rendering is the same for both, a
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks
+from verl_video_tools.protocols.json_object import load_object
 from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.types import CallRecord, Content, ImagePart, ParsedTurn, ToolCall
 
@@ -97,19 +96,12 @@ def _is_to_the_letter(text: str, actions: Sequence[Block]) -> bool:
 def _read_object(text: str) -> ToolCall:
     """A request as JSON, whatever its keys: the tool says which it needs."""
     try:
-        # Numbers that are not finite would not survive as JSON in the record.
-        request = json.loads(text, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError):
+        request = load_object(text)
+    except ValueError:
         request = None
-    if not isinstance(request, dict) or not all(map(_is_flat, request.values())):
+    if request is None or not all(map(_is_flat, request.values())):
         return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: cannot read {text[:80]!r}; write {_FORM}")
     return ToolCall(VIDEO_ZOOM, request)
-
-
-def _finite(number: str) -> float:
-    if not math.isfinite(value := float(number)):
-        raise ValueError(number)
-    return value
 
 
 def _is_flat(value: Any) -> bool:

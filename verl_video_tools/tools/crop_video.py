@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
+from verl_video_tools.tools.numbers import finite_number, told_seconds
 from verl_video_tools.types import Compat, FrameRequest, PixelEnvelope, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.video.resize import fit_envelope
 
@@ -54,13 +55,15 @@ class CropVideo:
         duration = context.info.duration_seconds
         if start < 0 or start >= duration:
             raise CallRejected(
-                CallErrorCode.OUT_OF_RANGE, f"start_time {start:g} must be from 0 to below {duration:.2f} seconds"
+                CallErrorCode.OUT_OF_RANGE,
+                f"start_time {start:g} must be from 0 to below {told_seconds(duration)} seconds",
             )
         if end <= start:
             raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}")
         if end > duration:
             raise CallRejected(
-                CallErrorCode.OUT_OF_RANGE, f"end_time {end:g} is after the end of the video ({duration:.2f} seconds)"
+                CallErrorCode.OUT_OF_RANGE,
+                f"end_time {end:g} is after the end of the video ({told_seconds(duration)} seconds)",
             )
         seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)
         if not seconds:
@@ -75,14 +78,10 @@ class CropVideo:
 
     def _seconds(self, arguments: Mapping[str, Any], name: str) -> float:
         value = arguments.get(name)
-        try:
-            if isinstance(value, str) and self.compat == "reference":
-                value = float(value[:40])
-            if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-                return float(value)
-        except (ValueError, OverflowError):
-            pass
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+        seconds = finite_number(value, read_text=self.compat == "reference")
+        if seconds is None:
+            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+        return seconds
 
 
 def segment_seconds(start: float, end: float, info: VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
+from verl_video_tools.tools.numbers import finite_number, told_seconds
 from verl_video_tools.types import Compat, FrameRequest, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import not_before, uniform_seconds
@@ -62,10 +63,10 @@ class VideoZoom:
                 CallErrorCode.REVERSED_SEGMENT, f"segment [{start:g}, {end:g}] ends before it starts; give [start, end]"
             )
         if start < 0 or end > duration_seconds:
-            shown_seconds = math.floor(100 * duration_seconds) / 100  # rounded up, it could not be asked for
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
-                f"segment [{start:g}, {end:g}] leaves the video, which lasts from 0 to {shown_seconds:.2f} s",
+                f"segment [{start:g}, {end:g}] leaves the video, "
+                f"which lasts from 0 to {told_seconds(duration_seconds)} s",
             )
         asked = fps * (end - start)
         if asked > self.max_frames + _TOLERANCE:
@@ -110,11 +111,8 @@ def _numbers(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
 
 
 def _number(name: str, value: Any) -> float:
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
+    number = finite_number(value, read_text=True)
+    if number is None:
         raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} takes finite numbers, got {value!r:.80}")
     return number
 

@@ -1,4 +1,4 @@
-"""What the logger sees of a step's rollouts (`DESIGN.md` section 7). Pure functions over records."""
+"""What the logger sees of a step's rollouts (names: `docs/training.md`). Pure functions over records."""
 
 from __future__ import annotations
 
