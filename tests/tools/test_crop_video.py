@@ -112,6 +112,14 @@ async def test_refused_calls(arguments: dict[str, Any], code: str, compat: str) 
     assert "yard" not in rejection.value.message or "yard" in str(arguments), "the name may give the answer away"
 
 
+async def test_the_end_that_a_refusal_names_may_be_asked_for() -> None:
+    info = VideoInfo(duration_seconds=12.996, num_frames=390, average_fps=30.0, width=1920, height=1080)
+    context = ToolContext(info, SAMPLE, CONTEXT.envelope, CONTEXT.index_at)
+    with pytest.raises(CallRejected, match=r"after the end of the video \(12\.99 seconds\)"):
+        await tool().plan({"start_time": 5, "end_time": 13.0}, context)
+    assert (await tool().plan({"start_time": 5, "end_time": 12.99}, context)).frames is not None
+
+
 @pytest.mark.parametrize("path", [None, "/data/videos/yard.mp4", "yard.mp4", "file:///data/videos/yard.mp4"])
 async def test_ways_of_naming_the_bound_video(path: str | None) -> None:
     assert (await plan({"start_time": 1, "end_time": 5, "video_path": path})).frames is not None

@@ -34,7 +34,8 @@ def test_truncated_file_ends_where_it_was_cut(suffix: str, tmp_path: Path) -> No
         numbers = [read_number(frame) for frame in batch.frames_THWC]
         assert numbers[:-2] == list(range(video.info.num_frames - 2))  # the cut may run through the last packet
         for number, index, corrupt in zip(numbers, batch.indices, batch.corrupt, strict=True):
-            assert number == index or corrupt
+            # A P-frame may be whole while up to two B-frames, stored after it and shown before it, are cut off.
+            assert index <= number <= index + 2 or corrupt
 
 
 def test_frames_that_cannot_be_decoded_are_replaced_by_the_nearest(whole: Path, tmp_path: Path) -> None:

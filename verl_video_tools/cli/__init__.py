@@ -1,6 +1,6 @@
 """`vvt`: one command, one subcommand per chore.
 
-    main.py      options of every subcommand (the only file that imports typer)
+    main.py      options of the subcommands; those of `vvt data` stand in data/cli.py and data/*_command.py
     doctor.py    table, JSON and exit code of `vvt doctor`; probes.py and tested_versions.py are what it looks at
     demo.py      `vvt demo`
     replay.py    `vvt replay`

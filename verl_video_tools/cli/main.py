@@ -1,4 +1,4 @@
-"""The options of every `vvt` subcommand; the work is done by the modules named in the package's docstring.
+"""The options of `vvt`'s subcommands, where the modules named in the package's docstring do the work.
 
 Exit codes: 0 done, 1 the work failed or the doctor found something, 2 bad usage. Bad usage, ours or the option
 parser's, is one line on standard error.
