@@ -18,8 +18,8 @@ from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
 
 from tests.judge_server import JudgeServer, Reply, sometimes_bad  # noqa: E402
 from verl_video_tools.agent_loop.settings import judge_config, pack_record, unpack_record  # noqa: E402
-from verl_video_tools.errors import UsageError  # noqa: E402
 from verl_video_tools.endpoint import client  # noqa: E402
+from verl_video_tools.errors import UsageError  # noqa: E402
 from verl_video_tools.types import StopReason, Trajectory, Turn, VideoInfo  # noqa: E402
 
 

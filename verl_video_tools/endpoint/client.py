@@ -166,9 +166,8 @@ class _Session:
 
 async def _first_model(session: _Session) -> str:
     async with session.first_model_lock:
-        if session.first_model is None:
-            session.first_model = (await _list_models(session))[0]
-        return session.first_model
+        model = session.first_model = session.first_model or (await _list_models(session))[0]
+        return model
 
 
 async def _list_models(session: _Session) -> list[str]:
