@@ -58,7 +58,7 @@ async def rollout(
         return await policy.rollout(method, sample, **how)
 
 
-# ---------------------------------------------------------------------------------------------------------- what is sent
+# ------------------------------------------------------------------------------------------------------- what is sent
 
 
 @pytest.mark.parametrize(("method", "look"), [(ZOOMER, ZOOM), (LONGVT, CROP)])
