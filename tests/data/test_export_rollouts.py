@@ -106,6 +106,25 @@ async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: li
     assert loose.dropped == {"repetition": 1, str(StopReason.SCRIPT_EXHAUSTED): 1, "flagged": 1}
 
 
+async def test_inconsistent_and_malformed_rollouts(videos: list[str], tmp_path: Path) -> None:
+    careless = crop(2, 6).replace("<think>there</think>", "")
+    inconsistent = await record(videos[0], GOOD)
+    inconsistent["trajectory"]["method"], inconsistent["reward"]["ccv"] = "framethinker", 0.0
+    lines = [
+        await record(videos[0], GOOD),
+        await record(videos[0], [careless, answer("B")]),
+        {**await record(videos[1], [careless, crop(3, 6), answer("B")]), "first_trained_turn": 1},
+        inconsistent,
+    ]
+    RecordWriter(tmp_path / "run").write(1, lines)
+    loose = export_rollouts(tmp_path / "run", tmp_path / "all.parquet")
+    assert (loose.kept, loose.dropped) == ({"rollout": 2, "reflection": 1}, {"inconsistent": 1})
+    strict = export_rollouts(tmp_path / "run" / "step_000001.jsonl", tmp_path / "strict.parquet", well_formed=True)
+    assert strict.kept == {"rollout": 1, "reflection": 1}  # what a reflection corrects may be malformed
+    assert strict.dropped == {"malformed": 1, "inconsistent": 1}
+    assert [row["first_trained_turn"] for row in pq.read_table(tmp_path / "strict.parquet").to_pylist()] == [0, 1]
+
+
 async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path) -> None:
     RecordWriter(tmp_path / "run").write(1, [await record(videos[0], [crop(2, 4), answer("B")])])
     out = tmp_path / "rft.parquet"

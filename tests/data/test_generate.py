@@ -272,9 +272,8 @@ def test_a_reflection_is_trained_on_from_where_the_expert_goes_on(
         assert len(server.requests) == num_requests
         for request in server.requests:
             assert "never mention that you were told" in request["messages"][0]["content"]
-            assert [m["content"] for m in request["messages"] if m["role"] == "assistant"][0] == WRONG_LOOK[
-                world.method
-            ]
+            written = [message["content"] for message in request["messages"] if message["role"] == "assistant"]
+            assert written[0] == WRONG_LOOK[world.method]
             answers = [turns[-1] for turns in world.wrong.values()]
             assert not any(message["content"] in answers for message in request["messages"])
     records = lines(corrected)
@@ -307,10 +306,9 @@ def test_only_wrong_rollouts_that_looked_again_are_reflected_on(
 ) -> None:
     records, out = tmp_path / "records.jsonl", tmp_path / "out.jsonl"
     questions = [row["extra_info"]["question"] for row in zoomer.rows]
-    scripts = dict(zoomer.wrong) | {
-        questions[0]: zoomer.right[questions[0]],
-        questions[1]: zoomer.wrong[questions[1]][1:],
-    }
+    scripts = dict(zoomer.wrong)
+    scripts[questions[0]] = zoomer.right[questions[0]]
+    scripts[questions[1]] = zoomer.wrong[questions[1]][1:]
     with JudgeServer(reply=scripted(scripts)) as server:
         assert zoomer.generate(records, server) == 0
         server.reply = scripted(zoomer.right, num_given=1)
