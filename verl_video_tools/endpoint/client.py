@@ -166,7 +166,8 @@ class _Session:
 
 async def _first_model(session: _Session) -> str:
     async with session.first_model_lock:
-        model = session.first_model = session.first_model or (await _list_models(session))[0]
+        model: str = session.first_model or (await _list_models(session))[0]
+        session.first_model = model
         return model
 
 
