@@ -11,6 +11,7 @@
     │   ├── FrameRangeError   a time or index outside the video
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
+    ├── EndpointError         a model behind an endpoint gave no usable reply
     ├── JudgeError            a judge gave no verdict (unreachable, out of time, unreadable)
     ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
     └── EngineDeadError       the inference engine or a worker died or shows no sign of life
@@ -110,6 +111,10 @@ class CallRejected(VideoToolsError):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+
+class EndpointError(VideoToolsError):
+    """A model behind an endpoint gave no usable reply: not reached, out of time, refused, or unreadable."""
 
 
 class JudgeError(VideoToolsError):

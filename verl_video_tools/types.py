@@ -436,6 +436,8 @@ class Method(ABC):
     recipe_budget: ClassVar[RecipeBudget]
     """Limits of the method's recipe; `replay` applies them when it is given a processor."""
 
+    accuracy_reward: float = 1.0
+    """What a correct answer adds to the reward, as its component `accuracy`."""
     max_turns: int
     """Assistant turns at most; a call in the last one is refused (`turn_limit`)."""
     max_turn_tokens: int | None = None

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, sometimes_bad
+from verl_video_tools.endpoint import client
 from verl_video_tools.errors import JudgeError, UsageError
-from verl_video_tools.judge import JudgeConfig, JudgeCounters, LLMJudge, client
+from verl_video_tools.judge import JudgeConfig, JudgeCounters, LLMJudge
 from verl_video_tools.types import AnswerLabel
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")

@@ -21,8 +21,8 @@ from verl.trainer.ppo.reward import load_reward_manager
 
 from tests.judge_server import JudgeServer, Reply, sometimes_bad
 from verl_video_tools.agent_loop.settings import judge_config, pack_record, unpack_record
+from verl_video_tools.endpoint import client
 from verl_video_tools.errors import UsageError
-from verl_video_tools.judge import client
 from verl_video_tools.types import StopReason, Trajectory, Turn, VideoInfo
 
 

@@ -90,16 +90,17 @@ class TokenStream:
     def append_observation(self, content: Content, end_of_turn_id: int) -> None:
         """Append a user message and the header of the next assistant turn, all with mask 0."""
         if self.response_ids and self.response_ids[-1] != end_of_turn_id:
-            self._append_context([end_of_turn_id])
+            self.append_context([end_of_turn_id])
         message = to_chat_message(Message("user", content))
         ids = self.ids
         merged = self.builder.merge_context_tokens([], [message], ids)
         if merged.token_ids[: len(ids)] != ids:
             raise InvariantError("the token builder changed tokens that were already generated")
-        self._append_context(merged.token_ids[len(ids) :])
+        self.append_context(merged.token_ids[len(ids) :])
         self.images += content_images(content)
 
-    def _append_context(self, token_ids: Sequence[int]) -> None:
+    def append_context(self, token_ids: Sequence[int]) -> None:
+        """Append tokens that nobody is trained to write, with mask 0."""
         self.response_ids += token_ids
         self.response_mask += [0] * len(token_ids)
         self.response_logprobs += [0.0] * len(token_ids)

@@ -16,6 +16,7 @@ import typer
 from verl_video_tools import __version__
 from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
+from verl_video_tools.data.generate_command import generate_command, reflect_command
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.errors import UsageError, VideoToolsError
 
@@ -28,7 +29,9 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
 data_app.command("convert")(convert_command)
+data_app.command("generate")(generate_command)
 data_app.command("probe")(probe_command)
+data_app.command("reflect")(reflect_command)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -17,56 +17,88 @@ def _options() -> None:
     """Commands that make, check and convert rows."""
 
 
+MinAccuracy = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Least reward for accuracy; default: that of a correct answer."),
+]
+MinIoU = Annotated[
+    float, typer.Option(min=0.0, max=1.0, help="Least overlap of the last look with the annotated segment; 0: any.")
+]
+WellFormed = Annotated[bool, typer.Option("--well-formed", help="Keep only rollouts that follow the grammar strictly.")]
+
+
 @app.command("export-sft")
 def export_sft_command(
-    rl_parquet: Annotated[Path, typer.Argument(help="Rows of the synthetic world, such as DIR/train.parquet.")],
-    out_parquet: Annotated[Path, typer.Argument(help="File to write: the same rows with the expert's turns.")],
-    seed: Annotated[int, typer.Option(help="Seed of the expert's choices.")] = 0,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="Recorded rollouts (a .jsonl file, or a folder of step_*.jsonl), or rows of the synthetic world "
+            "(.parquet), which a scripted expert answers."
+        ),
+    ],
+    out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns.")],
+    min_accuracy: MinAccuracy = None,
+    min_iou: MinIoU = 0.0,
+    well_formed: WellFormed = False,
+    seed: Annotated[int, typer.Option(help="Seed of the scripted expert's choices.")] = 0,
     imperfection: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Probability that the expert looks at a wrong place or only guesses."),
+        typer.Option(min=0.0, max=1.0, help="Probability that the scripted expert looks at a wrong place or guesses."),
     ] = 0.0,
     keep_wrong: Annotated[
-        bool, typer.Option("--keep-wrong", help="Keep rollouts with a wrong answer as well.")
+        bool, typer.Option("--keep-wrong", help="Keep the scripted expert's wrong answers as well.")
     ] = False,
     questions_per_video: Annotated[
-        int | None, typer.Option(min=1, help="Ask so many fresh questions about each video instead of the file's own.")
+        int | None,
+        typer.Option(min=1, help="Ask the scripted expert so many fresh questions about each video instead."),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the scripted expert's method."),
     ] = None,
 ) -> None:
-    """Write cold-start rows of a scripted expert. Its turns are executed on the videos, and kept if right."""
+    """Write cold-start data: rollouts of an expert that deserve imitation."""
     from verl_video_tools.cli.replay import read_assignments
+    from verl_video_tools.data.export_rollouts import export_rollouts
     from verl_video_tools.data.sft import export_sft
+    from verl_video_tools.errors import UsageError
 
-    report = export_sft(
-        rl_parquet,
-        out_parquet,
-        seed=seed,
-        imperfection=imperfection,
-        keep_wrong=keep_wrong,
-        questions_per_video=questions_per_video,
-        settings=read_assignments(settings or []),
-    )
+    filters = min_accuracy is not None or min_iou > 0.0 or well_formed
+    scripted = imperfection > 0.0 or keep_wrong or questions_per_video is not None or bool(settings) or seed != 0
+    if source.suffix != ".parquet":
+        if scripted:
+            raise UsageError("recorded rollouts take --min-accuracy, --min-iou and --well-formed; others need .parquet")
+        report = export_rollouts(
+            source, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed
+        )
+    else:
+        if filters:
+            raise UsageError("--min-accuracy, --min-iou and --well-formed choose among recorded rollouts, not rows")
+        report = export_sft(
+            source,
+            out_parquet,
+            seed=seed,
+            imperfection=imperfection,
+            keep_wrong=keep_wrong,
+            questions_per_video=questions_per_video,
+            settings=read_assignments(settings or []),
+        )
     print(f"{out_parquet}: {report}")
 
 
 @app.command("export-rft")
 def export_rft_command(
-    records: Annotated[Path, typer.Argument(help="Folder of recorded rollouts (step_*.jsonl).")],
+    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a folder of step_*.jsonl, or a .jsonl file.")],
     out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns, as export-sft writes them.")],
-    min_accuracy: Annotated[float, typer.Option(min=0.0, help="Least reward for accuracy.")] = 1.0,
-    min_iou: Annotated[
-        float,
-        typer.Option(min=0.0, max=1.0, help="Least overlap of the last crop with the annotated segment; 0: any."),
-    ] = 0.3,
+    min_accuracy: MinAccuracy = None,
+    min_iou: MinIoU = 0.3,
+    well_formed: WellFormed = False,
 ) -> None:
-    """Write a policy's own good rollouts as rows. Those that are right and looked at the right place, for RFT."""
-    from verl_video_tools.data.rft import export_rft
+    """Write a policy's own good rollouts for reinforcement fine-tuning: `export-sft` with LongVT's least overlap."""
+    from verl_video_tools.data.export_rollouts import export_rollouts
 
-    print(f"{out_parquet}: {export_rft(records, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou)}")
+    report = export_rollouts(records, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
+    print(f"{out_parquet}: {report}")
 
 
 @app.command("filter")
@@ -74,7 +106,7 @@ def filter_command(
     in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")],
     out_parquet: Annotated[Path, typer.Argument(help="File to write.")],
     records: Annotated[
-        Path | None, typer.Option(help="Folder of recorded rollouts (step_*.jsonl) of these rows.")
+        Path | None, typer.Option(help="Recorded rollouts of these rows: a .jsonl file, or a folder of step_*.jsonl.")
     ] = None,
     pass_rates: Annotated[
         Path | None, typer.Option(help="Instead: JSON lines with video_path, question and pass_rate.")

@@ -25,18 +25,21 @@ RowKey = tuple[str, str]
 _PROBE_SECONDS = 30.0
 
 
-def pass_rates_of_records(records_dir: str | Path) -> dict[RowKey, float]:
+def pass_rates_of_records(records: str | Path) -> dict[RowKey, float]:
     """Share of right rollouts of each question in a recorded run; flagged rollouts do not count.
 
+    Args:
+        records: a file of records, or the folder of a training run.
+
     Raises:
-        UsageError: the folder holds no records.
+        UsageError: there are no records, or they cannot be read.
     """
     verdicts: dict[RowKey, list[float]] = defaultdict(list)
-    for line in read_records(Path(records_dir)):
+    for line in read_records(Path(records)):
         if not line["trajectory"].flags:
             verdicts[_key(line["extra_info"])].append(float(line["reward"]["acc"]))
     if not verdicts:
-        raise UsageError(f"{records_dir} holds no recorded rollouts (step_*.jsonl)")
+        raise UsageError(f"{records} holds no recorded rollouts")
     return {key: sum(values) / len(values) for key, values in verdicts.items()}
 
 

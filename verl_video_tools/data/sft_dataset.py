@@ -39,6 +39,9 @@ DEFAULT_CACHE_MIB = 1024
 class TrajectorySFTDataset(Dataset):
     """Scripted trajectories as token sequences; the loss is on what the assistant writes, `<|im_end|>` included.
 
+    A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
+    mistakes that later turns correct.
+
     Options, all under `data`:
         pad_mode: must be `no_padding`.
         max_length: tokens of the longest sequence allowed.
@@ -145,11 +148,15 @@ class TrajectorySFTDataset(Dataset):
         if messages is None:
             raise RowError(f"{_where(row)}: {episode.trajectory.error}")
         stream.start(messages)
-        num_taken = 0
+        num_taken, first_trained_turn = 0, _first_trained_turn(row)
         for text in row["turns"]:
             if episode.trajectory.stop_reason is not None:
                 break
-            stream.append_turn(self._turn_ids(text, method), None)
+            ids = self._turn_ids(text, method)
+            if num_taken < first_trained_turn:
+                stream.append_context(ids)
+            else:
+                stream.append_turn(ids, None)
             observation = await episode.step(text)
             num_taken += 1
             if observation is not None:
@@ -258,6 +265,15 @@ def _read_rows(paths: Sequence[str], max_samples: int) -> list[dict[str, Any]]:
     if not rows:
         raise RowError(f"no rows in {', '.join(map(str, paths))}")
     return rows[:max_samples] if max_samples > 0 else rows
+
+
+def _first_trained_turn(row: Mapping[str, Any]) -> int:
+    first = row.get("first_trained_turn") or 0  # files of good rollouts alone have no such column
+    if not 0 <= first < len(row["turns"]):
+        raise RowError(
+            f"{_where(row)}: first_trained_turn must be one of its turns, 0 to {len(row['turns']) - 1}, got {first}"
+        )
+    return int(first)
 
 
 def _where(row: Mapping[str, Any]) -> str:

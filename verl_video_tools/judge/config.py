@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from verl_video_tools.methods.fields import require
+from verl_video_tools.endpoint.config import EndpointConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeConfig:
+class JudgeConfig(EndpointConfig):
     """Where the judge is, and how it is asked.
 
     Raises:
@@ -18,16 +18,12 @@ class JudgeConfig:
 
     base_url: str | None = None
     """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1. None: verl's own reward-model server."""
-    model: str | None = None
-    """Name of a served model. None: the first that the endpoint lists."""
     api_key_env: str = "VVT_JUDGE_API_KEY"
     """Name of the environment variable that holds the key, never the key itself; unset means that none is needed."""
     concurrency: int = 32
     """Requests in flight at most. In training this is for the whole run, split over verl's reward workers."""
     deadline_seconds: float = 60.0
     """Time for one judgement with all its attempts, from the moment that it is its turn."""
-    max_attempts: int = 4
-    """Requests per judgement at most; an unreadable reply counts as a failed attempt."""
     cache_dir: str | None = None
     """Folder that keeps verdicts from run to run; processes may share it. None: nothing is kept."""
     prompt_file: str | None = None
@@ -35,10 +31,3 @@ class JudgeConfig:
     on_failure: Literal["flag", "stop"] = "flag"
     """What a judgement that failed for good does in training. `flag`: the rollout neither trains nor counts. `stop`:
     the run ends with the reason."""
-
-    def __post_init__(self) -> None:
-        is_url = self.base_url is None or self.base_url.startswith(("http://", "https://"))
-        require(self, "base_url", is_url, "an address that starts with http:// or https://")
-        for name in ("concurrency", "max_attempts"):
-            require(self, name, getattr(self, name) >= 1, "at least 1")
-        require(self, "deadline_seconds", self.deadline_seconds > 0, "above 0")

@@ -17,7 +17,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl_video_tools.agent_loop.settings import judge_config, method_from_config, unpack_record
 from verl_video_tools.errors import JudgeError
 from verl_video_tools.judge import JudgeCounters, LLMJudge
-from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.rewards.breakdown import reward_info
 from verl_video_tools.rewards.grading import decided_by_rule
 from verl_video_tools.types import Method, Sample
 
@@ -78,17 +78,6 @@ class VideoToolsRewardManager(RewardManagerBase):
         if name not in self._methods:
             self._methods[name] = method_from_config(name, self.config.actor_rollout_ref.rollout)
         return self._methods[name]
-
-
-def reward_info(reward: dict[str, float], flagged: bool) -> dict[str, float]:
-    """The breakdown under the keys that every row of a run shares."""
-    components = {component: 0.0 for name in METHOD_NAMES for component in get_method(name).reward_components}
-    return {
-        **components,
-        **{key: float(value) for key, value in reward.items()},
-        "acc": float(reward.get("accuracy", 0.0) > 0.0),
-        "flagged": float(flagged),
-    }
 
 
 def judge_info(counters: JudgeCounters, spared: bool) -> dict[str, float]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.errors import UsageError
 from verl_video_tools.types import Trajectory
 
 
@@ -31,11 +32,24 @@ class RecordWriter:
         return path
 
 
-def read_records(folder: Path) -> Iterator[dict[str, Any]]:
-    """All lines of a run in the order of its steps; `line["trajectory"]` is a `Trajectory`."""
-    for path in sorted(folder.glob("step_*.jsonl")):
-        with path.open(encoding="utf-8") as file:
-            for text in file:
-                line = json.loads(text)
-                line["trajectory"] = Trajectory.from_dict(line["trajectory"])
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
+
+    Args:
+        path: folder of a training run (`step_*.jsonl`), or one file of records. A last line without its line end was
+            cut while it was written, and is left out.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    for file_path in [path] if path.is_file() else sorted(path.glob("step_*.jsonl")):
+        with file_path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):
+                    break
+                try:
+                    line = json.loads(text)
+                    line["trajectory"] = Trajectory.from_dict(line["trajectory"])
+                except (ValueError, TypeError, KeyError) as error:
+                    raise UsageError(f"{file_path}, line {number}: not a recorded rollout ({error!r:.200})") from error
                 yield line

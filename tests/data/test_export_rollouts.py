@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from benchmarks.video.files import write_video
 from verl_video_tools.data.cli import app
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
-from verl_video_tools.data.rft import export_rft
+from verl_video_tools.data.export_rollouts import export_rollouts
 from verl_video_tools.data.sft import execute
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
@@ -86,8 +86,8 @@ async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: li
     ]
     RecordWriter(tmp_path / "run").write(1, lines[:6])
     RecordWriter(tmp_path / "run").write(2, lines[6:])
-    report = export_rft(tmp_path / "run", tmp_path / "rft.parquet")
-    assert report.kept == {"rft": 2}
+    report = export_rollouts(tmp_path / "run", tmp_path / "rft.parquet", min_iou=0.3)
+    assert report.kept == {"rollout": 2}
     assert report.dropped == {
         "repetition": 1,
         "wrong answer": 1,
@@ -97,25 +97,44 @@ async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: li
     }
     rows = pq.read_table(tmp_path / "rft.parquet").to_pylist()
     assert [row["turns"] for row in rows] == [GOOD, [crop(0, 10), crop(4, 8), answer("B")]]
-    assert (rows[0]["agent_name"], rows[0]["template"], rows[0]["data_source"]) == ("longvt", "rft", "test")
+    assert (rows[0]["agent_name"], rows[0]["template"], rows[0]["data_source"]) == ("longvt", "rollout", "test")
     sample = Sample.from_row(rows[0])
     assert (sample.ground_truth, sample.video_segment_seconds, sample.options) == ("B", (2.0, 6.0), ())
     assert (await execute(METHOD, sample, rows[0]["turns"])).stop_reason is StopReason.ANSWER
 
-    loose = export_rft(tmp_path / "run", tmp_path / "all.parquet", min_accuracy=0.0, min_iou=0.0)
+    loose = export_rollouts(tmp_path / "run", tmp_path / "all.parquet", min_accuracy=0.0, min_iou=0.0)
     assert loose.dropped == {"repetition": 1, str(StopReason.SCRIPT_EXHAUSTED): 1, "flagged": 1}
+
+
+async def test_inconsistent_and_malformed_rollouts(videos: list[str], tmp_path: Path) -> None:
+    careless = crop(2, 6).replace("<think>there</think>", "")
+    inconsistent = await record(videos[0], GOOD)
+    inconsistent["trajectory"]["method"], inconsistent["reward"]["ccv"] = "framethinker", 0.0
+    lines = [
+        await record(videos[0], GOOD),
+        await record(videos[0], [careless, answer("B")]),
+        {**await record(videos[1], [careless, crop(3, 6), answer("B")]), "first_trained_turn": 1},
+        inconsistent,
+    ]
+    RecordWriter(tmp_path / "run").write(1, lines)
+    loose = export_rollouts(tmp_path / "run", tmp_path / "all.parquet")
+    assert (loose.kept, loose.dropped) == ({"rollout": 2, "reflection": 1}, {"inconsistent": 1})
+    strict = export_rollouts(tmp_path / "run" / "step_000001.jsonl", tmp_path / "strict.parquet", well_formed=True)
+    assert strict.kept == {"rollout": 1, "reflection": 1}  # what a reflection corrects may be malformed
+    assert strict.dropped == {"malformed": 1, "inconsistent": 1}
+    assert [row["first_trained_turn"] for row in pq.read_table(tmp_path / "strict.parquet").to_pylist()] == [0, 1]
 
 
 async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path) -> None:
     RecordWriter(tmp_path / "run").write(1, [await record(videos[0], [crop(2, 4), answer("B")])])
     out = tmp_path / "rft.parquet"
     result = CliRunner().invoke(app, ["export-rft", str(tmp_path / "run"), str(out), "--min-iou", "0.5"])
-    assert (result.exit_code, result.stdout) == (0, f"{out}: kept 1 (rft: 1), dropped 0 (none)\n")
+    assert (result.exit_code, result.stdout) == (0, f"{out}: kept 1 (rollout: 1), dropped 0 (none)\n")
 
 
 def test_a_run_without_good_rollouts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rollout is worth keeping: kept 0"):
-        export_rft(tmp_path, tmp_path / "rft.parquet")
+        export_rollouts(tmp_path, tmp_path / "rft.parquet")
 
 
 # -------------------------------------------------------------------------------------------------- difficulty, lengths

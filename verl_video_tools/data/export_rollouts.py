@@ -1,4 +1,8 @@
-"""Rows for reinforcement fine-tuning: a policy's own rollouts that deserve imitation (LongVT, paper 3.2 and 4.3)."""
+"""Recorded rollouts that deserve imitation, as rows for fine-tuning.
+
+A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforcement fine-tuning the policy's own
+(LongVT, paper 3.2 and 4.3).
+"""
 
 from __future__ import annotations
 
@@ -11,35 +15,42 @@ import pyarrow.parquet as pq
 
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
 from verl_video_tools.rewards.temporal import temporal_iou
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason, Trajectory
 
-TEMPLATE = "rft"
 
-
-def export_rft(
-    records_dir: str | Path, out_parquet: str | Path, *, min_accuracy: float = 1.0, min_iou: float = 0.3
+def export_rollouts(
+    records: str | Path,
+    out_parquet: str | Path,
+    *,
+    min_accuracy: float | None = None,
+    min_iou: float = 0.0,
+    well_formed: bool = False,
 ) -> ExportReport:
-    """Write the good rollouts of a recorded run as rows with turns, for `data.sft_dataset`.
+    """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
 
-    A rollout is kept if it ended with an answer, unflagged and with no turn cut; if its accuracy is at least
-    `min_accuracy`; and if the last segment that it was shown overlaps the annotated one by `min_iou` (paper 3.2: a
-    correct answer, and an IoU of at least 0.3). With `min_iou` 0 no segment is asked for. Rollouts of a question that
-    say the same are written once.
+    A rollout is kept if it ended with an answer, unflagged and with no turn cut; if it passed its method's consistency
+    check, where there is one; and if it is as right, as near and as well-formed as asked. Rollouts of a question that
+    say the same are written once. Reflections keep their column `first_trained_turn`.
 
     Args:
-        records_dir: folder of `step_*.jsonl` files (docs/training.md).
-        min_accuracy: of the recorded reward component `accuracy`.
+        records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
+        min_accuracy: of the recorded reward component `accuracy`; None: that of a correct answer by the method's
+            defaults.
+        min_iou: overlap of the last segment that was shown with the annotated one; 0.0 asks for no segment. LongVT
+            takes a correct answer and an IoU of at least 0.3 (paper 3.2).
+        well_formed: every trained turn follows the method's grammar to the letter, and its calls were executed.
 
     Raises:
-        UsageError: the folder holds no records, or none of its rollouts is good enough.
+        UsageError: the records cannot be read, there are none, or none is good enough.
     """
     report = ExportReport()
     rows: list[dict[str, Any]] = []
     seen: set[tuple[object, ...]] = set()
-    for line in read_records(Path(records_dir)):
-        fault = _fault(line, min_accuracy, min_iou)
+    for line in read_records(Path(records)):
+        fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
             row = _row(line)
             key = (row["extra_info"]["video_path"], row["extra_info"]["question"], *row["turns"])
@@ -48,10 +59,10 @@ def export_rft(
             report.dropped[fault] += 1
             continue
         seen.add(key)
-        report.kept[TEMPLATE] += 1
+        report.kept[row["template"]] += 1
         rows.append(row)
     if not rows:
-        raise UsageError(f"{records_dir}: no rollout is worth keeping: {report}")
+        raise UsageError(f"{records}: no rollout is worth keeping: {report}")
     Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows), out_parquet)
     return report
@@ -64,7 +75,7 @@ def last_segment_iou(trajectory: Trajectory, video_segment: Any) -> float:
     return temporal_iou(shown[-1], video_segment) if shown and video_segment is not None else 0.0
 
 
-def _fault(line: Mapping[str, Any], min_accuracy: float, min_iou: float) -> str | None:
+def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, well_formed: bool) -> str | None:
     """Why a rollout is not kept; None if it is."""
     trajectory: Trajectory = line["trajectory"]
     if trajectory.flags:
@@ -73,10 +84,16 @@ def _fault(line: Mapping[str, Any], min_accuracy: float, min_iou: float) -> str 
         return str(trajectory.stop_reason)
     if any(turn.truncated for turn in trajectory.turns):
         return "cut turn"
-    if line["reward"].get("accuracy", 0.0) < min_accuracy:
+    reward, method = line["reward"], get_method(trajectory.method)
+    if "ccv" in method.reward_components and reward["ccv"] == 0.0:  # records of every method hold all components
+        return "inconsistent"
+    if reward.get("accuracy", 0.0) < (method.accuracy_reward if min_accuracy is None else min_accuracy):
         return "wrong answer"
     if min_iou > 0.0 and last_segment_iou(trajectory, line["extra_info"].get("video_segment")) < min_iou:
         return "wrong place"
+    trained = trajectory.turns[line.get("first_trained_turn", 0) :]
+    if well_formed and not all(turn.well_formed and all(call.ok for call in turn.calls) for turn in trained):
+        return "malformed"
     return None
 
 
@@ -84,6 +101,7 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
     trajectory: Trajectory = line["trajectory"]
     # Parquet has no type for what is empty in every row.
     extra_info = {name: value for name, value in line["extra_info"].items() if value not in (None, {}, [])}
+    first_trained_turn = line.get("first_trained_turn", 0)
     return {
         "data_source": line["data_source"],
         "agent_name": trajectory.method,
@@ -92,5 +110,6 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
         "reward_model": {"style": "rule", "ground_truth": line["ground_truth"]},
         "extra_info": extra_info,
         "turns": [turn.text for turn in trajectory.turns],
-        "template": TEMPLATE,
+        "template": "reflection" if first_trained_turn else "rollout",
+        "first_trained_turn": first_trained_turn,
     }

@@ -1,0 +1,343 @@
+"""`vvt data generate`, `reflect` and `export-sft` against a real HTTP server, in the synthetic world."""
+
+from __future__ import annotations
+
+import fcntl
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from omegaconf import OmegaConf
+
+from tests.agent_loop.harness import processor, tokenizer
+from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
+from tests.judge_server import JudgeServer, Reply, completion
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.difficulty import pass_rates_of_records
+from verl_video_tools.data.sft import scripted_expert
+from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
+from verl_video_tools.endpoint import client
+from verl_video_tools.errors import RowError
+from verl_video_tools.methods import get_method
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import StopReason
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+
+END = "<|im_end|>"
+SETTINGS: dict[str, dict[str, Any]] = {
+    "videozoomer": {"glance_frames": 8},
+    "longvt": {"max_frames": 8, "max_crop_frames": 16},
+}
+WRONG_LOOK = {
+    "videozoomer": '<think>here</think><video_zoom>{"segment": [0.0, 2.0], "fps": 2}</video_zoom>',
+    "longvt": '<think>here</think>\n<tool_call>\n{"name": "crop_video", "arguments": {"start_time": 0.0, '
+    '"end_time": 2.0}}\n</tool_call>',
+}
+
+
+@dataclass(frozen=True)
+class World:
+    """One video with four questions, the expert's turns for each, and turns that look elsewhere and answer wrong."""
+
+    method: str
+    parquet: Path
+    rows: list[dict[str, Any]]
+    right: Mapping[str, tuple[str, ...]]
+    wrong: Mapping[str, tuple[str, ...]]
+
+    def command(self, name: str, source: Path, out: Path, server: JudgeServer, *options: str) -> list[str]:
+        settings = [f"--set={field}={value}" for field, value in SETTINGS[self.method].items()]
+        method = ["--method", self.method] if name == "generate" else []
+        return ["data", name, str(source), str(out), "--base-url", server.base_url, *method, *settings, *options]
+
+    def generate(self, out: Path, server: JudgeServer, *options: str) -> int:
+        return run(self.command("generate", self.parquet, out, server, *options))
+
+    def dataset(self, parquet: Path) -> TrajectorySFTDataset:
+        options = OmegaConf.create({"max_length": 8192, "video_tools": SETTINGS})
+        return TrajectorySFTDataset(str(parquet), tokenizer(), options, processor())
+
+
+@pytest.fixture(autouse=True)
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
+
+
+@pytest.fixture(scope="module", params=list(SETTINGS))
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def zoomer(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world("videozoomer", tmp_path_factory.mktemp("zoomer"))
+
+
+def make_world(name: str, folder: Path) -> World:
+    make_demo(folder, 1, 1, questions_per_video=4, seed=3, agent_name=name, num_processes=1)
+    rows = load_rows(folder / "train.parquet")
+    expert = scripted_expert(get_method(name, **SETTINGS[name]))
+    right, wrong = {}, {}
+    for row in rows:
+        question, truth = row["extra_info"]["question"], row["reward_model"]["ground_truth"]
+        right[question] = expert.script(*question_from_row(row)).turns
+        letter = next(letter for letter in "AB" if letter != truth)
+        wrong[question] = (WRONG_LOOK[name], f"<think>so</think><answer>{letter}</answer>")
+    assert max(map(len, right.values())) > 1
+    return World(name, folder / "train.parquet", rows, right, wrong)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return list(read_records(path))
+
+
+# ------------------------------------------------------------------------------------------------------------- generate
+
+
+def test_an_experts_rollouts_become_training_rows(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, sft = tmp_path / "records.jsonl", tmp_path / "sft.parquet"
+    with JudgeServer(reply=scripted(world.right)) as server:
+        assert world.generate(out, server, "--samples", "2") == 0
+        printed = capsys.readouterr().out
+        records = lines(out)
+        assert len(records) == 8
+        assert printed.startswith(f"{out}: 8 rollouts, accuracy 1.000, ")
+        assert "ended by answer: 8; failures none" in printed
+        sent = [request["messages"] for request in server.requests]
+    for record in records:
+        row, trajectory = world.rows[int(record["uid"])], record["trajectory"]
+        assert (record["extra_info"], record["ground_truth"]) == (
+            row["extra_info"],
+            row["reward_model"]["ground_truth"],
+        )
+        assert [turn.text for turn in trajectory.turns] == list(world.right[trajectory.question])
+        assert (record["reward"]["acc"], record["reward"]["flagged"]) == (1.0, 0.0)
+        sizes = [(frame.width, frame.height) for frame in trajectory.initial_frames]
+        sizes += [(frame.width, frame.height) for call in trajectory.executed_calls() for frame in call.frames]
+        whole = [[picture.size for message in messages for picture in pictures_of(message)] for messages in sent]
+        assert sizes in whole
+    assert {(record["uid"], record["session_id"]) for record in records} == {
+        (str(row), sample) for row in range(4) for sample in range(2)
+    }
+    assert set(pass_rates_of_records(out).values()) == {1.0}
+
+    assert run(["data", "export-sft", str(out), str(sft), "--well-formed"]) == 0
+    assert "kept 4 (rollout: 4), dropped 4 (repetition: 4)" in capsys.readouterr().out
+    dataset = world.dataset(sft)
+    for index, row in enumerate(dataset.rows):
+        item = dataset[index]
+        assert row["turns"] == list(world.right[row["extra_info"]["question"]])
+        trained = tokenizer().decode(item["input_ids"][item["loss_mask"].bool()])
+        assert trained == "".join(text if text.endswith("</video_zoom>") else text + END for text in row["turns"])
+
+
+def test_failures_are_flagged_and_the_rest_goes_on(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "records.jsonl"
+    good, bad_question = scripted(zoomer.right), zoomer.rows[1]["extra_info"]["question"]
+
+    def half_broken(request: dict[str, Any]) -> Reply:
+        return Reply(b"{}", status=500) if bad_question in texts_of(request["messages"][1]) else good(request)
+
+    with JudgeServer(reply=half_broken) as server:
+        assert zoomer.generate(out, server) == 0
+        flagged = [record for record in lines(out) if record["reward"]["flagged"]]
+        assert [record["uid"] for record in flagged] == ["1"]
+        assert flagged[0]["trajectory"].stop_reason is StopReason.ABORTED
+        assert "HTTP 500" in flagged[0]["trajectory"].error
+        printed = capsys.readouterr().out
+        assert "4 rollouts, accuracy 1.000" in printed and "failures aborted: 1" in printed
+
+        server.reply, num_requests = good, len(server.requests)
+        assert zoomer.generate(out, server) == 0
+        assert len(server.requests) == num_requests and len(lines(out)) == 4
+        assert zoomer.generate(out, server, "--retry-flagged") == 0
+        assert len(lines(out)) == 5 and "4 rollouts" in capsys.readouterr().out.splitlines()[-1]
+        assert [record["uid"] for record in lines(out) if not record["reward"]["flagged"]][-1] == "1"
+    assert set(pass_rates_of_records(out).values()) == {1.0}
+
+
+def test_all_failed_is_a_failure_and_no_endpoint_an_error(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JudgeServer(reply=lambda request: Reply(b"{}", status=500)) as server:
+        assert zoomer.generate(tmp_path / "a.jsonl", server) == 1
+        server.kill()
+        assert zoomer.generate(tmp_path / "b.jsonl", server) == 1
+    assert "EndpointError: no usable reply from" in capsys.readouterr().err
+    assert lines(tmp_path / "b.jsonl") == []
+
+
+def test_malformed_turns_are_data(zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with JudgeServer(reply=lambda request: chat_reply("I see a cat.")) as server:
+        assert zoomer.generate(tmp_path / "a.jsonl", server) == 0
+    assert "accuracy 0.000" in (printed := capsys.readouterr().out) and "no_action: 4; failures none" in printed
+    assert run(["data", "export-sft", str(tmp_path / "a.jsonl"), str(tmp_path / "sft.parquet")]) == 2
+    assert "no rollout is worth keeping" in capsys.readouterr().err
+
+
+def test_a_killed_run_goes_on_without_asking_twice(zoomer: World, tmp_path: Path) -> None:
+    out = tmp_path / "records.jsonl"
+    with JudgeServer(reply=scripted(zoomer.right), latency_seconds=0.2) as server:
+        options = ("--samples", "3", "--concurrency", "1", "--seed", "7")
+        command = zoomer.command("generate", zoomer.parquet, out, server, *options)
+        process = subprocess.Popen([sys.executable, "-m", "verl_video_tools.cli", *command], stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while (not out.exists() or out.read_bytes().count(b"\n") < 2) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        before = out.read_bytes()
+        num_done = before.count(b"\n")
+        assert 2 <= num_done < 12
+        with out.open("ab") as file:
+            file.write(b'{"step": 0, "uid": "2", "sess')
+        assert len(lines(out)) == num_done
+
+        server.requests.clear()
+        server.latency_seconds = 0.0
+        assert run(command) == 0
+        records = lines(out)
+        assert out.read_bytes().startswith(before[: before.rfind(b"\n") + 1])
+        assert len({(record["uid"], record["session_id"]) for record in records}) == len(records) == 12
+        turns_left = sum(len(record["trajectory"].turns) for record in records[num_done:])
+        assert len(server.requests) == turns_left
+        assert len({request["seed"] for request in server.requests}) == turns_left
+
+
+def test_a_file_of_other_rows_or_in_use_is_not_continued(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "records.jsonl"
+    with JudgeServer(reply=scripted(zoomer.right)) as server:
+        assert zoomer.generate(out, server) == 0
+        reversed_rows = tmp_path / "reversed.parquet"
+        pq.write_table(pq.read_table(zoomer.parquet).take([3, 2, 1, 0]), reversed_rows)
+        assert run(zoomer.command("generate", reversed_rows, out, server)) == 2
+        assert "holds a rollout of another question" in capsys.readouterr().err
+        with out.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            assert zoomer.generate(out, server, "--samples", "2") == 2
+        assert "is being written by another process" in capsys.readouterr().err
+        out.write_text("{}\n")
+        assert zoomer.generate(out, server) == 2
+        assert "line 1: not a recorded rollout" in capsys.readouterr().err
+
+
+def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_demo(tmp_path, 1, 1, questions_per_video=3, agent_name="longvt", num_processes=1, open_ended=True)
+    rows = [row for row in load_rows(tmp_path / "train.parquet") if row["extra_info"]["question_type"] == "open"]
+    world = World("longvt", tmp_path / "train.parquet", rows, {}, {})
+    out = tmp_path / "records.jsonl"
+    with (
+        JudgeServer(reply=lambda request: chat_reply("<think>so</think><answer>a thing</answer>")) as server,
+        JudgeServer(reply=lambda request: completion("I would rather not say.")) as judge,
+    ):
+        assert rows and world.generate(out, server) == 2
+        assert "needs a judge" in capsys.readouterr().err
+        world.generate(out, server, "--judge-base-url", judge.base_url)
+        flagged = [record for record in lines(out) if record["trajectory"].flags == ["judge"]]
+        assert len(flagged) == len(rows)
+        judge.reply = lambda request: completion('{"label": "correct"}')
+        assert world.generate(out, server, "--judge-base-url", judge.base_url, "--retry-flagged") == 0
+    assert [record["reward"]["acc"] for record in lines(out)[-len(rows) :]] == [1.0] * len(rows)
+
+
+# -------------------------------------------------------------------------------------------------------------- reflect
+
+
+def test_a_reflection_is_trained_on_from_where_the_expert_goes_on(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failed, corrected, sft = tmp_path / "failed.jsonl", tmp_path / "corrected.jsonl", tmp_path / "sft.parquet"
+    with JudgeServer(reply=scripted(world.wrong)) as server:
+        assert world.generate(failed, server) == 0
+    with JudgeServer(reply=scripted(world.right, num_given=1)) as server:
+        assert run(world.command("reflect", failed, corrected, server)) == 0
+        capsys.readouterr()
+        num_requests = len(server.requests)
+        assert run(world.command("reflect", failed, corrected, server)) == 0  # done already
+        assert len(server.requests) == num_requests
+        for request in server.requests:
+            assert "never mention that you were told" in request["messages"][0]["content"]
+            written = [message["content"] for message in request["messages"] if message["role"] == "assistant"]
+            assert written[0] == WRONG_LOOK[world.method]
+            answers = [turns[-1] for turns in world.wrong.values()]
+            assert not any(message["content"] in answers for message in request["messages"])
+    records = lines(corrected)
+    assert [record["first_trained_turn"] for record in records] == [1] * 4
+    assert run(["data", "export-sft", str(corrected), str(sft)]) == 0
+    assert "kept 4 (reflection: 4)" in capsys.readouterr().out
+
+    dataset = world.dataset(sft)
+    for index, row in enumerate(dataset.rows):
+        expert_turns = world.right[row["extra_info"]["question"]]
+        assert row["turns"] == [WRONG_LOOK[world.method], *expert_turns] and row["first_trained_turn"] == 1
+        item = dataset[index]
+        trained = tokenizer().decode(item["input_ids"][item["loss_mask"].bool()])
+        assert trained == "".join(text if text.endswith("</video_zoom>") else text + END for text in expert_turns)
+        whole = tokenizer().decode(item["input_ids"])
+        assert WRONG_LOOK[world.method] in whole
+
+        # But for the mask it is the sequence of a rollout that says the same.
+        plain = tmp_path / f"plain_{index}.parquet"
+        pq.write_table(pq.read_table(sft).drop_columns("first_trained_turn").slice(index, 1), plain)
+        twin = world.dataset(plain)[0]
+        assert twin["input_ids"].tolist() == item["input_ids"].tolist()
+        assert twin["position_ids"].tolist() == item["position_ids"].tolist()
+        assert int(twin["loss_mask"].sum()) > int(item["loss_mask"].sum())
+        assert bool((twin["loss_mask"] >= item["loss_mask"]).all())
+
+
+def test_only_wrong_rollouts_that_looked_again_are_reflected_on(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records, out = tmp_path / "records.jsonl", tmp_path / "out.jsonl"
+    questions = [row["extra_info"]["question"] for row in zoomer.rows]
+    scripts = dict(zoomer.wrong)
+    scripts[questions[0]] = zoomer.right[questions[0]]
+    scripts[questions[1]] = zoomer.wrong[questions[1]][1:]
+    with JudgeServer(reply=scripted(scripts)) as server:
+        assert zoomer.generate(records, server) == 0
+        server.reply = scripted(zoomer.right, num_given=1)
+        assert run(zoomer.command("reflect", records, out, server, "--samples", "2")) == 0
+        assert {(record["uid"], record["session_id"]) for record in lines(out)} == {
+            (f"0/{row}/0", sample) for row in (2, 3) for sample in (0, 1)
+        }
+        server.reply = scripted(zoomer.right)
+        assert zoomer.generate(tmp_path / "right.jsonl", server) == 0
+        capsys.readouterr()
+        assert run(zoomer.command("reflect", tmp_path / "right.jsonl", tmp_path / "none.jsonl", server)) == 2
+    assert "no wrong rollout with an executed call" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("first", [2, -1])
+def test_a_first_trained_turn_that_is_none_is_named(zoomer: World, tmp_path: Path, first: int) -> None:
+    row = zoomer.rows[0]
+    turns = list(zoomer.wrong[row["extra_info"]["question"]])
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist([{**row, "turns": turns, "first_trained_turn": first}]), path)
+    with pytest.raises(RowError, match=rf"first_trained_turn must be one of its turns, 0 to 1, got {first}"):
+        zoomer.dataset(path)[0]
+
+
+def test_options_of_one_source_are_refused_for_the_other(
+    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "out.parquet")
+    assert run(["data", "export-sft", str(zoomer.parquet), out, "--min-iou", "0.5"]) == 2
+    assert "choose among recorded rollouts" in capsys.readouterr().err
+    assert run(["data", "export-sft", str(tmp_path), out, "--imperfection", "0.5"]) == 2
+    assert "recorded rollouts take" in capsys.readouterr().err

@@ -1,0 +1,281 @@
+"""Rollouts of a chat model behind an endpoint, scored and recorded one JSON line each.
+
+A file of records grows by whole lines and is never rewritten, so that a run which was killed goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verl_video_tools.agent_loop.settings import JUDGE_FLAG
+from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
+from verl_video_tools.errors import JudgeError, RowError, UsageError
+from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.rewards.breakdown import reward_info
+from verl_video_tools.rewards.grading import check_question
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import Judge, Method, Sample, StopReason, Trajectory
+
+logger = logging.getLogger(__name__)
+
+Record = dict[str, Any]
+"""A line of the file, as `trace.records` describes it; without tokens and advantage, which only training has."""
+
+Key = tuple[str, int]
+"""What a rollout is known by in its file: `uid` and `session_id`."""
+
+
+@dataclass(frozen=True)
+class RolloutTask:
+    """One rollout to be made.
+
+    Attributes:
+        uid: shared by the rollouts of one question.
+        session_id: number of the rollout among those.
+        row: `data_source`, `reward_model` and `extra_info` of the question.
+        given_turns: assistant turns that the rollout starts with.
+    """
+
+    uid: str
+    session_id: int
+    row: Mapping[str, Any]
+    given_turns: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> Key:
+        return self.uid, self.session_id
+
+
+@dataclass
+class GenerationSummary:
+    """What a file of records holds; a rollout that was made again counts as it ended last."""
+
+    records: dict[Key, tuple[float, int, str, tuple[str, ...]]] = field(default_factory=dict)
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        trajectory: Trajectory = record["trajectory"]
+        acc, num_calls = float(record["reward"]["acc"]), len(trajectory.executed_calls())
+        key = str(record["uid"]), int(record["session_id"])
+        self.records[key] = acc, num_calls, str(trajectory.stop_reason), tuple(trajectory.flags)
+
+    @property
+    def num_flagged(self) -> int:
+        return sum(bool(flags) for *_, flags in self.records.values())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of right answers among the rollouts that are not flagged; 0.0 where there is none."""
+        accs = [acc for acc, *_, flags in self.records.values() if not flags]
+        return sum(accs) / max(1, len(accs))
+
+    def __str__(self) -> str:
+        def listed(counts: Counter[str]) -> str:
+            return ", ".join(f"{name}: {count}" for name, count in counts.most_common()) or "none"
+
+        num_calls = [num_calls for _, num_calls, _, flags in self.records.values() if not flags]
+        stops = Counter(stop for _, _, stop, flags in self.records.values() if not flags)
+        failures = Counter(flag for *_, flags in self.records.values() for flag in flags[:1])
+        return (
+            f"{len(self.records)} rollouts, accuracy {self.accuracy:.3f}, "
+            f"{sum(num_calls) / max(1, len(num_calls)):.2f} executed calls per rollout; "
+            f"ended by {listed(stops)}; failures {listed(failures)}"
+        )
+
+
+def tasks_of_rows(rows_parquet: str | Path, num_samples: int) -> list[RolloutTask]:
+    """So many rollouts of each row; the uid is the row's place in the file, from 0.
+
+    Raises:
+        UsageError: the file cannot be read, or has no rows.
+    """
+    try:
+        rows = pq.read_table(rows_parquet).to_pylist()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(f"cannot read rows from {rows_parquet}: {error}") from error
+    if not rows:
+        raise UsageError(f"{rows_parquet} has no rows")
+    return [RolloutTask(str(number), sample, row) for number, row in enumerate(rows) for sample in range(num_samples)]
+
+
+async def generate(
+    tasks: Sequence[RolloutTask],
+    out: str | Path,
+    method: Method,
+    policy: PolicyConfig,
+    *,
+    judge: JudgeConfig | None = None,
+    instruction: str | None = None,
+    seed: int | None = None,
+    retry_flagged: bool = False,
+    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+) -> GenerationSummary:
+    """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
+
+    A rollout that fails (row, video, endpoint, judge) is recorded as flagged, and the others go on.
+
+    Args:
+        policy: without a model's name, the first that the endpoint lists.
+        judge: for open questions.
+        instruction: appended to the method's system prompt.
+        seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
+        retry_flagged: make those again that are recorded as flagged.
+        progress: called before the first rollout and after each, with the number done and wanted.
+
+    Returns:
+        What the file then holds.
+
+    Raises:
+        UsageError: a question that needs a judge without one; or `out` holds rollouts of other rows, is being written
+            by another process, or is no such file.
+        EndpointError: no model's name was given, and the endpoint lists none or cannot be reached.
+    """
+    if judge is None:
+        _check_no_judge_is_needed(tasks)
+    async with AsyncExitStack() as stack:
+        asked = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
+        file = stack.enter_context(_appended(Path(out)))
+        summary, done = _resumed(Path(out), tasks, retry_flagged)
+        left = [task for task in tasks if task.key not in done]
+        progress(len(tasks) - len(left), len(tasks))
+        if not left:
+            return summary
+        if policy.model is None:
+            async with ChatPolicy(policy) as lister:
+                policy = replace(policy, model=(await lister.served_models())[0])
+        chat = await stack.enter_async_context(ChatPolicy(policy))
+        waiting = iter(left)
+        num_done = len(tasks) - len(left)
+
+        async def work() -> None:
+            nonlocal num_done
+            for task in waiting:
+                record = await _record(task, method, chat, asked, instruction, seed)
+                file.write(json.dumps(_plain(record), ensure_ascii=False, default=str).encode() + b"\n")
+                file.flush()
+                summary.add(record)
+                num_done += 1
+                progress(num_done, len(tasks))
+
+        await asyncio.gather(*(work() for _ in range(min(policy.concurrency, len(left)))))
+        return summary
+
+
+# ------------------------------------------------------------------------------------------------------------ rollouts
+
+
+async def _record(
+    task: RolloutTask, method: Method, chat: ChatPolicy, judge: Judge | None, instruction: str | None, seed: int | None
+) -> Record:
+    reward = method.zero_reward()
+    rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
+    try:
+        sample = Sample.from_row(task.row)
+        check_question(sample, judge)
+        rollout = await chat.rollout(
+            method, sample, given_turns=task.given_turns, instruction=instruction, seed=_seed_of(task, seed)
+        )
+        if not rollout.trajectory.flags:
+            reward = await method.score(rollout.trajectory, sample, judge)
+    except JudgeError as error:
+        rollout.trajectory.flags.append(JUDGE_FLAG)
+        rollout.trajectory.error = str(error)
+    except (RowError, UsageError) as error:
+        _abort(rollout.trajectory, "row_error", str(error))
+    except Exception as error:
+        logger.exception("rollout %s of row %s", task.session_id, task.uid)
+        _abort(rollout.trajectory, "exception", repr(error))
+    return {
+        "step": 0,
+        "uid": task.uid,
+        "session_id": task.session_id,
+        "output_index": 0,
+        "agent_name": method.name,
+        "data_source": task.row.get("data_source"),
+        "ground_truth": (task.row.get("reward_model") or {}).get("ground_truth"),
+        "extra_info": task.row.get("extra_info") or {},
+        "model": chat.config.model,
+        "first_trained_turn": len(task.given_turns),
+        "reward": reward_info(reward, bool(rollout.trajectory.flags)),
+        "num_generated_tokens": rollout.num_generated_tokens,
+        "trajectory": rollout.trajectory,
+    }
+
+
+def _abort(trajectory: Trajectory, flag: str, error: str) -> None:
+    trajectory.stop_reason, trajectory.error = StopReason.ABORTED, error
+    trajectory.flags.append(flag)
+
+
+def _seed_of(task: RolloutTask, seed: int | None) -> int | None:
+    """Apart for each rollout, with room for its turns."""
+    return None if seed is None else random.Random(f"{seed}/{task.uid}/{task.session_id}").getrandbits(30)
+
+
+def _check_no_judge_is_needed(tasks: Sequence[RolloutTask]) -> None:
+    for task in tasks:
+        try:
+            sample = Sample.from_row(task.row)
+        except RowError:
+            continue  # recorded as a failure of this row
+        if sample.question_type == "open":
+            check_question(sample, None)
+
+
+def _plain(record: Record) -> Record:
+    return {**record, "trajectory": record["trajectory"].to_dict()}
+
+
+# ---------------------------------------------------------------------------------------------------------------- file
+
+
+@contextmanager
+def _appended(path: Path) -> Iterator[BinaryIO]:
+    """The file, locked, behind its last whole line: what a killed run left of a line is cut off."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+b")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{path} is being written by another process") from error
+        file.seek(0)
+        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+        yield file
+
+
+def _resumed(path: Path, tasks: Sequence[RolloutTask], retry_flagged: bool) -> tuple[GenerationSummary, set[Key]]:
+    """What the file holds, and which of its rollouts need not be made again."""
+    questions = {task.key: _question(task.row.get("extra_info") or {}) for task in tasks}
+    summary, done = GenerationSummary(), set[Key]()
+    for record in read_records(path):
+        key = str(record["uid"]), int(record["session_id"])
+        if key in questions and questions[key] != _question(record["extra_info"]):
+            raise UsageError(
+                f"{path} holds a rollout of another question as row {key[0]}; give the rows that it was made from, or "
+                "another file to write"
+            )
+        summary.add(record)
+        done.discard(key)
+        if not (retry_flagged and record["trajectory"].flags):
+            done.add(key)
+    return summary, done
+
+
+def _question(extra_info: Mapping[str, Any]) -> tuple[Any, Any]:
+    return extra_info.get("video_path"), extra_info.get("question")

@@ -1,0 +1,64 @@
+"""Reflection on failed rollouts: a wrong beginning, and what an expert makes of it (VideoZoomer, paper 3.2)."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.errors import UsageError
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import Trajectory
+
+
+def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[RolloutTask]]:
+    """So many corrections of each recorded rollout that looked again and still answered wrong, or not at all.
+
+    A correction starts with the failed rollout's turns but the last, so the expert does not read the wrong answer.
+    Flagged rollouts are left out, and so are those that executed no call before their last turn.
+
+    Args:
+        records: a file of records, or the folder of a training run.
+
+    Returns:
+        The method of the rollouts, and the tasks.
+
+    Raises:
+        UsageError: there is no such rollout, or rollouts are of several methods.
+    """
+    tasks: list[RolloutTask] = []
+    methods: set[str] = set()
+    for line in read_records(Path(records)):
+        trajectory: Trajectory = line["trajectory"]
+        beginning = trajectory.turns[:-1]
+        looked = any(call.ok for turn in beginning for call in turn.calls)
+        if trajectory.flags or line["reward"]["acc"] > 0 or not looked:
+            continue
+        methods.add(trajectory.method)
+        row = {
+            "data_source": line["data_source"],
+            "reward_model": {"ground_truth": line["ground_truth"]},
+            "extra_info": line["extra_info"],
+        }
+        uid = f"{line['step']}/{line['uid']}/{line['session_id']}"
+        given_turns = tuple(turn.text for turn in beginning)
+        tasks += [RolloutTask(uid, sample, row, given_turns) for sample in range(num_samples)]
+    if not tasks:
+        raise UsageError(f"{records}: no wrong rollout with an executed call to reflect on")
+    if len(methods) > 1:
+        raise UsageError(f"{records} holds rollouts of {', '.join(sorted(methods))}; give those of one method")
+    return methods.pop(), tasks
+
+
+def reflection_prompt(prompt_file: str | Path | None = None) -> str:
+    """What the expert is told beside the method's own prompt; the packaged text unless a file is given.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    if prompt_file is None:
+        return files(__package__ or "").joinpath("reflection_prompt.txt").read_text(encoding="utf-8").strip()
+    try:
+        return Path(prompt_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the prompt {str(prompt_file)!r}: {error}") from error

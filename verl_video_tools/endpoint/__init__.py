@@ -1,0 +1,12 @@
+"""Models behind OpenAI-compatible endpoints: bounded, retried requests, and rollouts with such a model as policy.
+
+config.py   where an endpoint is, and how patiently it is asked
+client.py   `EndpointClient`: one exchange at a time is a turn with a deadline, retries and a bound on turns at once
+chat.py     messages and completions as they travel
+policy.py   `ChatPolicy`: a method's episodes with a chat model as the assistant
+"""
+
+from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient
+from verl_video_tools.endpoint.config import EndpointConfig
+
+__all__ = ["AttemptFailed", "EndpointClient", "EndpointConfig"]

@@ -1,0 +1,105 @@
+"""Messages and completions in the form in which they travel to and from an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from PIL import Image
+
+from verl_video_tools.endpoint.client import AttemptFailed
+from verl_video_tools.types import ImagePart, Message
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a chat model replied."""
+
+    text: str
+    finish_reason: str | None = None
+    """`length` where the reply was cut at its token limit."""
+    stop_reason: str | None = None
+    """The stop string that ended the reply; only vLLM and SGLang say so."""
+    num_tokens: int = 0
+    """Tokens generated, 0 where the endpoint does not count them."""
+
+
+def read_completion(reply: Any) -> Completion:
+    """The first choice of a chat completion.
+
+    Raises:
+        AttemptFailed: the reply is none, or its content is no text.
+    """
+    try:
+        choice = reply["choices"][0]
+        text = choice["message"]["content"]
+        usage = reply.get("usage") or {}
+        # vLLM says `stop_reason`, SGLang `matched_stop`; a number is a token's id.
+        stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
+        num_tokens = int(usage.get("completion_tokens") or 0)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        text = None
+    if not isinstance(text, str):
+        raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
+    return Completion(
+        text, choice.get("finish_reason"), stop_reason if isinstance(stop_reason, str) else None, num_tokens
+    )
+
+
+def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
+    """The text with the stop string that ended it, where the endpoint left it out.
+
+    An endpoint that does not name the stop string is taken to have left out a closing tag whose opening tag stands
+    unclosed in the text.
+    """
+    text = completion.text
+    if completion.finish_reason != "stop" or text.endswith(tuple(stop)):
+        return text
+    if completion.stop_reason in stop:
+        return text + str(completion.stop_reason)
+    for string in stop:
+        closing = re.fullmatch(r"</(\w+)>", string)
+        if closing is not None and text.count(f"<{closing[1]}>") > text.count(string):
+            return text + string
+    return text
+
+
+def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[str, Any]:
+    """A message with its texts and pictures in reading order.
+
+    Args:
+        jpeg_quality: 1 to 95; None sends PNG, which is lossless.
+
+    Raises:
+        ValueError: a picture has no pixels.
+    """
+    if all(isinstance(part, str) for part in message.content):
+        return {"role": message.role, "content": "".join(map(str, message.content))}
+    parts: list[dict[str, Any]] = []
+    for part in message.content:
+        if isinstance(part, ImagePart):
+            parts.append({"type": "image_url", "image_url": {"url": data_url(part, jpeg_quality)}})
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["text"] += part
+        else:
+            parts.append({"type": "text", "text": part})
+    return {"role": message.role, "content": parts}
+
+
+def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
+    """One picture as a `data:` URL. Raises ValueError if it has no pixels."""
+    if image.pixels_HWC is None:
+        raise ValueError(f"a picture without pixels cannot be sent: {image.record}")
+    buffer = io.BytesIO()
+    if jpeg_quality is None:
+        kind = "png"
+        # Weakly compressed: these pictures travel once, and encoding them competes with decoding videos.
+        Image.fromarray(image.pixels_HWC).save(buffer, "PNG", compress_level=1)
+    else:
+        kind = "jpeg"
+        Image.fromarray(image.pixels_HWC).save(buffer, "JPEG", quality=jpeg_quality, subsampling=0)
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -1,0 +1,162 @@
+"""`ChatPolicy`: a method's episodes with a chat model behind an endpoint as the assistant.
+
+Server and sampling see messages, not tokens: no token budget applies but the server's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
+from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
+from verl_video_tools.endpoint.config import EndpointConfig
+from verl_video_tools.errors import EndpointError
+from verl_video_tools.methods.fields import require
+from verl_video_tools.types import Message, Method, Sample, Trajectory
+
+_KEEP_STOP = "include_stop_str_in_output"
+"""A field of vLLM and SGLang, beside those of the OpenAI interface."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig(EndpointConfig):
+    """Where the policy is, and how it is sampled.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    temperature: float = 1.0
+    jpeg_quality: int | None = None
+    """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "temperature", self.temperature >= 0, "at least 0")
+        require(self, "jpeg_quality", self.jpeg_quality is None or 1 <= self.jpeg_quality <= 95, "1 to 95, or None")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRollout:
+    """A finished rollout, and the tokens that the endpoint says it generated for it (0 where it does not count)."""
+
+    trajectory: Trajectory
+    num_generated_tokens: int
+
+
+class ChatPolicy:
+    """Rollouts with one chat model. Used as an async context, which closes its connections.
+
+    Raises:
+        UsageError: no `base_url`, or the package `openai` is missing.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        self.config = config
+        self._client = EndpointClient(config)
+        self._knows_keep_stop = True
+
+    async def rollout(
+        self,
+        method: Method,
+        sample: Sample,
+        *,
+        given_turns: Sequence[str] = (),
+        instruction: str | None = None,
+        seed: int | None = None,
+    ) -> ChatRollout:
+        """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
+
+        Args:
+            given_turns: assistant turns that come first, executed and not sampled.
+            instruction: appended to the method's system prompt.
+            seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
+        """
+        episode = Episode(method, sample)
+        num_tokens = 0
+        start = await episode.start()
+        if start is None:
+            return ChatRollout(episode.trajectory, num_tokens)
+        messages = await self._encoded(start if instruction is None else _instructed(start, instruction))
+        number = 0
+        while episode.trajectory.stop_reason is None:
+            if number < len(given_turns):
+                text, truncated = given_turns[number], False
+            else:
+                try:
+                    completion = await self._complete(method, messages, None if seed is None else seed + number)
+                except EndpointError as error:
+                    episode.abort(str(error))
+                    break
+                text, truncated = completion.text, completion.finish_reason == "length"
+                num_tokens += completion.num_tokens
+            number += 1
+            observation = await episode.step(text, truncated)
+            if observation is not None:
+                messages.append({"role": "assistant", "content": text})
+                messages += await self._encoded([Message("user", observation)])
+        if given_turns and number <= len(given_turns) and not episode.trajectory.flags:
+            reason = episode.trajectory.stop_reason
+            episode.abort(f"the given turns do not replay: {reason} after {number} of {len(given_turns)}")
+        return ChatRollout(episode.trajectory, num_tokens)
+
+    async def served_models(self) -> list[str]:
+        """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
+        return await self._client.served_models()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    # ------------------------------------------------------------------------------------------------------- internals
+
+    async def _encoded(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        quality = self.config.jpeg_quality
+        return await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
+
+    async def _complete(self, method: Method, messages: list[dict[str, Any]], seed: int | None) -> Completion:
+        """The next assistant turn, with the stop string that ended it.
+
+        Raises:
+            EndpointError: there is none.
+        """
+        body: dict[str, Any] = {"messages": messages, "temperature": self.config.temperature}
+        if method.max_turn_tokens is not None:
+            body["max_tokens"] = method.max_turn_tokens
+        if seed is not None:
+            body["seed"] = seed
+        if method.stop:
+            body["stop"] = list(method.stop)
+        async with self._client.turn() as turn:
+            body["model"] = await turn.model()
+            completion = await turn.retried(lambda: self._attempt(turn, body))
+        text = restore_stop(completion, method.stop)
+        return Completion(text, completion.finish_reason, completion.stop_reason, completion.num_tokens)
+
+    async def _attempt(self, turn: Turn, body: dict[str, Any]) -> Completion:
+        keeps_stop = self._knows_keep_stop and "stop" in body
+        try:
+            return read_completion(await turn.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
+        except AttemptFailed:
+            raise
+        except EndpointError as error:
+            if not (keeps_stop and _KEEP_STOP in str(error)):
+                raise
+            self._knows_keep_stop = False
+            raise AttemptFailed(str(error)) from error
+
+
+def _instructed(messages: Sequence[Message], instruction: str) -> list[Message]:
+    first, *rest = messages
+    if first.role != "system":
+        return [Message("system", (instruction,)), *messages]
+    return [Message("system", (*first.content, f"\n\n{instruction}")), *rest]
