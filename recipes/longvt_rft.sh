@@ -25,6 +25,8 @@ if [ "$SYNTHETIC" = 0 ]; then # the published settings
     NNODES=${NNODES:-8}
     MAX_STEPS=${MAX_STEPS:-1600}
     SAVE_FREQ=${SAVE_FREQ:-400}
+else
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4} # a short run of the tiny model leaves few rollouts that are worth keeping
 fi
 source "$REPO/recipes/longvt_tuning.sh"
 source "$REPO/recipes/sft.sh"
