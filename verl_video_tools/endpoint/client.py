@@ -112,7 +112,9 @@ class Turn:
 
     async def model(self) -> str:
         """The configured model, or the first that is served."""
-        return self.config.model or await self.retried(lambda: _first_model(self.session))
+        if self.config.model is not None:
+            return self.config.model
+        return await self.retried(lambda: _first_model(self.session))
 
     async def chat_completion(self, body: Mapping[str, Any]) -> Any:
         """One attempt at a chat completion.
