@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.video_files import write_video
 
+from benchmarks.video.files import write_video
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import MODEL, JudgeServer, Reply
 from verl_video_tools.endpoint import client
