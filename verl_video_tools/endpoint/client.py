@@ -112,7 +112,9 @@ class Turn:
 
     async def model(self) -> str:
         """The configured model, or the first that is served."""
-        return self.config.model or await self.retried(lambda: _first_model(self.session))
+        if self.config.model is not None:
+            return self.config.model
+        return await self.retried(lambda: _first_model(self.session))
 
     async def chat_completion(self, body: Mapping[str, Any]) -> Any:
         """One attempt at a chat completion.
@@ -166,9 +168,9 @@ class _Session:
 
 async def _first_model(session: _Session) -> str:
     async with session.first_model_lock:
-        model: str = session.first_model or (await _list_models(session))[0]
-        session.first_model = model
-        return model
+        if session.first_model is None:
+            session.first_model = (await _list_models(session))[0]
+        return session.first_model
 
 
 async def _list_models(session: _Session) -> list[str]:
