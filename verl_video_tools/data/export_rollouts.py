@@ -39,8 +39,8 @@ def export_rollouts(
         records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
         min_accuracy: of the recorded reward component `accuracy`; None: that of a correct answer by the method's
             defaults.
-        min_iou: overlap of the last segment that was shown with the annotated one; 0.0 asks for no segment. LongVT
-            takes a correct answer and an IoU of at least 0.3 (paper 3.2).
+        min_iou: overlap of the last segment that was shown with the annotated one, which only LongVT records; 0.0 asks
+            for none. LongVT's paper takes a correct answer and an IoU of at least 0.3 (3.2).
         well_formed: every trained turn follows the method's grammar to the letter, and its calls were executed.
 
     Raises:

@@ -168,9 +168,9 @@ class _Session:
 
 async def _first_model(session: _Session) -> str:
     async with session.first_model_lock:
-        model: str = session.first_model or (await _list_models(session))[0]
-        session.first_model = model
-        return model
+        if session.first_model is None:
+            session.first_model = (await _list_models(session))[0]
+        return session.first_model
 
 
 async def _list_models(session: _Session) -> list[str]:
