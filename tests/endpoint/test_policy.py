@@ -204,7 +204,7 @@ async def test_a_video_that_cannot_be_read_costs_no_request(server: JudgeServer,
     ("fields", "message"),
     [
         ({}, "needs a base_url"),
-        ({"base_url": "localhost"}, "PolicyConfig.base_url must start with http"),
+        ({"base_url": "localhost"}, "PolicyConfig.base_url must be an address that starts with http"),
         ({"base_url": "http://x", "temperature": -1.0}, "temperature must be at least 0"),
         ({"base_url": "http://x", "jpeg_quality": 100}, "jpeg_quality must be 1 to 95"),
     ],

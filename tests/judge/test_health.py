@@ -10,7 +10,7 @@ from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.main import run
 from verl_video_tools.cli.probes import Status
-from verl_video_tools.judge import client
+from verl_video_tools.endpoint import client
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 

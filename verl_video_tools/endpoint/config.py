@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.fields import require
 
 
@@ -30,10 +29,8 @@ class EndpointConfig:
     """Requests per reply at most; an unreadable one counts as a failed attempt."""
 
     def __post_init__(self) -> None:
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
-            raise UsageError(
-                f"{type(self).__name__}.base_url must start with http:// or https://, got {self.base_url!r}"
-            )
+        is_url = self.base_url is None or self.base_url.startswith(("http://", "https://"))
+        require(self, "base_url", is_url, "an address that starts with http:// or https://")
         for name in ("concurrency", "max_attempts"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "deadline_seconds", self.deadline_seconds > 0, "above 0")
