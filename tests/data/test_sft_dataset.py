@@ -138,6 +138,12 @@ def test_several_files_and_max_samples(sft_parquet: str) -> None:
     assert len(make_dataset(sft_parquet, max_samples=3)) == 3
 
 
+def test_fewer_rows_than_a_batch_are_refused(sft_parquet: str) -> None:
+    with pytest.raises(UsageError, match="3 rows do not fill one batch of 4"):
+        make_dataset(sft_parquet, max_samples=3, train_batch_size=4)
+    assert len(make_dataset(sft_parquet, max_samples=4, train_batch_size=4)) == 4
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
