@@ -102,12 +102,11 @@ class TrajectorySFTDataset(Dataset):
         if truncation == "skip":
             self._drop_long_rows()
         batch_size = int(options.get("train_batch_size", 1))
-        if (
-            len(self.rows) < batch_size
-        ):  # verl leaves incomplete batches out, and then divides by the number of the rest
+        if len(self.rows) < batch_size:
+            # verl leaves incomplete batches out, and then divides by the number of the others.
             raise UsageError(
-                f"{parquet_files}: {len(self.rows)} rows do not fill one batch of {batch_size}; give more rows, or lower "
-                "data.train_batch_size"
+                f"{parquet_files}: {len(self.rows)} rows do not fill one batch of {batch_size}; "
+                "give more rows, or lower data.train_batch_size"
             )
 
     def __len__(self) -> int:
