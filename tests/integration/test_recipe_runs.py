@@ -80,9 +80,9 @@ def judge_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     )
     assert process.stdout is not None
     address = process.stdout.readline().split()[-1]
-    yield process, address
-    process.kill()
-    process.wait()
+    with process:
+        yield process, address
+        process.kill()
 
 
 @pytest.mark.timeout(2400)
