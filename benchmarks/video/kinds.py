@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -25,9 +26,9 @@ def _edit_list(path: Path) -> Path:
     return remux(whole, path, from_seconds=1.5)
 
 
-def _cut_stream(path: Path, **options: object) -> Path:
+def _cut_stream(path: Path, **options: Any) -> Path:
     """A transport stream that begins in the middle of a group of pictures, as a recording does."""
-    whole = write_video(path.with_name(WHOLE + path.name), num_frames=120, **options)  # type: ignore[arg-type]
+    whole = write_video(path.with_name(WHOLE + path.name), num_frames=120, **options)
     data = whole.read_bytes()
     path.write_bytes(data[len(data) // 3 // 188 * 188 :])
     return path

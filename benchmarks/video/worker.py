@@ -157,9 +157,8 @@ def rss_bytes() -> int:
 
 class _Process:
     def __init__(self, name: str) -> None:
-        self._shared = SharedReader() if name == SHARED else None
-        self._reader = READERS[name]() if name != SHARED else None
-        self.version = (self._shared or self._reader).version  # type: ignore[union-attr]
+        self._reader = SharedReader() if name == SHARED else READERS[name]()
+        self.version = self._reader.version
         self._loop = asyncio.new_event_loop()
 
     def run(self, rollouts: list[list[Request]], barcode: str, quarter_turns: int) -> dict[str, Any]:
@@ -172,10 +171,10 @@ class _Process:
             return numbers(batch.frames_THWC), batch.timestamps_seconds.tolist(), batch.corrupt.tolist()
 
         cpu_before, wall_before = cpu_seconds(), time.perf_counter()
-        if self._shared is not None:
-            seen = self._loop.run_until_complete(self._shared.read_rollouts(rollouts, take))
+        if isinstance(self._reader, SharedReader):
+            seen = self._loop.run_until_complete(self._reader.read_rollouts(rollouts, take))
         else:
-            read = self._reader.read  # type: ignore[union-attr]
+            read = self._reader.read
             seen = [[(numbers(read(request)), [], []) for request in requests] for requests in rollouts]
         cost = (cpu_seconds() - cpu_before, time.perf_counter() - wall_before)
         columns = [[[request[part] for request in requests] for requests in seen] for part in range(3)]

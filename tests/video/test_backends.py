@@ -41,10 +41,14 @@ def load_error(backend: str) -> str | None:
     return None if done.returncode == 0 else f"{backend} does not load: {done.stderr.strip().splitlines()[-1]}"
 
 
+def skip_unless_usable(backend: str) -> None:
+    if reason := load_error(backend):
+        pytest.skip(reason)
+
+
 @pytest.fixture(scope="module", params=sorted(DECODABLE))
 def backend(request: pytest.FixtureRequest) -> str:
-    if reason := load_error(request.param):
-        pytest.skip(reason)
+    skip_unless_usable(request.param)
     return request.param
 
 
@@ -81,11 +85,6 @@ def assert_same(batch, indices: list[int], reference: Reference) -> None:
     assert batch.timestamps_seconds.tolist() == [reference.timestamps_seconds[index] for index in indices]
     assert batch.indices.tolist() == indices
     assert not batch.corrupt.any()
-
-
-def skip_unless_usable(backend: str) -> None:
-    if reason := load_error(backend):
-        pytest.skip(reason)
 
 
 def test_every_backend_scales_alike(backend: str, reference_of: Callable[[str], Reference]) -> None:

@@ -1,4 +1,4 @@
-"""Makes the base model: `python -m verl_video_tools.demo.pretrain --out DIR --seed 0 --steps N`.
+"""Makes the base model: `python -m verl_video_tools.demo.pretrain --out DIR --seed 0`.
 
 Two parts: the vision tower alone (`vision_pretrain`), then the language model over its frozen features on practice
 conversations (`perception`). Plain PyTorch, float32, CPU; JSON lines on standard output.

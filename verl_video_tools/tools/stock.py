@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -155,6 +155,11 @@ class VideoTool(BaseTool):
         return OpenAIFunctionToolSchema.model_validate(schema)
 
 
+def _shown(labels: Iterable[str]) -> str:
+    """The line that tells apart pictures which verl's loop puts before all text."""
+    return "Shown above, in order: " + ", ".join(labels)
+
+
 class ChooseFramesTool(VideoTool):
     """FrameThinker's zoom (`tools.choose_frames`): pictures, then one line that names them in their order."""
 
@@ -170,9 +175,7 @@ class ChooseFramesTool(VideoTool):
     }
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return "Shown above, in order: " + ", ".join(
-            f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames
-        )
+        return _shown(f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames)
 
 
 class GetFrameNumberTool(VideoTool):
@@ -204,7 +207,7 @@ class VideoZoomTool(VideoTool):
     }
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return "Shown above, in order: " + ", ".join(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
+        return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
 
 
 class CropVideoTool(VideoTool):
@@ -224,4 +227,4 @@ class CropVideoTool(VideoTool):
     optional = ("video_path",)
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return "Shown above, in order: " + ", ".join(f"{frame.timestamp_seconds:.1f} s" for frame in frames)
+        return _shown(f"{frame.timestamp_seconds:.1f} s" for frame in frames)
