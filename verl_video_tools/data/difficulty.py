@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.records import read_records
@@ -90,10 +90,7 @@ def filter_rows(
     """
     if list(band_seconds) != sorted(set(band_seconds)) or any(bound <= 0 for bound in band_seconds):
         raise UsageError(f"bounds of bands must be positive and ascend, got {list(band_seconds)}")
-    try:
-        table = pq.read_table(in_parquet)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"cannot read rows from {in_parquet}: {error}") from error
+    table = read_table(in_parquet)
     report = ExportReport()
     candidates: list[int] = []
     extra_infos: list[dict[str, Any]] = table.column("extra_info").to_pylist()

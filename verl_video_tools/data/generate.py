@@ -17,10 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG
+from verl_video_tools.data.parquet import read_table
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import JudgeError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
@@ -101,10 +99,7 @@ def tasks_of_rows(rows_parquet: str | Path, num_samples: int) -> list[RolloutTas
     Raises:
         UsageError: the file cannot be read, or has no rows.
     """
-    try:
-        rows = pq.read_table(rows_parquet).to_pylist()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"cannot read rows from {rows_parquet}: {error}") from error
+    rows = read_table(rows_parquet).to_pylist()
     if not rows:
         raise UsageError(f"{rows_parquet} has no rows")
     return [RolloutTask(str(number), sample, row) for number, row in enumerate(rows) for sample in range(num_samples)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 
 from verl_video_tools.data.generate import RolloutTask
 from verl_video_tools.errors import UsageError
+from verl_video_tools.prompt_files import read_prompt
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import Trajectory
 
@@ -56,9 +56,4 @@ def reflection_prompt(prompt_file: str | Path | None = None) -> str:
     Raises:
         UsageError: the file cannot be read.
     """
-    if prompt_file is None:
-        return files(__package__ or "").joinpath("reflection_prompt.txt").read_text(encoding="utf-8").strip()
-    try:
-        return Path(prompt_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the prompt {str(prompt_file)!r}: {error}") from error
+    return read_prompt(__package__, "reflection_prompt.txt", prompt_file)

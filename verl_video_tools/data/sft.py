@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
 from verl_video_tools.data.longvt_expert import LongVTExpert
+from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
-from verl_video_tools.demo.dataset import load_rows, make_row, question_from_row
+from verl_video_tools.demo.dataset import make_row, question_from_row
 from verl_video_tools.demo.questions import Question, make_questions
 from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
@@ -112,10 +113,7 @@ def export_sft(
     Raises:
         UsageError: the file cannot be read, names several methods, or one without a scripted expert.
     """
-    try:
-        rows = load_rows(rl_parquet)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"cannot read rows from {rl_parquet}: {error}") from error
+    rows = read_table(rl_parquet).to_pylist()
     names = sorted({str(row.get("agent_name")) for row in rows})
     if len(names) != 1 or names[0] not in METHOD_NAMES:
         raise UsageError(f"{rl_parquet} has {', '.join(names) or 'no rows'}; rows must name one method as agent_name")

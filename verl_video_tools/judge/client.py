@@ -7,7 +7,6 @@ import copy
 import json
 import time
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,10 +16,11 @@ import numpy as np
 
 from verl_video_tools.endpoint.chat import read_completion
 from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
-from verl_video_tools.errors import EndpointError, JudgeError, UsageError
+from verl_video_tools.errors import EndpointError, JudgeError
 from verl_video_tools.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.judge.verdict import read_verdict
+from verl_video_tools.prompt_files import read_prompt
 from verl_video_tools.types import AnswerLabel
 
 _REMINDER = (
@@ -69,7 +69,7 @@ class LLMJudge:
         self.config = config
         self._endpoint = EndpointClient(config)
         self.counters = JudgeCounters()
-        self._prompt = _load_prompt(config.prompt_file)
+        self._prompt = read_prompt(__package__, "prompt.txt", config.prompt_file)
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
 
@@ -175,12 +175,3 @@ def _share(pending: _Pending, key: _Key, task: asyncio.Task[AnswerLabel]) -> Non
 
     pending[key] = task
     task.add_done_callback(unshare)
-
-
-def _load_prompt(prompt_file: str | None) -> str:
-    if prompt_file is None:
-        return files(__package__ or "").joinpath("prompt.txt").read_text(encoding="utf-8").strip()
-    try:
-        return Path(prompt_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read JudgeConfig.prompt_file {prompt_file!r}: {error}") from error

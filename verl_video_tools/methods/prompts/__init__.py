@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-from pathlib import Path
-
-from verl_video_tools.errors import UsageError
+from verl_video_tools.prompt_files import read_prompt
 
 
 def load_prompt(packaged_name: str, prompt_file: str | None, **values: object) -> str:
@@ -16,13 +13,7 @@ def load_prompt(packaged_name: str, prompt_file: str | None, **values: object) -
     Raises:
         UsageError: `prompt_file` cannot be read.
     """
-    if prompt_file is None:
-        text = files(__name__).joinpath(packaged_name).read_text(encoding="utf-8")
-    else:
-        try:
-            text = Path(prompt_file).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read prompt_file {prompt_file!r}: {error}") from error
+    text = read_prompt(__name__, packaged_name, prompt_file)
     for name, value in values.items():
         text = text.replace(f"{{{name}}}", str(value))
     return text.strip()

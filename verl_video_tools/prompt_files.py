@@ -1,0 +1,22 @@
+"""Packaged prompts, and the files that users put in their place."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from verl_video_tools.errors import UsageError
+
+
+def read_prompt(package: str, packaged_name: str, prompt_file: str | Path | None) -> str:
+    """The text of a prompt that lies in `package`, or of the file that replaces it; white space around it is cut.
+
+    Raises:
+        UsageError: `prompt_file` cannot be read.
+    """
+    if prompt_file is None:
+        return files(package).joinpath(packaged_name).read_text(encoding="utf-8").strip()
+    try:
+        return Path(prompt_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read prompt_file {str(prompt_file)!r}: {error}") from error
