@@ -29,7 +29,10 @@ def test_truncated_file_ends_where_it_was_cut(suffix: str, tmp_path: Path) -> No
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 6 // 10])
     with Video(path) as video:
         assert 150 <= video.info.num_frames <= 200
-        assert video.info.duration_seconds == pytest.approx(video.info.num_frames / 30, abs=0.05)
+        # x264 spends bytes a little differently on every processor, so the cut falls at another packet: up to two
+        # B-frames before the last frame may be missing, and FFmpeg's estimate for MPEG-TS may add two frames to that.
+        missing_frames = video.info.duration_seconds * 30 - video.info.num_frames
+        assert -0.1 <= missing_frames <= 4.1
         batch = video.frames_at_indices(range(video.info.num_frames))
         numbers = [read_number(frame) for frame in batch.frames_THWC]
         assert numbers[:-2] == list(range(video.info.num_frames - 2))  # the cut may run through the last packet
