@@ -12,6 +12,7 @@
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
     ├── EndpointError         a model behind an endpoint gave no usable reply
+    ├── RetrievalError        no frames could be found by text (encoder unreachable, out of time, not set up)
     ├── JudgeError            a judge gave no verdict (unreachable, out of time, unreadable)
     ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
     └── EngineDeadError       the inference engine or a worker died or shows no sign of life
@@ -52,6 +53,8 @@ class CallErrorCode(StrEnum):
     """The observation would exceed the number of images that the inference engine takes."""
     VIDEO_ERROR = "video_error"
     """The bound video could not be decoded for this call."""
+    RETRIEVAL_ERROR = "retrieval_error"
+    """Frames could not be searched by text."""
     DEADLINE = "deadline"
     """The tool did not finish in time."""
 
@@ -115,6 +118,10 @@ class CallRejected(VideoToolsError):
 
 class EndpointError(VideoToolsError):
     """A model behind an endpoint gave no usable reply: not reached, out of time, refused, or unreadable."""
+
+
+class RetrievalError(VideoToolsError):
+    """Frames could not be searched by text: no encoder, not reached, or out of time. It never stands for a result."""
 
 
 class JudgeError(VideoToolsError):

@@ -385,7 +385,30 @@ class Judge(Protocol):
         ...
 
 
+class Retriever(Protocol):
+    """Finds the frames of a video that show what a text says."""
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        """The `num_frames` candidates (all, if there are fewer) most like the text, the best one first.
+
+        Args:
+            candidates: frame indices in order of time, without duplicates; of two that are equally alike the earlier
+                one is better.
+
+        Raises:
+            RetrievalError: no answer could be had in time.
+            VideoError: the candidates cannot be decoded.
+        """
+        ...
+
+
 # ------------------------------------------------------------------------------------------------------------ methods
+
+ContextPolicy = Literal["append", "last_evidence", "initial_plus_last"]
+"""What of a rollout's pictures a later turn still sees: all; only those of the last observation; these and the first
+look. Texts stay in every case."""
 
 
 @dataclass(frozen=True)
@@ -397,6 +420,8 @@ class ToolContext:
     envelope: PixelEnvelope
     index_at: Callable[[float], int]
     """Index of the frame shown at a time in seconds (0 <= t <= duration)."""
+    retriever: Retriever | None = None
+    """Finds frames by text; None where the run has none."""
 
 
 class Tool(Protocol):
@@ -452,6 +477,20 @@ class Method(ABC):
     """Path of a system prompt that replaces the packaged one; same placeholders."""
     compat: Compat = "strict"
     """`reference` scores and executes as the published code does; the method's page lists every difference."""
+
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
+        """The config of one rollout of a group, where the rollouts of a group differ by design.
+
+        Args:
+            session_id: number of the rollout in its group, from 0.
+            group_size: rollouts of a group.
+            validate: the rollout is for validation, not for training.
+        """
+        return self
+
+    def context_policy(self) -> ContextPolicy:
+        """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""
+        return "append"
 
     @abstractmethod
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, VideoError
+from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
 from verl_video_tools.types import (
     CallRecord,
     Content,
@@ -22,6 +22,7 @@ from verl_video_tools.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
+    Retriever,
     Sample,
     StopReason,
     Tool,
@@ -62,15 +63,22 @@ class Episode:
     Args:
         envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
         budget: asked before pixels are decoded; None means no limits.
+        retriever: for tools that find frames by text.
     """
 
     def __init__(
-        self, method: Method, sample: Sample, envelope: PixelEnvelope | None = None, budget: Budget | None = None
+        self,
+        method: Method,
+        sample: Sample,
+        envelope: PixelEnvelope | None = None,
+        budget: Budget | None = None,
+        retriever: Retriever | None = None,
     ) -> None:
         self.method = method
         self.sample = sample
         self.envelope = envelope or PixelEnvelope()
         self.budget = budget
+        self.retriever = retriever
         self.trajectory = Trajectory(method=method.name, question=sample.question)
         self._video: Video | None = None
 
@@ -191,12 +199,16 @@ class Episode:
             record.error = str(CallRejected(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}"))
         if record.error is None and tool is not None:
             video = self._opened_video()
-            context = ToolContext(video.info, self.sample, self.envelope, video.index_at)
+            context = ToolContext(video.info, self.sample, self.envelope, video.index_at, self.retriever)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result = True, dict(plan.result)
             except CallRejected as rejection:
                 record.error = str(rejection)
+            except (RetrievalError, VideoError) as error:  # a tool that looks before it chooses; not the policy's fault
+                code = _failure_code(error)
+                record.error = str(CallRejected(code, str(error)))
+                self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
         return record, plan
 
@@ -210,7 +222,7 @@ class Episode:
             record.frames = [image.record for image in images]
             return ToolOutcome(record, images)
         except VideoError as error:
-            code = CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR
+            code = _failure_code(error)
             self._fail([record], code, str(error))
             self.trajectory.flags.append(code.value)
             return ToolOutcome(record)
@@ -253,6 +265,12 @@ class Episode:
 
     def _end(self, reason: StopReason, error: str | None = None) -> None:
         self.trajectory.stop_reason, self.trajectory.error = reason, error
+
+
+def _failure_code(error: RetrievalError | VideoError) -> CallErrorCode:
+    if isinstance(error, RetrievalError):
+        return CallErrorCode.RETRIEVAL_ERROR
+    return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR
 
 
 def planned_images(request: FrameRequest | None) -> tuple[ImagePart, ...]:
