@@ -19,11 +19,11 @@ install:  ## the pinned environment in .venv; run again, it mends what is missin
 demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine
 	bash recipes/demo.sh
 
-test: install  ## the fast tests and one integration run (real vLLM, real verl, no GPU)
-	$(PYTEST) -m "not recipes and not gpu"
+test: test-fast  ## the fast tests and one integration run (real vLLM, real verl, no GPU)
+	$(PYTEST) -m "integration and not recipes and not gpu"
 
-test-fast: install  ## without Ray and vLLM, under four minutes
-	$(PYTEST) -m "not integration and not recipes and not gpu"
+test-fast: install  ## without Ray and vLLM, one process per core, under four minutes
+	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not integration and not recipes and not gpu"
 
 test-recipes: install  ## every recipe, two steps each
 	$(PYTEST) -m recipes

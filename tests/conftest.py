@@ -19,8 +19,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Models of the tests lie on disk; a look-up over the network would only make them slow or flaky.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-# Nobody else's frames, and few of our own.
-os.environ.setdefault("VVT_FRAME_CACHE", f"tests-{os.getpid()}")
+# Nobody else's frames, also where several processes share the tests, and few of our own.
+os.environ["VVT_FRAME_CACHE"] = f"tests-{os.getpid()}"
 os.environ.setdefault("VVT_FRAME_CACHE_BYTES", str(64 << 20))
 
 # Examples run on shared machines: wall-clock time per example says nothing about the code.
