@@ -17,6 +17,8 @@ fi
 # The synthetic world and the tiny model instead of a real data set: always without a GPU, on request with one.
 if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 
+METHODS=(${METHODS[@]+"${METHODS[@]}"})  # methods that the rows name
+[ ${#METHODS[@]} != 0 ] || METHODS=("$METHOD")
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 

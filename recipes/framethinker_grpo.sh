@@ -25,8 +25,6 @@ else
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-512}
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-1024}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
-    # Turns no longer than the tiny model ever needs.
-    SYNTHETIC_OPTIONS=(+actor_rollout_ref.rollout.custom.video_tools.framethinker.max_turn_tokens=96)
 fi
 MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
 MAX_IMAGES=60 # 12 frames x (first look + 4 calls)

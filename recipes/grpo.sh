@@ -1,7 +1,7 @@
 # Sourced by every <method>_grpo.sh, after it has set METHOD and what the method changes: the GRPO run that all share.
 #
-# Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and REAL_OPTIONS or
-# SYNTHETIC_OPTIONS (of the setting at hand). Every variable below can be set from outside.
+# Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and, for real data, REAL_OPTIONS.
+# METHODS lists the rows' methods where they are several. Every variable below can be set from outside.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
@@ -31,12 +31,13 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
     SAVE_FREQ=${SAVE_FREQ:-20}
     TOTAL_STEPS=${TOTAL_STEPS:-20}
+    source "$REPO/recipes/synthetic.sh"
+    collect_fields +actor_rollout_ref.rollout.custom.video_tools.
     SETTING_OPTIONS=(
         # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
         actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
-        +actor_rollout_ref.rollout.custom.video_tools.$METHOD.prompt_file="$DEMO_DIR/prompts/$METHOD.txt"
-        "${SYNTHETIC_OPTIONS[@]}")
-    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+        "${FIELDS[@]}" ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
+    vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR bash "$REPO/recipes/${METHOD}_sft.sh"

@@ -38,9 +38,6 @@ else
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
     MAX_IMAGES=136 # 8 of the first look and 4 crops of 32
     [ "${OPEN_ENDED:-0}" = 0 ] || DEMO_OPTIONS=(--open-ended)
-    # Looks of few frames, so that most events stay hidden, and turns no longer than the tiny model ever needs.
-    FIELDS=actor_rollout_ref.rollout.custom.video_tools.longvt
-    SYNTHETIC_OPTIONS=(+$FIELDS.max_turn_tokens=128 +$FIELDS.max_frames=8 +$FIELDS.max_crop_frames=32)
 fi
 METHOD_OPTIONS=(
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001

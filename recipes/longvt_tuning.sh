@@ -12,7 +12,4 @@ if [ "$SYNTHETIC" = 0 ]; then
 else
     MAX_LENGTH=${MAX_LENGTH:-1280}
     [ "${OPEN_ENDED:-0}" = 0 ] || DEMO_OPTIONS=(--open-ended)
-    # As in longvt_grpo.sh: looks of few frames, so that most events stay hidden.
-    SYNTHETIC_OPTIONS=(+data.video_tools.longvt.max_frames=8 +data.video_tools.longvt.max_crop_frames=32)
-    EXPORT_OPTIONS=(--set max_frames=8 --set max_crop_frames=32)
 fi

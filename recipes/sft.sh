@@ -1,8 +1,8 @@
 # Sourced by every <method>_sft.sh, after it has set METHOD and what the method changes: the SFT run that all share.
 #
-# Needs METHOD and the arrays REAL_OPTIONS or SYNTHETIC_OPTIONS (of the setting at hand), and takes EXPORT_OPTIONS (of
-# `vvt data export-sft`). Every variable below can be set from outside. Ends with a Hugging Face folder
-# $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
+# Needs METHOD and, for real data, the array REAL_OPTIONS. METHODS lists the rows' methods where they are several. Every
+# variable below can be set from outside. Ends with a Hugging Face folder $SFT_DIR/huggingface, which <method>_grpo.sh
+# takes as MODEL_PATH.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
@@ -37,16 +37,17 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     NUM_WORKERS=${NUM_WORKERS:-0} # decoded rows stay in the trainer's memory from epoch to epoch
     QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-10} # others than reinforcement learning asks
     IMPERFECTION=${IMPERFECTION:-0.1} # how often the expert looks at a wrong place; leaves something to reinforcement learning
-    SETTING_OPTIONS=(
-        +data.video_tools.$METHOD.prompt_file="${PROMPT_FILE:-$DEMO_DIR/prompts/$METHOD.txt}"
-        ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
+    source "$REPO/recipes/synthetic.sh"
+    collect_fields +data.video_tools.
+    SETTING_OPTIONS=("${FIELDS[@]}")
     # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
     [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
-    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+    vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
     if [ "$TRAIN_FILES" = "$SFT_DIR/train.parquet" ]; then
         mkdir -p "$SFT_DIR"
+        collect_fields --set=
         vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" \
-            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" ${EXPORT_OPTIONS[@]+"${EXPORT_OPTIONS[@]}"}
+            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" "${FIELDS[@]}"
     fi
 fi
 

@@ -33,10 +33,6 @@ else
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-1024} # two full zooms
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-1536}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
-    # Turns no longer than the tiny model ever needs, and a first look between whose frames the events of this world hide.
-    SYNTHETIC_OPTIONS=(
-        +actor_rollout_ref.rollout.custom.video_tools.videozoomer.max_turn_tokens=96
-        +actor_rollout_ref.rollout.custom.video_tools.videozoomer.glance_frames=8)
 fi
 MAX_IMAGES=128 # 64 of the first look and 4 x 16
 METHOD_OPTIONS=(

@@ -21,9 +21,6 @@ if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper, but for the learning rate:
     REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=25088 +data.mm_processor_kwargs.max_pixels=100352)
 else
     MAX_LENGTH=${MAX_LENGTH:-1536}
-    # As in videozoomer_grpo.sh: a first look between whose frames the events of this world hide.
-    SYNTHETIC_OPTIONS=(+data.video_tools.videozoomer.glance_frames=8)
-    EXPORT_OPTIONS=(--set glance_frames=8)
 fi
 
 source "$REPO/recipes/sft.sh"

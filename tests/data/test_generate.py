@@ -83,7 +83,7 @@ def zoomer(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def make_world(name: str, folder: Path) -> World:
-    make_demo(folder, 1, 1, questions_per_video=4, seed=3, agent_name=name, num_processes=1)
+    make_demo(folder, 1, 1, questions_per_video=4, seed=3, agent_names=[name], num_processes=1)
     rows = load_rows(folder / "train.parquet")
     expert = scripted_expert(get_method(name, **SETTINGS[name]))
     right, wrong = {}, {}
@@ -237,7 +237,7 @@ def test_a_file_of_other_rows_or_in_use_is_not_continued(
 
 
 def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_demo(tmp_path, 1, 1, questions_per_video=3, agent_name="longvt", num_processes=1, open_ended=True)
+    make_demo(tmp_path, 1, 1, questions_per_video=3, agent_names=["longvt"], num_processes=1, open_ended=True)
     rows = [row for row in load_rows(tmp_path / "train.parquet") if row["extra_info"]["question_type"] == "open"]
     world = World("longvt", tmp_path / "train.parquet", rows, {}, {})
     out = tmp_path / "records.jsonl"

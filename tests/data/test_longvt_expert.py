@@ -28,7 +28,7 @@ SETTINGS = {"max_frames": 8, "max_crop_frames": 32}
 @pytest.fixture(scope="module")
 def open_rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("open")
-    make_demo(folder, 3, 1, questions_per_video=4, agent_name="longvt", num_processes=1, open_ended=True)
+    make_demo(folder, 3, 1, questions_per_video=4, agent_names=["longvt"], num_processes=1, open_ended=True)
     return folder / "train.parquet"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from verl_video_tools.data.cli import app
 from verl_video_tools.data.experts import FrameThinkerExpert, Script
 from verl_video_tools.data.sft import execute, export_sft, write_sft_rows
-from verl_video_tools.demo.dataset import question_from_row
+from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.types import Sample, StopReason
@@ -158,3 +159,21 @@ def test_command_line(demo_dir: Path, tmp_path: Path) -> None:
 def test_the_option_parser_imports_nothing_heavy() -> None:
     code = "import sys; import verl_video_tools.data.cli; sys.exit(bool({'torch', 'av', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+def test_rows_of_several_methods(tmp_path: Path) -> None:
+    folder = make_demo(tmp_path, 1, 1, questions_per_video=3, agent_names=["framethinker", "longvt"], num_processes=1)
+    assert [row["agent_name"] for row in load_rows(folder / "train.parquet")] == [
+        "framethinker",
+        "longvt",
+        "framethinker",
+    ]
+    out = tmp_path / "sft.parquet"
+    report = export_sft(folder / "train.parquet", out, questions_per_video=4, settings={"longvt.max_frames": 8})
+    rows = load_rows(out)
+    assert Counter(row["agent_name"] for row in rows) == {"framethinker": 2, "longvt": 2} and report.kept.total() == 4
+    for row in rows:
+        assert ("<action>" in row["turns"][-1]) == (row["agent_name"] == "framethinker")
+    for setting in ("max_frames", "videozoomer.max_frames"):
+        with pytest.raises(UsageError, match=r"METHOD\.FIELD, with one of the methods framethinker, longvt"):
+            export_sft(folder / "train.parquet", out, settings={setting: 8})

@@ -32,7 +32,8 @@ def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int
     }.items():
         (programs / name).write_text(f"#!/bin/bash\n{script}\n")
         (programs / name).chmod(0o755)
-    prompt = tmp_path / "prompt.txt"
+    prompt = demo_dir / "prompts" / "framethinker.txt"
+    prompt.parent.mkdir(exist_ok=True)
     prompt.write_text("Look closely.")
     environment = {
         **os.environ,
@@ -41,7 +42,6 @@ def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int
         "DEMO_DIR": str(demo_dir),
         "SFT_DIR": str(tmp_path),
         "MODEL_PATH": model_dir(),
-        "PROMPT_FILE": str(prompt),
         "LORA_RANK": str(lora_rank),
         "QUESTIONS_PER_VIDEO": "2",
         "TRAIN_BATCH_SIZE": "4",

@@ -165,7 +165,7 @@ def zoomer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_test_videos=1,
         questions_per_video=4,
         seed=3,
-        agent_name="videozoomer",
+        agent_names=["videozoomer"],
         num_processes=1,
     )
 

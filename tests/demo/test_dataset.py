@@ -89,7 +89,7 @@ def test_a_complete_folder_is_kept_and_anything_else_made_anew(tmp_path: Path) -
     make_demo(tmp_path, **tiny)
     assert video.stat().st_mtime_ns != made
 
-    make_demo(tmp_path, **{**tiny, "agent_name": "videozoomer"})
+    make_demo(tmp_path, **{**tiny, "agent_names": ["videozoomer"]})
     assert load_rows(folder / "train.parquet")[0]["agent_name"] == "videozoomer"
 
 

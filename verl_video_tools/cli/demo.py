@@ -15,7 +15,7 @@ def run(
     test_videos: int,
     questions_per_video: int,
     seed: int,
-    agent_name: str,
+    agent_names: list[str],
     open_ended: bool,
 ) -> None:
     """Makes videos and rows, copies base model and its short prompts to `out`, and prints where each is.
@@ -40,7 +40,7 @@ def run(
             num_test_videos=test_videos,
             questions_per_video=questions_per_video,
             seed=seed,
-            agent_name=agent_name,
+            agent_names=agent_names,
             open_ended=open_ended,
         )
     except ValueError as error:

@@ -98,7 +98,9 @@ def _demo(
     test_videos: Annotated[int, typer.Option(min=1, help="Videos of the test split.")] = 24,
     questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0,
-    agent_name: Annotated[str, typer.Option(help="Method that the rows select.")] = "framethinker",
+    agent_name: Annotated[
+        list[str] | None, typer.Option(help="Method that the rows select; several share them. Default: framethinker.")
+    ] = None,
     open_ended: Annotated[
         bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
     ] = False,
@@ -112,7 +114,7 @@ def _demo(
         test_videos=test_videos,
         questions_per_video=questions_per_video,
         seed=seed,
-        agent_name=agent_name,
+        agent_names=agent_name or ["framethinker"],
         open_ended=open_ended,
     )
 

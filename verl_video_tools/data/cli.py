@@ -54,7 +54,7 @@ def export_sft_command(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the scripted expert's method."),
+        typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Override a field of the scripted expert's method."),
     ] = None,
 ) -> None:
     """Write cold-start data: rollouts of an expert that deserve imitation."""

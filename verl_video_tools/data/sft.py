@@ -76,9 +76,17 @@ def write_sft_rows(
     Raises:
         RowError: a row is not of the synthetic world, or nothing is left to write.
     """
+    report = ExportReport()
+    _write(_kept_rows(rows, expert, method, keep_wrong, report), report, out_path)
+    return report
+
+
+def _kept_rows(
+    rows: Iterable[Mapping[str, Any]], expert: Expert, method: Method, keep_wrong: bool, report: ExportReport
+) -> list[dict[str, Any]]:
+    """The rows whose scripts are kept, with them; all rows are counted in the report."""
     tasks = [(dict(row), _script(expert, row)) for row in rows]
     verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong))
-    report = ExportReport()
     kept = []
     for (row, script), fault in zip(tasks, verdicts, strict=True):
         if fault is None:
@@ -86,11 +94,14 @@ def write_sft_rows(
             kept.append({**row, "turns": list(script.turns), "template": script.template})
         else:
             report.dropped[fault] += 1
-    if not kept:
+    return kept
+
+
+def _write(rows: list[dict[str, Any]], report: ExportReport, out_path: str | Path) -> None:
+    if not rows:
         raise RowError(f"no rollout is worth keeping: {report}")
     Path(out_path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(kept), out_path)
-    return report
+    pq.write_table(pa.Table.from_pylist(rows), out_path)
 
 
 def export_sft(
@@ -103,26 +114,46 @@ def export_sft(
     questions_per_video: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> ExportReport:
-    """`write_sft_rows` for a parquet file of reinforcement-learning rows, with the scripted expert of its method.
+    """`write_sft_rows` for a parquet file of reinforcement-learning rows, with the scripted expert of each method.
 
     Args:
         questions_per_video: ask so many fresh questions about each video of the file instead of the file's own; a tiny
             model needs more examples than videos are worth rendering for.
-        settings: fields of the method's config that differ from its defaults; reinforcement learning must use the same.
+        settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
+            the rows name several methods; reinforcement learning must use the same.
 
     Raises:
-        UsageError: the file cannot be read, names several methods, or one without a scripted expert.
+        UsageError: the file cannot be read, or names a method that does not exist or has no scripted expert.
     """
     rows = read_table(rl_parquet).to_pylist()
-    names = sorted({str(row.get("agent_name")) for row in rows})
-    if len(names) != 1 or names[0] not in METHOD_NAMES:
-        raise UsageError(f"{rl_parquet} has {', '.join(names) or 'no rows'}; rows must name one method as agent_name")
-    method = get_method(names[0], **(settings or {}))
+    names = list(dict.fromkeys(str(row.get("agent_name")) for row in rows))
+    if not names or not set(names) <= set(METHOD_NAMES):
+        raise UsageError(f"{rl_parquet} has {', '.join(names) or 'no rows'}; rows must name methods as agent_name")
     open_ended = not any("options" in row["extra_info"] for row in rows)
-    expert = scripted_expert(method, open_ended, seed, imperfection)
     if questions_per_video is not None:
-        rows = _fresh_rows(rows, questions_per_video, seed, open_ended)
-    return write_sft_rows(rows, expert, out_parquet, method=method, keep_wrong=keep_wrong)
+        rows = _fresh_rows(rows, names, questions_per_video, seed, open_ended)
+    report = ExportReport()
+    kept = []
+    for name, fields in _fields_of(names, settings or {}).items():
+        method = get_method(name, **fields)
+        expert = scripted_expert(method, open_ended, seed, imperfection)
+        mine = [row for row in rows if row["agent_name"] == name]
+        kept += _kept_rows(mine, expert, method, keep_wrong, report)
+    _write(kept, report, out_parquet)
+    return report
+
+
+def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of each method. Raises UsageError for one whose method is not told or not there."""
+    fields: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for key, value in settings.items():
+        name, _, field_name = key.rpartition(".")
+        if not name and len(names) == 1:
+            name = names[0]
+        if name not in fields:
+            raise UsageError(f"setting {key!r}: write it as METHOD.FIELD, with one of the methods {', '.join(names)}")
+        fields[name][field_name] = value
+    return fields
 
 
 def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imperfection: float = 0.0) -> Expert:
@@ -143,7 +174,7 @@ def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imp
 
 
 def _fresh_rows(
-    rows: Sequence[Mapping[str, Any]], questions_per_video: int, seed: int, open_ended: bool
+    rows: Sequence[Mapping[str, Any]], names: Sequence[str], questions_per_video: int, seed: int, open_ended: bool
 ) -> list[dict[str, Any]]:
     one_per_video = {row["extra_info"]["video_path"]: row for row in rows}
     fresh: list[dict[str, Any]] = []
@@ -154,10 +185,9 @@ def _fresh_rows(
         except ValueError as error:
             raise UsageError(str(error)) from error
         split = row["extra_info"]["split"]
-        fresh += [
-            make_row(spec, question, Path(path), len(fresh) + number, split, row["agent_name"], open_ended)
-            for number, question in enumerate(questions)
-        ]
+        for question in questions:
+            name = names[len(fresh) % len(names)]
+            fresh.append(make_row(spec, question, Path(path), len(fresh), split, name, open_ended))
     return fresh
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,7 +20,7 @@ from .spec import random_spec
 from .world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
-_FORMAT = 2  # raise it when the files' content changes, so that old folders are made anew
+_FORMAT = 3  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
 
 
@@ -30,7 +30,7 @@ def make_demo(
     num_test_videos: int = 24,
     questions_per_video: int = 4,
     seed: int = 0,
-    agent_name: str = "framethinker",
+    agent_names: Sequence[str] = ("framethinker",),
     num_processes: int = 2,
     open_ended: bool = False,
 ) -> Path:
@@ -41,6 +41,7 @@ def make_demo(
     spec and question as JSON, which `question_from_row` reads back.
 
     Args:
+        agent_names: methods that the rows select, in turn.
         open_ended: ask without options and in seconds, see `demo.seconds`; the truth is a thing's name or a number.
 
     Returns:
@@ -61,7 +62,7 @@ def make_demo(
         "num_test_videos": num_test_videos,
         "questions_per_video": questions_per_video,
         "seed": seed,
-        "agent_name": agent_name,
+        "agent_names": list(agent_names),
         "open_ended": open_ended,
     }
     if _is_complete(folder, parameters):
@@ -81,6 +82,7 @@ def make_demo(
             path = videos / f"{split}_{number:04d}.mp4"
             jobs.append((spec, path))
             for question in make_questions(spec, questions_per_video, seed):
+                agent_name = agent_names[len(rows) % len(agent_names)]
                 rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
     _render_all(jobs, num_processes)

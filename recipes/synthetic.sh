@@ -1,0 +1,20 @@
+# Sourced by grpo.sh and sft.sh: how each method is set in the synthetic world. First looks are so sparse that most events
+# of its videos hide between their frames, and turns are no longer than the tiny model needs.
+synthetic_fields() { # METHOD: prints one field=value per line
+    echo "prompt_file=$DEMO_DIR/prompts/$1.txt"
+    case $1 in
+    framethinker) echo max_turn_tokens=96 ;;
+    videozoomer) printf '%s\n' max_turn_tokens=96 glance_frames=8 ;;
+    longvt) printf '%s\n' max_turn_tokens=128 max_frames=8 max_crop_frames=32 ;;
+    *) echo "synthetic.sh: no method $1" >&2; return 2 ;;
+    esac
+}
+
+# Fills the array FIELDS with PREFIX<method>.<field>=<value> for every method of METHODS.
+collect_fields() { # PREFIX
+    local method field
+    FIELDS=()
+    for method in "${METHODS[@]}"; do
+        while read -r field; do FIELDS+=("$1$method.$field"); done < <(synthetic_fields "$method")
+    done
+}
