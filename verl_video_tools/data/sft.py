@@ -26,7 +26,8 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.retrieval import recorded_answers
+from verl_video_tools.types import Method, Retriever, Sample, StopReason, Trajectory
 
 _EPISODES_AT_ONCE = 4
 _FRESH_SEEDS = 1_000_000
@@ -62,6 +63,7 @@ def write_sft_rows(
     *,
     method: Method,
     keep_wrong: bool = False,
+    retriever: Retriever | None = None,
 ) -> ExportReport:
     """Let the expert write a rollout for each row, execute it, and write the good ones to a parquet file.
 
@@ -70,20 +72,23 @@ def write_sft_rows(
 
     Args:
         rows: rows of the synthetic world, as `load_rows` gives them.
-        out_path: file to write; its columns are those of the rows, `turns` (list of texts) and `template`.
+        out_path: file to write; its columns are those of the rows, `turns` (list of texts), `template`, and with a
+            retriever its answers, `retrieved_frames`.
         keep_wrong: also keep consistent rollouts whose answer is wrong.
+        retriever: for methods that find frames by text.
 
     Raises:
         RowError: a row is not of the synthetic world, or nothing is left to write.
     """
     tasks = [(dict(row), _script(expert, row)) for row in rows]
-    verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong))
+    verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong, retriever))
     report = ExportReport()
     kept = []
-    for (row, script), fault in zip(tasks, verdicts, strict=True):
+    for (row, script), (fault, trajectory) in zip(tasks, verdicts, strict=True):
         if fault is None:
             report.kept[script.template] += 1
-            kept.append({**row, "turns": list(script.turns), "template": script.template})
+            answers = {} if retriever is None else {"retrieved_frames": recorded_answers(trajectory)}
+            kept.append({**row, "turns": list(script.turns), "template": script.template, **answers})
         else:
             report.dropped[fault] += 1
     if not kept:
@@ -102,6 +107,7 @@ def export_sft(
     keep_wrong: bool = False,
     questions_per_video: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    retriever: Retriever | None = None,
 ) -> ExportReport:
     """`write_sft_rows` for a parquet file of reinforcement-learning rows, with the scripted expert of its method.
 
@@ -109,6 +115,7 @@ def export_sft(
         questions_per_video: ask so many fresh questions about each video of the file instead of the file's own; a tiny
             model needs more examples than videos are worth rendering for.
         settings: fields of the method's config that differ from its defaults; reinforcement learning must use the same.
+        retriever: for methods that find frames by text.
 
     Raises:
         UsageError: the file cannot be read, names several methods, or one without a scripted expert.
@@ -122,7 +129,7 @@ def export_sft(
     expert = scripted_expert(method, open_ended, seed, imperfection)
     if questions_per_video is not None:
         rows = _fresh_rows(rows, questions_per_video, seed, open_ended)
-    return write_sft_rows(rows, expert, out_parquet, method=method, keep_wrong=keep_wrong)
+    return write_sft_rows(rows, expert, out_parquet, method=method, keep_wrong=keep_wrong, retriever=retriever)
 
 
 def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imperfection: float = 0.0) -> Expert:
@@ -176,20 +183,25 @@ def _truth(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
 
 
 async def _judge_all(
-    tasks: Sequence[tuple[Mapping[str, Any], Script]], method: Method, keep_wrong: bool
-) -> list[str | None]:
+    tasks: Sequence[tuple[Mapping[str, Any], Script]],
+    method: Method,
+    keep_wrong: bool,
+    retriever: Retriever | None,
+) -> list[tuple[str | None, Trajectory]]:
+    """For each rollout why it is not kept (None if it is), and its record."""
     slots = asyncio.Semaphore(_EPISODES_AT_ONCE)
 
-    async def judge(row: Mapping[str, Any], script: Script) -> str | None:
+    async def judge(row: Mapping[str, Any], script: Script) -> tuple[str | None, Trajectory]:
         async with slots:
-            return await _fault(Sample.from_row(row), script.turns, method, keep_wrong)
+            sample = Sample.from_row(row)
+            trajectory = await execute(method, sample, script.turns, retriever)
+            return await _fault(trajectory, sample, method, keep_wrong), trajectory
 
     return await asyncio.gather(*(judge(row, script) for row, script in tasks))
 
 
-async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wrong: bool) -> str | None:
+async def _fault(trajectory: Trajectory, sample: Sample, method: Method, keep_wrong: bool) -> str | None:
     """Why a rollout is not kept; None if it is."""
-    trajectory = await execute(method, sample, turns)
     if trajectory.stop_reason is not StopReason.ANSWER:
         return str(trajectory.stop_reason)
     reward = await method.score(trajectory, sample, WorldJudge())
@@ -198,9 +210,11 @@ async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wron
     return None if keep_wrong or reward["accuracy"] > 0.0 else "wrong answer"
 
 
-async def execute(method: Method, sample: Sample, turns: Sequence[str]) -> Trajectory:
+async def execute(
+    method: Method, sample: Sample, turns: Sequence[str], retriever: Retriever | None = None
+) -> Trajectory:
     """One scripted rollout, without a model and without token budgets."""
-    episode = Episode(method, sample)
+    episode = Episode(method, sample, retriever=retriever)
     await episode.start()
     for text in turns:
         if episode.trajectory.stop_reason is not None:
