@@ -69,7 +69,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the tiny CLIP of the synthetic world.")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--steps", type=int, default=1200)
     options = parser.parse_args()
 
     def log(line: dict[str, float | int | str]) -> None:
