@@ -105,8 +105,10 @@ async def _run(
     tokens: _ScriptedTokens | None,
     retriever: Retriever | None,
 ) -> Trajectory:
-    limits = (None, None) if tokens is None else (tokens.envelope, tokens.budget)
-    episode = Episode(method, sample, *limits, retriever)
+    if tokens is None:
+        episode = Episode(method, sample, retriever=retriever)
+    else:
+        episode = Episode(method, sample, tokens.envelope, tokens.budget, retriever)
     messages = await episode.start()
     if messages is not None and tokens is not None:
         tokens.start(messages)

@@ -40,8 +40,8 @@ class ExportReport:
 
     Attributes:
         kept: rows written, by kind (cold start: by template).
-        dropped: rows left out, by reason: "wrong answer", "inconsistent", or the stop reason of a rollout that did not
-            end in an answer.
+        dropped: rows left out, by reason: "wrong answer", "inconsistent", "flagged", or the stop reason of a rollout
+            that did not end in an answer.
     """
 
     kept: Counter[str] = field(default_factory=Counter)
@@ -204,6 +204,8 @@ async def _fault(trajectory: Trajectory, sample: Sample, method: Method, keep_wr
     """Why a rollout is not kept; None if it is."""
     if trajectory.stop_reason is not StopReason.ANSWER:
         return str(trajectory.stop_reason)
+    if trajectory.flags:  # it answered, though a call failed that it is not to blame for
+        return "flagged"
     reward = await method.score(trajectory, sample, WorldJudge())
     if reward.get("ccv", 1.0) == 0.0:
         return "inconsistent"

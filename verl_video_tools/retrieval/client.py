@@ -47,7 +47,7 @@ class RayRetriever:
             self._actor = node_actor(self._config)
 
     async def _ask(self, method: str, arguments: tuple[Any, ...], deadline_seconds: float) -> Any:
-        from ray.exceptions import RayActorError, RayError, RayTaskError
+        from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
         try:
             self.start()
@@ -58,7 +58,7 @@ class RayRetriever:
         except TimeoutError as error:
             raise RetrievalError(f"the retrieval service did not answer within {deadline_seconds} s") from error
         except RayError as error:
-            if isinstance(error, RayActorError):
+            if not isinstance(error, ActorUnavailableError):  # one that may come back lives as long as its first handle
                 self._actor = None
             raise RetrievalError(f"the retrieval service failed: {type(error).__name__}: {error}") from error
 

@@ -38,7 +38,8 @@ class OpenCLIPEncoder:
             raise UsageError(f"open_clip cannot load {model!r} with weights {pretrained!r}: {error}") from error
         options = open_clip.get_model_preprocess_cfg(loaded)
         size = options["size"]
-        self._height, self._width = (size, size) if isinstance(size, int) else size
+        self._height: int = size if isinstance(size, int) else size[0]
+        self._width: int = size if isinstance(size, int) else size[1]
         self._keeps_aspect = options.get("resize_mode", "shortest") == "shortest"
         self.identity = f"open_clip-{weights_digest(loaded)}"
         self._device = device

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from verl_video_tools.errors import RetrievalError
 from verl_video_tools.retrieval.batcher import TextBatcher
@@ -27,7 +27,7 @@ from verl_video_tools.types import FrameRequest
 from verl_video_tools.video import Video, decode_frames, open_video, run_decode
 from verl_video_tools.video.identity import file_identity
 
-Parameters = ParamSpec("Parameters")
+Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 _VIDEOS_AT_ONCE = 8
@@ -65,9 +65,7 @@ class RetrievalService:
         self._encoder = encoder
         self._config = config
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vvt-encoder")
-        self._texts = TextBatcher(
-            partial(self._on_encoder, encoder.encode_texts), config.text_batch_size, config.max_wait_ms / 1e3
-        )
+        self._texts = TextBatcher(self._encode_texts, config.text_batch_size, config.max_wait_ms / 1e3)
         self._memory = MemoryTier(config.memory_cache_bytes)
         folder = config.disk_cache_dir
         self._disk = None if folder is None else DiskTier(Path(folder).expanduser(), encoder.identity)
@@ -177,11 +175,12 @@ class RetrievalService:
         self._num_encoded += len(indices)
         return known.with_frames(indices, embeddings_TD)
 
-    async def _on_encoder(
-        self, function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-    ) -> Result:
+    async def _encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        return await self._on_encoder(self._encoder.encode_texts, texts)
+
+    async def _on_encoder(self, function: Callable[[Input], Result], argument: Input) -> Result:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, partial(function, *args, **kwargs))
+            return await asyncio.get_running_loop().run_in_executor(self._thread, function, argument)
         except Exception as error:
             raise RetrievalError(f"the encoder failed: {type(error).__name__}: {error}") from error
 
