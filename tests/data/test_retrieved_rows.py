@@ -12,13 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
+import verl_video_tools.agent_loop.settings
 import verl_video_tools.data.sft_dataset
-from tests.agent_loop.harness import answer, choose, processor, tokenizer
+import verl_video_tools.retrieval
+from tests.agent_loop.harness import answer, choose, processor, run_loop, tokenizer
 from verl_video_tools.data.experts import Script
 from verl_video_tools.data.sft import execute, write_sft_rows
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.errors import RetrievalError, RowError
 from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.retrieval import RetrievalConfig
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.types import Method, Sample, Tool, ToolContext, ToolPlan, VideoInfo
 
@@ -89,6 +92,20 @@ async def test_a_run_without_retriever_fails_the_call_and_flags_the_rollout(rows
     (call,) = trajectory.calls()
     assert (call.ok, call.error) == (False, "retrieval_error: this run has no retriever")
     assert trajectory.flags == ["retrieval_error"]
+
+
+async def test_the_agent_loop_asks_the_retriever_of_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    connected: list[RetrievalConfig] = []
+
+    def connect(config: RetrievalConfig) -> Odd:
+        connected.append(config)
+        return Odd()
+
+    monkeypatch.setattr(verl_video_tools.retrieval, "connect", connect)
+    monkeypatch.setattr(verl_video_tools.agent_loop.settings, "get_method", lambda name: SearchingFrameThinker())
+    rollout = await run_loop([choose(20, 60), answer("B")], retrieval_fields={"model": "/m", "frame_mode": "keyframe"})
+    assert connected == [RetrievalConfig(model="/m", frame_mode="keyframe")]
+    assert rollout.trajectory.calls()[0].retrieved_frames == [[59, 57, 55, 53]]
 
 
 def test_the_data_set_shows_the_frames_that_the_row_names(parquet: Path) -> None:
