@@ -18,7 +18,8 @@ def run(
     agent_name: str,
     open_ended: bool,
 ) -> None:
-    """Makes videos and rows, copies base model, its short prompts and the encoder of texts and frames to `out`, and prints where each is.
+    """Makes videos and rows, copies base model, its short prompts and the encoder of texts and frames to `out`, and
+    prints where each is.
 
     A second run with the same options leaves the videos and rows as they are.
 
