@@ -23,6 +23,7 @@ from verl_video_tools.types import (
     Method,
     PixelEnvelope,
     QuestionType,
+    Retriever,
     Sample,
     Trajectory,
 )
@@ -40,6 +41,7 @@ def replay(
     settings: Mapping[str, Any] | None = None,
     processor: str | None = None,
     judge_base_url: str | None = None,
+    retriever: Retriever | None = None,
 ) -> dict[str, Any]:
     """Run `turns` as the assistant's turns of one rollout, and score it.
 
@@ -53,6 +55,8 @@ def replay(
         settings: fields of the method's config that differ from its defaults.
         processor: folder or name of a Hugging Face processor; applies its sizes and the recipe's token budgets.
         judge_base_url: OpenAI-compatible endpoint for questions that need a judge; its first model is asked.
+        retriever: for methods that find frames by text, such as `retrieval.local` gives. Without one such a call fails
+            (`retrieval_error`).
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
@@ -63,7 +67,7 @@ def replay(
         JudgeError: the judge gave no verdict.
     """
     return asyncio.run(
-        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url),
+        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url, retriever),
     )
 
 
@@ -77,6 +81,7 @@ async def areplay(
     settings: Mapping[str, Any] | None = None,
     processor: str | None = None,
     judge_base_url: str | None = None,
+    retriever: Retriever | None = None,
 ) -> dict[str, Any]:
     """`replay` for callers that run an event loop."""
     if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
@@ -89,12 +94,21 @@ async def areplay(
         if judge_base_url is not None:
             judge = await stack.enter_async_context(LLMJudge(JudgeConfig(base_url=judge_base_url)))
         check_question(sample, judge)
-        trajectory = await _run(configured, sample, turns, tokens)
+        trajectory = await _run(configured, sample, turns, tokens, retriever)
         return _as_result(trajectory, await configured.score(trajectory, sample, judge))
 
 
-async def _run(method: Method, sample: Sample, turns: Sequence[str], tokens: _ScriptedTokens | None) -> Trajectory:
-    episode = Episode(method, sample) if tokens is None else Episode(method, sample, tokens.envelope, tokens.budget)
+async def _run(
+    method: Method,
+    sample: Sample,
+    turns: Sequence[str],
+    tokens: _ScriptedTokens | None,
+    retriever: Retriever | None,
+) -> Trajectory:
+    if tokens is None:
+        episode = Episode(method, sample, retriever=retriever)
+    else:
+        episode = Episode(method, sample, tokens.envelope, tokens.budget, retriever)
     messages = await episode.start()
     if messages is not None and tokens is not None:
         tokens.start(messages)

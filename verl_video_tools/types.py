@@ -214,6 +214,8 @@ class CallRecord:
     frames: list[FrameRecord] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
+    retrieved_frames: list[list[int]] = field(default_factory=list)
+    """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,7 @@ async def run_loop(
     method: str = "framethinker",
     method_fields: Mapping[str, Any] | None = None,
     judge_fields: Mapping[str, Any] | None = None,
+    retrieval_fields: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
 ) -> Rollout:
     """One rollout of `method` whose policy says `turns`."""
@@ -185,7 +186,13 @@ async def run_loop(
         "prompt_length": prompt_length,
         "response_length": response_length,
         "calculate_log_probs": True,
-        "custom": {"video_tools": {method: dict(method_fields or {}), "judge": dict(judge_fields or {})}},
+        "custom": {
+            "video_tools": {
+                method: dict(method_fields or {}),
+                "judge": dict(judge_fields or {}),
+                "retrieval": dict(retrieval_fields or {}),
+            }
+        },
     }
     if limit_images is not None:
         rollout_config["limit_images"] = limit_images

@@ -33,6 +33,7 @@ def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pyte
     assert len(list(out.glob("videos/*.mp4"))) == 3
     assert (out / "base" / "config.json").read_text() == "{}"
     assert (out / "prompts" / "framethinker.txt").read_text().strip()
+    assert (out / "clip" / "model.safetensors").is_file()
     printed = capfd.readouterr().out
     assert all(str(out / name) in printed for name in ("train.parquet", "test.parquet", "base"))
 

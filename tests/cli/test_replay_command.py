@@ -67,6 +67,7 @@ def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]
             "settings": {"compat": "reference", "max_turns": 3, "note": "a=b", "rung": 2},
             "processor": "folder",
             "judge_base_url": "http://judge/v1",
+            "retriever": None,
         }
     ]
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
+from verl_video_tools.retrieval.recorded import RecordingRetriever
 from verl_video_tools.types import (
     CallRecord,
     Content,
@@ -199,7 +200,8 @@ class Episode:
             record.error = str(CallRejected(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}"))
         if record.error is None and tool is not None:
             video = self._opened_video()
-            context = ToolContext(video.info, self.sample, self.envelope, video.index_at, self.retriever)
+            retriever = None if self.retriever is None else RecordingRetriever(self.retriever, record.retrieved_frames)
+            context = ToolContext(video.info, self.sample, self.envelope, video.index_at, retriever)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result = True, dict(plan.result)

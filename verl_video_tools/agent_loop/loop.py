@@ -18,8 +18,9 @@ import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tokenizer import get_processor_token_id
 
+from verl_video_tools import retrieval
 from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.agent_loop.settings import judge_config, method_from_config, pack_record
+from verl_video_tools.agent_loop.settings import judge_config, method_from_config, pack_record, retrieval_config
 from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.rewards.grading import check_question
@@ -45,6 +46,8 @@ class VideoAgentLoop(AgentLoopBase):
             )
         self.method = method_from_config(method, self.rollout_config)
         self.judge = judge_config(self.config)  # the reward manager asks it; here it matters only that there is one
+        found = retrieval_config(self.rollout_config)
+        self.retriever = None if found is None else retrieval.connect(found)
         self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
@@ -72,7 +75,7 @@ class VideoAgentLoop(AgentLoopBase):
             response_length=self.rollout_config.response_length,
             max_images=self.rollout_config.get("limit_images"),
         )
-        episode = Episode(self.method, sample, self.envelope, budget)
+        episode = Episode(self.method, sample, self.envelope, budget, self.retriever)
         started = time.perf_counter()
         messages = await episode.start()
         timing.tool_calls += time.perf_counter() - started

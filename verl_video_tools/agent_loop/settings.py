@@ -13,6 +13,7 @@ from verl_video_tools.errors import SetupError, UsageError
 from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.fields import checked_fields
+from verl_video_tools.retrieval import RetrievalConfig
 from verl_video_tools.types import Method, Trajectory
 
 _RECORD_FIELD = "video_tools_trajectory"
@@ -62,6 +63,16 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
             "reward.custom_reward_function.name=scored_by_manager"
         )
     return judge if router_address is None else replace(judge, base_url=f"http://{router_address}/v1")
+
+
+def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
+    """The retrieval service of a run, from `rollout.custom.video_tools.retrieval`; None if that section is empty.
+
+    Raises:
+        UsageError: an unknown field or a wrong value.
+    """
+    fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.retrieval"))
+    return RetrievalConfig.from_fields(fields) if fields else None
 
 
 def plain_dict(config: DictConfig | None) -> dict[str, Any]:

@@ -18,19 +18,20 @@ def run(
     agent_names: list[str],
     open_ended: bool,
 ) -> None:
-    """Makes videos and rows, copies base model and its short prompts to `out`, and prints where each is.
+    """Makes videos and rows, copies base model, its short prompts and the encoder of texts and frames to `out`, and
+    prints where each is.
 
     A second run with the same options leaves the videos and rows as they are.
 
     Raises:
-        SetupError: the installation lacks the base model.
+        SetupError: the installation lacks the base model or the encoder.
         UsageError: more different questions are wanted than a video allows.
     """
-    from verl_video_tools.demo import base_model_dir, prompts_dir
+    from verl_video_tools.demo import base_model_dir, clip_dir, prompts_dir
     from verl_video_tools.demo.dataset import make_demo
 
     try:
-        base = base_model_dir()  # before the videos: a broken installation should fail at once
+        base, clip = base_model_dir(), clip_dir()  # before the videos: a broken installation should fail at once
     except FileNotFoundError as error:
         raise SetupError(str(error)) from error
     try:
@@ -47,7 +48,9 @@ def run(
         raise UsageError(str(error)) from error
     shutil.copytree(base, folder / "base", dirs_exist_ok=True)
     shutil.copytree(prompts_dir(), folder / "prompts", dirs_exist_ok=True)
+    shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
     print(f"training rows  {folder / 'train.parquet'}")
     print(f"test rows      {folder / 'test.parquet'}")
     print(f"base model     {folder / 'base'}")
     print(f"prompts        {folder / 'prompts'}")
+    print(f"text to frame  {folder / 'clip'}")

@@ -149,6 +149,10 @@ def _replay(
         int | None,
         typer.Option(min=0, help="Where a method has a ladder of resolutions: the rung; as --set rung=INT."),
     ] = None,
+    retrieval: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
+    ] = None,
 ) -> None:
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
     from verl_video_tools.cli import replay
@@ -164,4 +168,5 @@ def _replay(
         processor=processor,
         judge_base_url=judge_base_url,
         rung=rung,
+        retrieval=retrieval or [],
     )

@@ -28,6 +28,7 @@ def run(
     processor: str | None,
     judge_base_url: str | None,
     rung: int | None,
+    retrieval: Sequence[str],
 ) -> None:
     """Runs one replay and prints it.
 
@@ -41,10 +42,12 @@ def run(
         if "rung" in settings:
             raise UsageError("--rung and --set rung=... were both given: give one of them")
         settings["rung"] = rung
+    retrieval_fields = read_assignments(retrieval, "--retrieval")
 
     with hold_output() as held:
         try:
             from verl_video_tools.replay import replay
+            from verl_video_tools.retrieval import local_from_fields
 
             result = replay(
                 method=method,
@@ -56,6 +59,7 @@ def run(
                 settings=settings,
                 processor=processor,
                 judge_base_url=judge_base_url,
+                retriever=local_from_fields(retrieval_fields),
             )
         except UsageError:
             held.discard()
@@ -96,8 +100,8 @@ def read_extra(text: str) -> dict[str, Any]:
     return extra
 
 
-def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """The fields given as `--set field=value`; a value that is not JSON is taken as a string.
+def read_assignments(assignments: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """The fields given as `--set field=value`, or with another option; a value that is not JSON is taken as a string.
 
     Raises:
         UsageError: an assignment has no `=` or no field, or names a field twice.
@@ -106,9 +110,9 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     for assignment in assignments:
         field, equals, value = assignment.partition("=")
         if not equals or not field:
-            raise UsageError(f"--set: expected field=value, got {assignment!r}")
+            raise UsageError(f"{option}: expected field=value, got {assignment!r}")
         if field in settings:
-            raise UsageError(f"--set: the field {field!r} was given twice")
+            raise UsageError(f"{option}: the field {field!r} was given twice")
         try:
             settings[field] = json.loads(value)
         except (ValueError, RecursionError):

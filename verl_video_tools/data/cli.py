@@ -56,15 +56,22 @@ def export_sft_command(
         list[str] | None,
         typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Override a field of the scripted expert's method."),
     ] = None,
+    retrieval: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
+    ] = None,
 ) -> None:
     """Write cold-start data: rollouts of an expert that deserve imitation."""
     from verl_video_tools.cli.replay import read_assignments
     from verl_video_tools.data.export_rollouts import export_rollouts
     from verl_video_tools.data.sft import export_sft
     from verl_video_tools.errors import UsageError
+    from verl_video_tools.retrieval import local_from_fields
 
     filters = min_accuracy is not None or min_iou > 0.0 or well_formed
-    scripted = imperfection > 0.0 or keep_wrong or questions_per_video is not None or bool(settings) or seed != 0
+    scripted = (
+        imperfection > 0.0 or keep_wrong or questions_per_video is not None or bool(settings or retrieval) or seed != 0
+    )
     if source.suffix != ".parquet":
         if scripted:
             raise UsageError("recorded rollouts take --min-accuracy, --min-iou and --well-formed; others need .parquet")
@@ -82,6 +89,7 @@ def export_sft_command(
             keep_wrong=keep_wrong,
             questions_per_video=questions_per_video,
             settings=read_assignments(settings or []),
+            retriever=local_from_fields(read_assignments(retrieval or [], "--retrieval")),
         )
     print(f"{out_parquet}: {report}")
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
+from verl_video_tools.retrieval import recorded_answers
 from verl_video_tools.rewards.temporal import temporal_iou
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason, Trajectory
@@ -63,6 +64,9 @@ def export_rollouts(
         rows.append(row)
     if not rows:
         raise UsageError(f"{records}: no rollout is worth keeping: {report}")
+    if not any(row["retrieved_frames"] for row in rows):  # as in `_row`
+        for row in rows:
+            del row["retrieved_frames"]
     Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows), out_parquet)
     return report
@@ -112,4 +116,5 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
         "turns": [turn.text for turn in trajectory.turns],
         "template": "reflection" if first_trained_turn else "rollout",
         "first_trained_turn": first_trained_turn,
+        "retrieved_frames": recorded_answers(trajectory),
     }

@@ -25,7 +25,7 @@ from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.rewards.breakdown import reward_info
 from verl_video_tools.rewards.grading import check_question
 from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import Judge, Method, Sample, StopReason, Trajectory
+from verl_video_tools.types import Judge, Method, Retriever, Sample, StopReason, Trajectory
 
 logger = logging.getLogger(__name__)
 
@@ -114,6 +114,7 @@ async def generate(
     judge: JudgeConfig | None = None,
     instruction: str | None = None,
     seed: int | None = None,
+    retriever: Retriever | None = None,
     retry_flagged: bool = False,
     progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
 ) -> GenerationSummary:
@@ -126,6 +127,7 @@ async def generate(
         judge: for open questions.
         instruction: appended to the method's system prompt.
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
+        retriever: for methods that find frames by text.
         retry_flagged: make those again that are recorded as flagged.
         progress: called before the first rollout and after each, with the number done and wanted.
 
@@ -157,7 +159,7 @@ async def generate(
         async def work() -> None:
             nonlocal num_done
             for task in waiting:
-                record = await _record(task, method, chat, asked, instruction, seed)
+                record = await _record(task, method, chat, asked, instruction, seed, retriever)
                 file.write(json.dumps(_plain(record), ensure_ascii=False, default=str).encode() + b"\n")
                 file.flush()
                 summary.add(record)
@@ -172,7 +174,13 @@ async def generate(
 
 
 async def _record(
-    task: RolloutTask, method: Method, chat: ChatPolicy, judge: Judge | None, instruction: str | None, seed: int | None
+    task: RolloutTask,
+    method: Method,
+    chat: ChatPolicy,
+    judge: Judge | None,
+    instruction: str | None,
+    seed: int | None,
+    retriever: Retriever | None,
 ) -> Record:
     reward = method.zero_reward()
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
@@ -180,7 +188,12 @@ async def _record(
         sample = Sample.from_row(task.row)
         check_question(sample, judge)
         rollout = await chat.rollout(
-            method, sample, given_turns=task.given_turns, instruction=instruction, seed=_seed_of(task, seed)
+            method,
+            sample,
+            given_turns=task.given_turns,
+            instruction=instruction,
+            seed=_seed_of(task, seed),
+            retriever=retriever,
         )
         if not rollout.trajectory.flags:
             reward = await method.score(rollout.trajectory, sample, judge)

@@ -32,6 +32,10 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
 ]
+Retrieval = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
+]
 RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Make rollouts again that failed.")]
 
 
@@ -51,6 +55,7 @@ def generate_command(
     judge_base_url: JudgeBaseURL = None,
     judge_model: JudgeModel = None,
     settings: Settings = None,
+    retrieval: Retrieval = None,
     retry_flagged: RetryFlagged = False,
 ) -> int:
     """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
@@ -64,6 +69,7 @@ def generate_command(
         settings,
         seed=seed,
         retry_flagged=retry_flagged,
+        retrieval=retrieval,
         policy={
             "base_url": base_url,
             "model": model,
@@ -93,6 +99,7 @@ def reflect_command(
     judge_model: JudgeModel = None,
     prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to reflect.")] = None,
     settings: Settings = None,
+    retrieval: Retrieval = None,
     retry_flagged: RetryFlagged = False,
 ) -> int:
     """Let an expert correct wrong rollouts that looked again, from before their last turn on; exit 1 if all failed."""
@@ -108,6 +115,7 @@ def reflect_command(
         instruction=reflection_prompt(prompt_file),
         seed=seed,
         retry_flagged=retry_flagged,
+        retrieval=retrieval,
         policy={
             "base_url": base_url,
             "model": model,
@@ -130,6 +138,7 @@ def _run(
     *,
     policy: dict[str, Any],
     judge: dict[str, Any],
+    retrieval: Sequence[str] | None,
     **options: Any,
 ) -> int:
     from rich.console import Console
@@ -139,9 +148,11 @@ def _run(
     from verl_video_tools.endpoint.policy import PolicyConfig
     from verl_video_tools.judge import JudgeConfig
     from verl_video_tools.methods import get_method
+    from verl_video_tools.retrieval import local_from_fields
 
     configured = get_method(method, **read_assignments(settings or []))
     judge_config = None if judge["base_url"] is None else JudgeConfig(**judge)
+    retriever = local_from_fields(read_assignments(retrieval or [], "--retrieval"))
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         progress_id = bar.add_task(name, total=len(tasks))
@@ -152,6 +163,7 @@ def _run(
                 configured,
                 PolicyConfig(**policy),
                 judge=judge_config,
+                retriever=retriever,
                 progress=lambda num_done, num_wanted: bar.update(progress_id, completed=num_done, total=num_wanted),
                 **options,
             )

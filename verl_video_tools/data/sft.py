@@ -26,7 +26,8 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.retrieval import recorded_answers
+from verl_video_tools.types import Method, Retriever, Sample, StopReason, Trajectory
 
 _EPISODES_AT_ONCE = 4
 _FRESH_SEEDS = 1_000_000
@@ -39,8 +40,8 @@ class ExportReport:
 
     Attributes:
         kept: rows written, by kind (cold start: by template).
-        dropped: rows left out, by reason: "wrong answer", "inconsistent", or the stop reason of a rollout that did not
-            end in an answer.
+        dropped: rows left out, by reason: "wrong answer", "inconsistent", "flagged", or the stop reason of a rollout
+            that did not end in an answer.
     """
 
     kept: Counter[str] = field(default_factory=Counter)
@@ -62,6 +63,7 @@ def write_sft_rows(
     *,
     method: Method,
     keep_wrong: bool = False,
+    retriever: Retriever | None = None,
 ) -> ExportReport:
     """Let the expert write a rollout for each row, execute it, and write the good ones to a parquet file.
 
@@ -70,28 +72,36 @@ def write_sft_rows(
 
     Args:
         rows: rows of the synthetic world, as `load_rows` gives them.
-        out_path: file to write; its columns are those of the rows, `turns` (list of texts) and `template`.
+        out_path: file to write; its columns are those of the rows, `turns` (list of texts), `template`, and with a
+            retriever its answers, `retrieved_frames`.
         keep_wrong: also keep consistent rollouts whose answer is wrong.
+        retriever: for methods that find frames by text.
 
     Raises:
         RowError: a row is not of the synthetic world, or nothing is left to write.
     """
     report = ExportReport()
-    _write(_kept_rows(rows, expert, method, keep_wrong, report), report, out_path)
+    _write(_kept_rows(rows, expert, method, keep_wrong, report, retriever), report, out_path)
     return report
 
 
 def _kept_rows(
-    rows: Iterable[Mapping[str, Any]], expert: Expert, method: Method, keep_wrong: bool, report: ExportReport
+    rows: Iterable[Mapping[str, Any]],
+    expert: Expert,
+    method: Method,
+    keep_wrong: bool,
+    report: ExportReport,
+    retriever: Retriever | None,
 ) -> list[dict[str, Any]]:
     """The rows whose scripts are kept, with them; all rows are counted in the report."""
     tasks = [(dict(row), _script(expert, row)) for row in rows]
-    verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong))
+    verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong, retriever))
     kept = []
-    for (row, script), fault in zip(tasks, verdicts, strict=True):
+    for (row, script), (fault, trajectory) in zip(tasks, verdicts, strict=True):
         if fault is None:
             report.kept[script.template] += 1
-            kept.append({**row, "turns": list(script.turns), "template": script.template})
+            answers = {} if retriever is None else {"retrieved_frames": recorded_answers(trajectory)}
+            kept.append({**row, "turns": list(script.turns), "template": script.template, **answers})
         else:
             report.dropped[fault] += 1
     return kept
@@ -113,6 +123,7 @@ def export_sft(
     keep_wrong: bool = False,
     questions_per_video: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    retriever: Retriever | None = None,
 ) -> ExportReport:
     """`write_sft_rows` for a parquet file of reinforcement-learning rows, with the scripted expert of each method.
 
@@ -121,6 +132,7 @@ def export_sft(
             model needs more examples than videos are worth rendering for.
         settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
             the rows name several methods; reinforcement learning must use the same.
+        retriever: for methods that find frames by text.
 
     Raises:
         UsageError: the file cannot be read, or names a method that does not exist or has no scripted expert.
@@ -138,7 +150,7 @@ def export_sft(
         method = get_method(name, **fields)
         expert = scripted_expert(method, open_ended, seed, imperfection)
         mine = [row for row in rows if row["agent_name"] == name]
-        kept += _kept_rows(mine, expert, method, keep_wrong, report)
+        kept += _kept_rows(mine, expert, method, keep_wrong, report, retriever)
     _write(kept, report, out_parquet)
     return report
 
@@ -206,31 +218,40 @@ def _truth(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
 
 
 async def _judge_all(
-    tasks: Sequence[tuple[Mapping[str, Any], Script]], method: Method, keep_wrong: bool
-) -> list[str | None]:
+    tasks: Sequence[tuple[Mapping[str, Any], Script]],
+    method: Method,
+    keep_wrong: bool,
+    retriever: Retriever | None,
+) -> list[tuple[str | None, Trajectory]]:
+    """For each rollout why it is not kept (None if it is), and its record."""
     slots = asyncio.Semaphore(_EPISODES_AT_ONCE)
 
-    async def judge(row: Mapping[str, Any], script: Script) -> str | None:
+    async def judge(row: Mapping[str, Any], script: Script) -> tuple[str | None, Trajectory]:
         async with slots:
-            return await _fault(Sample.from_row(row), script.turns, method, keep_wrong)
+            sample = Sample.from_row(row)
+            trajectory = await execute(method, sample, script.turns, retriever)
+            return await _fault(trajectory, sample, method, keep_wrong), trajectory
 
     return await asyncio.gather(*(judge(row, script) for row, script in tasks))
 
 
-async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wrong: bool) -> str | None:
+async def _fault(trajectory: Trajectory, sample: Sample, method: Method, keep_wrong: bool) -> str | None:
     """Why a rollout is not kept; None if it is."""
-    trajectory = await execute(method, sample, turns)
     if trajectory.stop_reason is not StopReason.ANSWER:
         return str(trajectory.stop_reason)
+    if trajectory.flags:  # it answered, though a call failed that it is not to blame for
+        return "flagged"
     reward = await method.score(trajectory, sample, WorldJudge())
     if reward.get("ccv", 1.0) == 0.0:
         return "inconsistent"
     return None if keep_wrong or reward["accuracy"] > 0.0 else "wrong answer"
 
 
-async def execute(method: Method, sample: Sample, turns: Sequence[str]) -> Trajectory:
+async def execute(
+    method: Method, sample: Sample, turns: Sequence[str], retriever: Retriever | None = None
+) -> Trajectory:
     """One scripted rollout, without a model and without token budgets."""
-    episode = Episode(method, sample)
+    episode = Episode(method, sample, retriever=retriever)
     await episode.start()
     for text in turns:
         if episode.trajectory.stop_reason is not None:

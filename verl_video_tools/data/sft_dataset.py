@@ -28,7 +28,8 @@ from verl_video_tools.agent_loop.tokens import TokenStream, check_invariants, pr
 from verl_video_tools.data.model_inputs import image_inputs, position_ids_4L
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import Method, Sample
+from verl_video_tools.retrieval import RecordedRetriever
+from verl_video_tools.types import Method, Sample, Trajectory
 from verl_video_tools.video import envelope_of
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,8 @@ class TrajectorySFTDataset(Dataset):
     """Scripted trajectories as token sequences; the loss is on what the assistant writes, `<|im_end|>` included.
 
     A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
-    mistakes that later turns correct.
+    mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
+    list per query, in order): no encoder is asked again.
 
     Options, all under `data`:
         pad_mode: must be `no_padding`.
@@ -149,7 +151,8 @@ class TrajectorySFTDataset(Dataset):
 
     async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
         method = self._method(row["agent_name"])
-        episode = Episode(method, Sample.from_row(row), self.envelope)
+        retriever = RecordedRetriever(row.get("retrieved_frames") or ())
+        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever)
         stream = TokenStream(self._builder)
         messages = await episode.start()
         if messages is None:
@@ -168,6 +171,8 @@ class TrajectorySFTDataset(Dataset):
             num_taken += 1
             if observation is not None:
                 stream.append_observation(observation, self.end_of_turn_id)
+        if episode.trajectory.flags:  # what the policy is not to blame for must not be learnt from, either
+            raise RowError(f"{_where(row)}: a call failed: {_last_error(episode.trajectory)}")
         # Without a stop reason an observation nobody answers ends the sequence; with turns left some were never taken.
         if episode.trajectory.stop_reason is None or num_taken < len(row["turns"]):
             reason = episode.trajectory.stop_reason or "turns used up without an answer"
@@ -281,6 +286,10 @@ def _first_trained_turn(row: Mapping[str, Any]) -> int:
             f"{_where(row)}: first_trained_turn must be one of its turns, 0 to {len(row['turns']) - 1}, got {first}"
         )
     return int(first)
+
+
+def _last_error(trajectory: Trajectory) -> str | None:
+    return trajectory.error or next((call.error for call in reversed(trajectory.calls()) if call.error), None)
 
 
 def _where(row: Mapping[str, Any]) -> str:

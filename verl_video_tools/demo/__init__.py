@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
-__all__ = ["base_model_dir", "prompts_dir"]
+__all__ = ["base_model_dir", "clip_dir", "prompts_dir"]
 
 
 def base_model_dir() -> Path:
@@ -19,6 +19,21 @@ def base_model_dir() -> Path:
         raise FileNotFoundError(
             f"no base model in {folder}; reinstall the package, or make one with "
             "`python -m verl_video_tools.demo.pretrain --out DIR`"
+        )
+    return folder
+
+
+def clip_dir() -> Path:
+    """Folder of the shipped CLIP of the synthetic world (Hugging Face layout): finds frames by text.
+
+    Raises:
+        FileNotFoundError: the installation lacks the weights.
+    """
+    folder = Path(str(files(__name__))) / "clip"
+    if not (folder / "model.safetensors").is_file():
+        raise FileNotFoundError(
+            f"no CLIP in {folder}; reinstall the package, or make one with "
+            "`python -m verl_video_tools.demo.clip_pretrain --out DIR`"
         )
     return folder
 

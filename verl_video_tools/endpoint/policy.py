@@ -17,7 +17,7 @@ from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
 from verl_video_tools.endpoint.config import EndpointConfig
 from verl_video_tools.errors import EndpointError
 from verl_video_tools.methods.fields import require
-from verl_video_tools.types import Message, Method, Sample, Trajectory
+from verl_video_tools.types import Message, Method, Retriever, Sample, Trajectory
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
@@ -69,6 +69,7 @@ class ChatPolicy:
         given_turns: Sequence[str] = (),
         instruction: str | None = None,
         seed: int | None = None,
+        retriever: Retriever | None = None,
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
@@ -76,8 +77,9 @@ class ChatPolicy:
             given_turns: assistant turns that come first, executed and not sampled.
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
+            retriever: for tools that find frames by text.
         """
-        episode = Episode(method, sample)
+        episode = Episode(method, sample, retriever=retriever)
         num_tokens = 0
         start = await episode.start()
         if start is None:

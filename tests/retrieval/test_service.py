@@ -1,0 +1,187 @@
+"""Queries: what is found, what is encoded again and what is not, and what failures do."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
+from tests.retrieval.encoder import ColourEncoder
+from verl_video_tools.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
+from verl_video_tools.retrieval import RetrievalConfig, RetrievalService
+
+SECONDS = 30.0
+
+
+def make_service(encoder: ColourEncoder | None = None, **fields: Any) -> RetrievalService:
+    return RetrievalService(encoder or ColourEncoder(), RetrievalConfig(**fields))
+
+
+async def test_finds_what_the_text_says_and_breaks_ties_by_time(colours: str) -> None:
+    service = make_service()
+    candidates = list(range(0, NUM_FRAMES, 3))
+    assert await service.best_frames(colours, candidates, "green", 4, SECONDS) == [30, 33, 36, 39]
+    assert await service.best_frames(colours, candidates, "blue", 2, SECONDS) == [60, 63]
+    assert await service.best_frames(colours, [5, 70], "blue", 4, SECONDS) == [70, 5]  # fewer candidates than asked
+    assert await service.best_frames(colours, [], "blue", 4, SECONDS) == []
+
+
+async def test_frames_are_encoded_once_whatever_candidates_name_them(colours: str) -> None:
+    encoder = ColourEncoder()
+    service = make_service(encoder, image_batch_size=8)
+    await service.best_frames(colours, range(0, 40, 2), "red", 4, SECONDS)
+    assert encoder.image_batches == [8, 8, 4]
+    await service.best_frames(colours, range(0, 40, 2), "green", 4, SECONDS)
+    assert encoder.image_batches == [8, 8, 4]
+    await service.best_frames(colours, range(0, 40), "green", 4, SECONDS)
+    assert sum(encoder.image_batches) == 40
+    stats = service.stats()
+    assert (stats.queries, stats.failures, stats.frames_asked, stats.frames_encoded) == (3, 0, 80, 40)
+
+
+async def test_queries_on_one_video_share_its_frames_and_batch_their_texts(colours: str, tmp_path: Path) -> None:
+    paths = [colours, *(shutil.copy(colours, tmp_path / f"{number}.mp4") for number in range(7))]
+    encoder = ColourEncoder()
+    service = make_service(encoder)
+    queries = [
+        service.best_frames(str(paths[number % 8]), range(0, 90, 5), f"{number} red", 2, SECONDS)
+        for number in range(64)
+    ]
+    assert await asyncio.gather(*queries) == [[0, 5]] * 64
+    assert sum(encoder.image_batches) == 8 * 18
+    stats = service.stats()
+    assert stats.text_queries == 64
+    assert stats.text_queries / stats.text_batches > 4
+
+
+async def test_the_same_text_is_encoded_once_per_batch(colours: str) -> None:
+    encoder = ColourEncoder()
+    service = make_service(encoder)
+    await asyncio.gather(*(service.best_frames(colours, [0, 40], "green", 1, SECONDS) for _ in range(8)))
+    assert encoder.text_batches == [["green"]]
+
+
+async def test_no_batch_is_larger_than_allowed(colours: str) -> None:
+    encoder = ColourEncoder()
+    service = make_service(encoder, text_batch_size=5)
+    await asyncio.gather(*(service.best_frames(colours, [0], f"{i} red", 1, SECONDS) for i in range(12)))
+    assert [len(batch) for batch in encoder.text_batches] == [5, 5, 2]
+
+
+# -------------------------------------------------------------------------------------------------------------- caches
+
+
+async def test_embeddings_on_disk_outlive_the_service(colours: str, tmp_path: Path) -> None:
+    folder = str(tmp_path / "cache")
+    found = await make_service(disk_cache_dir=folder).best_frames(colours, range(0, 90, 9), "blue", 3, SECONDS)
+    (path,) = Path(folder, "colours").iterdir()
+    assert path.suffix == ".safetensors"
+    encoder = ColourEncoder()
+    assert (
+        await make_service(encoder, disk_cache_dir=folder).best_frames(colours, range(0, 90, 9), "blue", 3, SECONDS)
+        == found
+    )
+    assert encoder.image_batches == []
+
+
+async def test_a_damaged_cache_file_costs_its_embeddings_and_nothing_else(colours: str, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
+    (path,) = Path(folder, "colours").iterdir()
+    path.write_bytes(path.read_bytes()[:20])
+    encoder = ColourEncoder()
+    assert await make_service(encoder, disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS) == [40]
+    assert encoder.image_batches == [2]
+    encoder = ColourEncoder()
+    await make_service(encoder, disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
+    assert encoder.image_batches == []  # written anew
+
+
+async def test_a_file_that_changed_is_another_video(tmp_path: Path) -> None:
+    path = tmp_path / "video.mp4"
+    write_colours(path)
+    encoder = ColourEncoder()
+    service = make_service(encoder)
+    await service.best_frames(str(path), [0, 40], "green", 1, SECONDS)
+    write_colours(path)
+    await service.best_frames(str(path), [0, 40], "green", 1, SECONDS)
+    assert encoder.image_batches == [2, 2]
+
+
+async def test_memory_is_bounded_and_forgets_the_least_recently_used_video(colours: str, tmp_path: Path) -> None:
+    other, third = (str(shutil.copy(colours, tmp_path / name)) for name in ("b.mp4", "c.mp4"))
+    encoder = ColourEncoder()
+    service = make_service(encoder, memory_cache_bytes=2 * 10 * (8 + 12))  # two videos of ten frames
+    for path in (colours, other, colours, third, colours):
+        await service.best_frames(path, range(10), "red", 1, SECONDS)
+        assert service.stats().stored_bytes <= 400
+    assert sum(encoder.image_batches) == 30
+    await service.best_frames(other, range(10), "red", 1, SECONDS)
+    assert sum(encoder.image_batches) == 40
+
+
+# --------------------------------------------------------------------------------------------------------- frame modes
+
+
+async def test_key_frames_stand_for_the_candidates_behind_them(colours: str) -> None:
+    encoder = ColourEncoder()
+    service = make_service(encoder, frame_mode="keyframe")
+    candidates = list(range(3, NUM_FRAMES, 4))
+    assert await service.best_frames(colours, candidates, "blue", 3, SECONDS) == [63, 67, 71]
+    assert sum(encoder.image_batches) == NUM_FRAMES // GOP_FRAMES
+
+
+async def test_where_key_frames_are_too_few_to_choose_among_candidates_are_compared_exactly(colours: str) -> None:
+    encoder = ColourEncoder()
+    service = make_service(encoder, frame_mode="keyframe")
+    assert await service.best_frames(colours, [20, 25, 29, 30, 31], "green", 4, SECONDS) == [30, 31, 20, 25]
+    assert sum(encoder.image_batches) == 5
+
+
+# ------------------------------------------------------------------------------------------------------------ failures
+
+
+async def test_an_encoder_that_fails_is_an_error_and_not_the_first_frames(colours: str) -> None:
+    encoder = ColourEncoder()
+    service = make_service(encoder)
+    encoder.fails = True
+    with pytest.raises(RetrievalError, match="the encoder failed: RuntimeError: out of memory"):
+        await service.best_frames(colours, range(9), "red", 4, SECONDS)
+    encoder.fails = False
+    assert await service.best_frames(colours, range(9), "red", 1, SECONDS) == [0]
+    assert service.stats().failures == 1
+
+
+async def test_video_errors_keep_their_type_and_leave_the_service_alive(colours: str, tmp_path: Path) -> None:
+    service = make_service()
+    with pytest.raises(VideoNotFoundError):
+        await service.best_frames(str(tmp_path / "none.mp4"), [0], "red", 1, SECONDS)
+    with pytest.raises(FrameRangeError, match="90"):
+        await service.best_frames(colours, [0, 90], "red", 1, SECONDS)
+    assert await service.best_frames(colours, [0, 89], "red", 1, SECONDS) == [0]
+
+
+async def test_a_query_out_of_time_says_so_and_others_go_on(colours: str) -> None:
+    service = make_service(max_wait_ms=60_000.0)
+    with pytest.raises(RetrievalError, match=r"2 frames were not searched within 0\.05 s"):
+        await service.best_frames(colours, [0, 40], "green", 1, 0.05)
+    service = make_service()
+    late = service.best_frames(colours, range(50), "green", 1, 0.0)
+    other = service.best_frames(colours, [0, 40], "green", 1, SECONDS)
+    error, found = await asyncio.gather(late, other, return_exceptions=True)
+    assert isinstance(error, RetrievalError)
+    assert found == [40]
+
+
+def test_config_names_what_is_wrong() -> None:
+    with pytest.raises(UsageError, match=r"RetrievalConfig\.image_batch_size must be at least 1, got 0"):
+        RetrievalConfig.from_fields({"image_batch_size": 0})
+    with pytest.raises(UsageError, match="pretrained must be None unless the backend is open_clip"):
+        RetrievalConfig(pretrained="webli")
+    with pytest.raises(UsageError, match="has no field 'modell'"):
+        RetrievalConfig.from_fields({"modell": "x"})
+    assert RetrievalConfig().digest != RetrievalConfig(num_gpus=0.5).digest

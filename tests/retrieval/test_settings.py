@@ -1,0 +1,62 @@
+"""Where the options of retrieval come from: verl's configuration, and the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+import verl_video_tools.replay
+import verl_video_tools.retrieval
+from verl_video_tools.agent_loop.settings import retrieval_config
+from verl_video_tools.cli.main import run
+from verl_video_tools.errors import SetupError, UsageError
+from verl_video_tools.retrieval import RetrievalConfig, connect
+
+
+def _rollout(fields: dict[str, Any]) -> Any:
+    return OmegaConf.create({"custom": {"video_tools": {"retrieval": fields}}})
+
+
+def test_section_of_verls_configuration() -> None:
+    assert retrieval_config(OmegaConf.create({})) is None
+    assert retrieval_config(_rollout({})) is None
+    assert retrieval_config(_rollout({"model": "x", "num_gpus": 1})) == RetrievalConfig(model="x", num_gpus=1.0)
+    with pytest.raises(UsageError, match=r"RetrievalConfig\.frame_mode takes"):
+        retrieval_config(_rollout({"frame_mode": "nearest"}))
+
+
+def test_connecting_needs_ray() -> None:
+    with pytest.raises(SetupError, match=r"retrieval\.connect needs Ray"):
+        connect(RetrievalConfig(model="never loaded"))
+
+
+def _replay(turns: Path, *more: str) -> int:
+    options = {"--method": "m", "--video": "v.mp4", "--question": "q?", "--answer": "B", "--turns": str(turns)}
+    return run(["replay", *(word for option in options.items() for word in option), *more])
+
+
+def test_replay_loads_the_encoder_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turns = tmp_path / "turns.json"
+    turns.write_text(json.dumps(["B"]))
+    given: list[Any] = []
+
+    def replay(**options: Any) -> dict[str, Any]:
+        given.append(options["retriever"])
+        return {}
+
+    monkeypatch.setattr(verl_video_tools.replay, "replay", replay)
+    monkeypatch.setattr(verl_video_tools.retrieval.client, "local", lambda config: config)
+    assert _replay(turns) == 0
+    assert _replay(turns, "--retrieval", "model=/m", "--retrieval", "text_batch_size=8") == 0
+    assert given == [None, RetrievalConfig(model="/m", text_batch_size=8)]
+    capsys.readouterr()
+    assert _replay(turns, "--retrieval", "modell=/m") == 2
+    assert "RetrievalConfig has no field 'modell'" in capsys.readouterr().err
+    assert _replay(turns, "--retrieval", "model") == 2
+    assert "--retrieval: expected field=value" in capsys.readouterr().err

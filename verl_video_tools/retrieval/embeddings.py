@@ -1,0 +1,129 @@
+"""Embeddings of the frames of videos: in memory up to so many bytes, and as files that outlive the run.
+
+Axes: T frames of one video in ascending order of their index, D dimensions of an embedding.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FrameEmbeddings:
+    """What is known of one video.
+
+    Attributes:
+        indices_T: int64, ascending, without duplicates.
+        embeddings_TD: float32.
+    """
+
+    indices_T: npt.NDArray[np.int64]
+    embeddings_TD: npt.NDArray[np.float32]
+
+    @classmethod
+    def none(cls) -> FrameEmbeddings:
+        """Nothing known yet."""
+        return cls(np.empty(0, np.int64), np.empty((0, 0), np.float32))
+
+    @property
+    def num_bytes(self) -> int:
+        return self.indices_T.nbytes + self.embeddings_TD.nbytes
+
+    def missing(self, indices: Sequence[int]) -> list[int]:
+        """Those of `indices` that are not known, ascending."""
+        missing: list[int] = np.setdiff1d(indices, self.indices_T).tolist()
+        return missing
+
+    def of(self, indices: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Rows for `indices`, all of which are known."""
+        return self.embeddings_TD[np.searchsorted(self.indices_T, indices)]
+
+    def with_frames(self, indices: Sequence[int], embeddings_TD: npt.NDArray[np.float32]) -> FrameEmbeddings:
+        """These and further frames, none of them known before."""
+        if len(self.indices_T) == 0:
+            joined, rows_TD = np.asarray(indices, np.int64), embeddings_TD
+        else:
+            joined = np.concatenate([self.indices_T, np.asarray(indices, np.int64)])
+            rows_TD = np.concatenate([self.embeddings_TD, embeddings_TD])
+        order = np.argsort(joined)
+        return FrameEmbeddings(joined[order], rows_TD[order])
+
+
+class MemoryTier:
+    """Embeddings by video; the least recently used one goes first."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity_bytes = capacity_bytes
+        self._videos: OrderedDict[str, FrameEmbeddings] = OrderedDict()
+        self.stored_bytes = 0
+
+    def get(self, digest: str) -> FrameEmbeddings | None:
+        if digest in self._videos:
+            self._videos.move_to_end(digest)
+        return self._videos.get(digest)
+
+    def put(self, digest: str, embeddings: FrameEmbeddings) -> None:
+        """Keep a video's embeddings in place of those known before; one larger than the whole tier is not kept."""
+        known = self._videos.pop(digest, None)
+        self.stored_bytes += embeddings.num_bytes - (known.num_bytes if known is not None else 0)
+        self._videos[digest] = embeddings
+        while self.stored_bytes > self._capacity_bytes:
+            _, dropped = self._videos.popitem(last=False)
+            self.stored_bytes -= dropped.num_bytes
+
+
+class DiskTier:
+    """A safetensors file per video and encoder; safe to share, since files are replaced as a whole.
+
+    Two nodes that learn different frames of a video at the same time lose the one's frames, which are then encoded
+    again. A file that cannot be read or written costs its embeddings, never the query.
+    """
+
+    def __init__(self, folder: Path, encoder_identity: str) -> None:
+        self._folder = folder / encoder_identity
+
+    def read(self, digest: str) -> FrameEmbeddings | None:
+        path = self._path(digest)
+        try:
+            tensors = load_file(path)
+            found = FrameEmbeddings(tensors["indices"], tensors["embeddings"])
+        except FileNotFoundError:
+            return None
+        except (OSError, SafetensorError, KeyError) as error:
+            logger.warning("retrieval cache: %s cannot be read (%s); its frames are encoded again", path, error)
+            return None
+        if found.embeddings_TD.ndim != 2 or found.indices_T.shape != found.embeddings_TD.shape[:1]:
+            logger.warning("retrieval cache: %s holds no embeddings; its frames are encoded again", path)
+            return None
+        return found
+
+    def write(self, digest: str, embeddings: FrameEmbeddings) -> None:
+        content = save({"indices": embeddings.indices_T, "embeddings": embeddings.embeddings_TD})
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".part")
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                os.replace(name, self._path(digest))
+            except BaseException:
+                os.unlink(name)
+                raise
+        except OSError as error:
+            logger.warning("retrieval cache: %s; going on without writing", error)
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / f"{digest}.safetensors"
