@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video clean
+.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-ladder clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -49,6 +49,9 @@ bench: install  ## every program in benchmarks/
 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
 	$(VENV)/bin/python -m benchmarks.video_io
+
+bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's
+	$(VENV)/bin/python -m benchmarks.ladder
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
