@@ -201,6 +201,7 @@ def test_wrong_fields(fields: dict[str, Any], named: str) -> None:
 
 CLIP = "<think>a</think><tool_call>VideoClip(10, 14)</tool_call><turn_sum>b</turn_sum>"
 FRAME = "<think>a</think><tool_call>FrameAt(12)</tool_call><turn_sum>b</turn_sum>"
+BOTH = CLIP.replace("<turn_sum>", "<tool_call>FrameAt(12)</tool_call><turn_sum>")
 SUM = "<think>a</think><turn_sum>b</turn_sum>"
 BARE_CLIP = "<think>a</think><tool_call>VideoClip(10, 14)</tool_call>"
 RIGHT = "<think>a</think><answer>B</answer>"
@@ -221,14 +222,14 @@ async def run(video: str, turns: list[str], **fields: Any) -> tuple[Trajectory, 
     [
         pytest.param([RIGHT], {}, (1, 0, 0, 0), id="J11"),
         pytest.param([CLIP, FRAME, RIGHT], {}, (1, 0, 1.2, 0.5), id="J13 three turns"),
-        pytest.param([CLIP.replace("<turn", FRAME[16:40] + "<turn"), RIGHT], {}, (1, 0, 1.2, 0.5), id="J13 two turns"),
+        pytest.param([BOTH, RIGHT], {}, (1, 0, 1.2, 0.5), id="J13 two turns"),
         pytest.param([WRONG], {}, (0, 0, 0, 0), id="J14 one turn"),
         pytest.param([CLIP, WRONG], {}, (0, 0, 0.2, 0.5), id="J14 one tool"),
         pytest.param([CLIP, FRAME, WRONG], {}, (0, 0, 0.24, 0.5), id="J14 both"),
         pytest.param([WRONG_BAD_FORMAT], {}, (0, -1, 0, 0), id="J15 none"),
         pytest.param([CLIP, FRAME, WRONG_BAD_FORMAT], {}, (0, -1, 0.24, 0.5), id="J15 wrong"),
         pytest.param([CLIP, FRAME, BAD_FORMAT], {}, (1, -1, 1.2, 0.5), id="J15 correct"),
-        pytest.param([BARE_CLIP + RIGHT[16:]], {}, (1, 0, 0, 0), id="J16 not executed"),
+        pytest.param([BARE_CLIP + "<answer>B</answer>"], {}, (1, 0, 0, 0), id="J16 not executed"),
         pytest.param([CLIP, FRAME, WRONG], {"exploration_share": 0.0}, (0, 0, 0, 0.5), id="J17 wrong"),
         pytest.param([CLIP, FRAME, RIGHT], {"exploration_share": 0.0}, (1, 0, 1.2, 0.5), id="J17 correct"),
         pytest.param([CLIP, CLIP, RIGHT], {}, (1, 0, 1.0, 0.5), id="J37"),
