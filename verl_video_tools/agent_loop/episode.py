@@ -101,7 +101,8 @@ class Episode:
                     self.trajectory.video = info
                     self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
                     return None
-            looks = {method.first_look(info, self.sample, self.envelope) for method in set(self.group)}
+            different = {id(method): method for method in self.group}.values()
+            looks = {method.first_look(info, self.sample, self.envelope) for method in different}
             images = await self._decode(request, deadline_seconds, tuple(looks - {request}))
         except VideoError as error:
             self._end_with_video_error(error)
