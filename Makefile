@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval clean
+.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval bench-ladder clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -52,6 +52,9 @@ bench-video: install  ## cost and accuracy of reading frames, against other read
 
 bench-retrieval: install  ## frames by text: recall, cost of first and later queries, batches; writes outputs/bench_retrieval
 	$(VENV)/bin/python -m benchmarks.retrieval
+
+bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's
+	$(VENV)/bin/python -m benchmarks.ladder
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -21,9 +21,9 @@ pytest.importorskip("verl", reason="recipes configure verl")
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-from verl_video_tools.agent_loop.settings import method_from_config
+from verl_video_tools.agent_loop.settings import group_methods, method_from_config
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
-from verl_video_tools.video import image_tokens
+from verl_video_tools.video import fit_envelope, image_tokens
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 STOPPED = 77
@@ -49,7 +49,7 @@ VIDEOS = {
         VideoInfo(60.0, 1800, 30.0, 1080, 1920),
     ],
 }
-LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11}
+LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11, "framemind": 18}
 """Of a frame's label beside its picture: number or time, line end, vision start and end."""
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
@@ -58,6 +58,7 @@ FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
     "framethinker": lambda method, info: method.frames_per_look(info),
     "videozoomer": lambda method, info: method.max_frames,
     "longvt": lambda method, info: method.max_crop_frames,
+    "framemind": lambda method, info: method.clip_max_frames,
 }
 
 
@@ -225,3 +226,47 @@ def test_paper_values_of_longvt(composed: Composed) -> None:
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
     assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 4
+
+
+def test_paper_values_of_framemind(composed: Composed) -> None:
+    config = composed("framemind_grpo", "gpu")
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    assert (actor.ppo_mini_batch_size, rollout.n, rollout.tensor_model_parallel_size) == (64, 8, 4)
+    assert (actor.optim.lr, actor.optim.weight_decay, actor.grad_clip) == (1e-6, 0.01, 1.0)
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert config.algorithm.norm_adv_by_std_in_grpo is False
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.3, 3.0)
+    assert (rollout.temperature, rollout.top_p, rollout.max_model_len) == (0.7, 0.9, 32_768)
+    validation = rollout.val_kwargs
+    assert (validation.temperature, validation.top_p, validation.n, validation.do_sample) == (0.01, 0.95, 1, True)
+    assert config.data.mm_processor_kwargs == {"min_pixels": 50_176, "max_pixels": 200_704}
+
+
+@pytest.mark.parametrize(("setting", "factor"), [("cpu", 28), ("gpu", 28), ("gpu", 32)])
+def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed: Composed) -> None:
+    config = composed("framemind_grpo", setting)
+    rollout, kwargs = config.actor_rollout_ref.rollout, config.data.mm_processor_kwargs
+    method = method_from_config("framemind", rollout)
+    assert method.nested_times and method.low != method.high
+    group = group_methods(method, rollout, validate=False)
+    assert [member.rung for member in group] == list(range(1, 9))
+    envelope = PixelEnvelope(factor, kwargs.get("min_pixels", 28 * 28), kwargs.get("max_pixels", 1 << 20))
+    sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+
+    def fits(frames: int, width: int, height: int, budget: int) -> bool:
+        tokens = image_tokens(width, height, factor) + LABEL_TOKENS["framemind"]
+        return frames * tokens + TEXT_TOKENS[setting] <= budget
+
+    for member in group:
+        look = member.first_look(VIDEOS[setting][-1], sample, envelope)
+        assert fits(len(look), look.width, look.height, config.data.max_prompt_length)
+    width, height = fit_envelope(method.tool_side_pixels, method.tool_side_pixels, envelope)
+    assert fits(2 * method.clip_max_frames, width, height, config.data.max_response_length)
+
+
+def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], "BASELINE": "1"})
+    config = _composed("framemind_grpo", "baseline", tmp_path)
+    method = method_from_config("framemind", config.actor_rollout_ref.rollout)
+    assert (method.low, method.high) == ((32, 448), (32, 448))
+    assert config.trainer.experiment_name == "framemind_fixed32_grpo"

@@ -185,6 +185,7 @@ class ParsedTurn:
         thought: text of the thinking block, None if there is none.
         calls: every call recognised, also malformed ones.
         answer: text of the answer, stripped; None if the turn does not answer.
+        summary: what the turn passes on to the next one, where the method's grammar knows such a thing.
         well_formed: the turn follows the method's grammar to the letter (what a format reward asks).
     """
 
@@ -192,6 +193,7 @@ class ParsedTurn:
     calls: tuple[ToolCall, ...] = ()
     answer: str | None = None
     well_formed: bool = False
+    summary: str | None = None
 
 
 @dataclass(frozen=True)
@@ -220,10 +222,11 @@ class CallRecord:
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """A call's record and the pictures that go with it, in the order of `record.frames`."""
+    """A call's record, the pictures that go with it, in the order of `record.frames`, and the video asked about."""
 
     record: CallRecord
     images: tuple[ImagePart, ...] = ()
+    video: VideoInfo | None = None
 
 
 @dataclass
@@ -510,9 +513,13 @@ class Method(ABC):
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         """The tools of a rollout on this video, by the name that calls carry."""
 
+    def goes_on_after(self, parsed: ParsedTurn) -> bool:
+        """Whether a turn without an answer asks for another one. Where it does not, its calls are not carried out."""
+        return bool(parsed.calls)
+
     @abstractmethod
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
-        """The user message that answers a turn's calls."""
+        """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so."""
 
     def ends_on_budget(self) -> bool:
         """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""

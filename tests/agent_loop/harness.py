@@ -178,6 +178,8 @@ async def run_loop(
     method_fields: Mapping[str, Any] | None = None,
     judge_fields: Mapping[str, Any] | None = None,
     retrieval_fields: Mapping[str, Any] | None = None,
+    rollout_options: Mapping[str, Any] | None = None,
+    sampling_params: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
 ) -> Rollout:
     """One rollout of `method` whose policy says `turns`."""
@@ -193,6 +195,7 @@ async def run_loop(
                 "retrieval": dict(retrieval_fields or {}),
             }
         },
+        **(rollout_options or {}),
     }
     if limit_images is not None:
         rollout_config["limit_images"] = limit_images
@@ -213,7 +216,7 @@ async def run_loop(
         method=method,
     )
     row = row if row is not None else make_row(video_path or video(), question)
-    return Rollout(await loop.run({"temperature": 1.0, "logprobs": True}, **row), server)
+    return Rollout(await loop.run({"temperature": 1.0, "logprobs": True, **(sampling_params or {})}, **row), server)
 
 
 def make_row(video_path: str, question: str = QUESTION, truth: str = "B") -> dict[str, Any]:

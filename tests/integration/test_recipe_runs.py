@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import REPO, Run, assert_succeeded, run_recipe
+from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.trace.summary import step_summaries
 
 pytestmark = pytest.mark.recipes
@@ -54,6 +55,19 @@ def test_grpo_recipe_trains_on_executed_calls(method: str, grpo_run: Any, output
     assert {trajectory["method"] for trajectory in trajectories} == {method}
     calls = [call for trajectory in trajectories for turn in trajectory["turns"] for call in turn["calls"]]
     assert sum(call["ok"] and bool(call["frames"]) for call in calls) >= 0.3 * len(trajectories)
+
+
+@pytest.mark.timeout(2400)
+def test_framemind_shows_every_rung_once_per_group(grpo_run: Any) -> None:
+    groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for record in records(grpo_run("framemind")):
+        frames = record["trajectory"]["initial_frames"]
+        groups.setdefault((record["step"], record["uid"]), []).append((len(frames), frames[0]["width"]))
+    sides = [round(side / 28) * 28 for _, side in resolution_ladder(8, (8, 56), (4, 112))]
+    numbers = [number for number, _ in resolution_ladder(8, (8, 56), (4, 112))]
+    assert groups
+    for rungs in groups.values():
+        assert sorted(rungs) == sorted(zip(numbers, sides, strict=True))
 
 
 @pytest.mark.timeout(2400)

@@ -35,7 +35,13 @@ from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.tools import stock
-from verl_video_tools.tools.stock import ChooseFramesTool, GetFrameNumberTool, VideoZoomTool
+from verl_video_tools.tools.stock import (
+    ChooseFramesTool,
+    FrameAtTool,
+    GetFrameNumberTool,
+    VideoClipTool,
+    VideoZoomTool,
+)
 from verl_video_tools.types import Method
 
 NUM_FRAMES = 300
@@ -105,9 +111,20 @@ async def test_video_zoom_shows_the_frames_and_lists_their_times(video: Path) ->
     )
 
 
+async def test_framemind_shows_frames_and_lists_their_times(video: Path) -> None:
+    response, _, metrics = await call(FrameAtTool(config={"type": "native"}), {"t": 4.99}, video)
+    assert (numbers(response.image), response.text) == ([150], "Shown above, in order: 5.00 s")
+    assert [image.size for image in response.image or []] == [(448, 448)] and metrics["ok"] is True
+    clip = VideoClipTool(config={"type": "native", "clip_min_frames": 3, "clip_max_frames": 3})
+    response, _, _ = await call(clip, {"t_start": 2, "t_end": 4}, video)
+    assert (numbers(response.image), response.text) == ([60, 90, 120], "Shown above, in order: 2.00 s, 3.00 s, 4.00 s")
+
+
 @pytest.mark.parametrize(
     ("tool_class", "arguments", "error"),
     [
+        (FrameAtTool, {"t": 11}, "out_of_range: t=11 is outside the video, from 0 to 10.00 seconds"),
+        (VideoClipTool, {"t_start": 5, "t_end": 4}, "reversed_segment: "),
         (ChooseFramesTool, {"start_frame": 200, "end_frame": 100}, "reversed_segment: "),
         (ChooseFramesTool, {"start_frame": 100, "end_frame": 301}, "out_of_range: "),
         (ChooseFramesTool, {"start_frame": 100, "end_frame": 108}, "segment_too_short: "),

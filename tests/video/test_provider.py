@@ -104,6 +104,27 @@ def test_only_what_is_missing_is_decoded(video: Video, decoded: list[int], tmp_p
     assert decoded == [4, 101]
 
 
+def test_siblings_find_what_was_decoded_along(video: Video, decoded: list[int], tmp_path: Path) -> None:
+    """Only in groups of pictures that had to be decoded anyway: those of frames 0 to 29 and 90 to 119."""
+    provider = provider_of(tmp_path)
+    own, sibling = by_index(5, 100), by_index(7, 110, 200, width=48, height=32)
+    expected = video.decode_many([own, sibling])
+    decoded.clear()
+    (batch,) = provider.provide(video, [own], siblings=[own, sibling])
+    np.testing.assert_array_equal(batch.frames_THWC, expected[0].frames_THWC)
+    assert decoded == [5, 7, 100, 110]
+    (batch,) = provider.provide(video, [sibling], siblings=[own, sibling])
+    np.testing.assert_array_equal(batch.frames_THWC, expected[1].frames_THWC)
+    assert decoded == [5, 7, 100, 110, 200] and batch.num_cached == 2
+    stats = provider.stats()
+    assert (stats.hits, stats.misses) == (2, 3), "frames decoded for others count once they are asked for"
+
+
+def test_siblings_without_a_cache_cost_nothing(video: Video, decoded: list[int]) -> None:
+    (batch,) = FrameProvider(()).provide(video, [by_index(5)], siblings=[by_index(7)])
+    assert numbers(batch) == [5] and decoded == [5]
+
+
 def test_a_file_written_anew_is_another_one(tmp_path: Path) -> None:
     provider, path = provider_of(tmp_path / "cache"), tmp_path / "video.mp4"
     for num_frames in (40, 30):

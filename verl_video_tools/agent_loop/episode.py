@@ -65,6 +65,8 @@ class Episode:
         envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
         budget: asked before pixels are decoded; None means no limits.
         retriever: for tools that find frames by text.
+        group: configs of the rollouts of the group, where they differ. What their first looks take from the stretches
+            of video that this one decodes goes into the frame cache along with it, so that a group decodes once.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class Episode:
         envelope: PixelEnvelope | None = None,
         budget: Budget | None = None,
         retriever: Retriever | None = None,
+        group: Sequence[Method] = (),
     ) -> None:
         self.method = method
         self.sample = sample
         self.envelope = envelope or PixelEnvelope()
         self.budget = budget
         self.retriever = retriever
+        self.group = group
         self.trajectory = Trajectory(method=method.name, question=sample.question)
         self._video: Video | None = None
 
@@ -98,7 +102,9 @@ class Episode:
                     self.trajectory.video = info
                     self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
                     return None
-            images = await self._decode(request, deadline_seconds)
+            different = {id(method): method for method in self.group}.values()
+            looks = {method.first_look(info, self.sample, self.envelope) for method in different}
+            images = await self._decode(request, deadline_seconds, tuple(looks - {request}))
         except VideoError as error:
             self._end_with_video_error(error)
             return None
@@ -137,7 +143,8 @@ class Episode:
             self._refuse(parsed, CallErrorCode.RESPONSE_BUDGET, "the turn was cut at its token limit")
             self._end(StopReason.RESPONSE_BUDGET)
             return None
-        if not parsed.calls:
+        if not self.method.goes_on_after(parsed):
+            self._refuse(parsed, CallErrorCode.TURN_LIMIT, "the turn does not ask for another one")
             self._end(StopReason.NO_ACTION)
             return None
         turns_left = self.method.max_turns - len(self.trajectory.turns)
@@ -168,7 +175,7 @@ class Episode:
             return None
 
         if self.budget is not None:
-            planned = [ToolOutcome(record, planned_images(plan.frames)) for record, plan in plans]
+            planned = [ToolOutcome(record, planned_images(plan.frames), video.info) for record, plan in plans]
             if reason := self.budget.refuses_observation(self.method.observe(planned, turns_left)):
                 self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
                 if self.method.ends_on_budget():
@@ -216,23 +223,26 @@ class Episode:
 
     async def _carry_out(self, record: CallRecord, plan: ToolPlan) -> ToolOutcome:
         """Decode what was planned. A failure is recorded on the call and flags the rollout: it is not the policy's."""
+        info = self._opened_video().info
         if not record.ok or plan.frames is None:
-            return ToolOutcome(record)
+            return ToolOutcome(record, video=info)
         started = time.perf_counter()
         try:
             images = await self._decode(plan.frames, self.method.tool_deadline_seconds)
             record.frames = [image.record for image in images]
-            return ToolOutcome(record, images)
+            return ToolOutcome(record, images, info)
         except VideoError as error:
             code = _failure_code(error)
             self._fail([record], code, str(error))
             self.trajectory.flags.append(code.value)
-            return ToolOutcome(record)
+            return ToolOutcome(record, video=info)
         finally:
             record.latency_ms += (time.perf_counter() - started) * 1e3
 
-    async def _decode(self, request: FrameRequest, deadline_seconds: float) -> tuple[ImagePart, ...]:
-        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds)
+    async def _decode(
+        self, request: FrameRequest, deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
+    ) -> tuple[ImagePart, ...]:
+        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=siblings)
         cache = self.trajectory.cache
         cache.hits += batch.num_cached
         cache.misses += len(batch) - batch.num_cached

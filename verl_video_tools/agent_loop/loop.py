@@ -20,7 +20,14 @@ from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools import retrieval
 from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.agent_loop.settings import judge_config, method_from_config, pack_record, retrieval_config
+from verl_video_tools.agent_loop.settings import (
+    group_methods,
+    is_validation,
+    judge_config,
+    method_from_config,
+    pack_record,
+    retrieval_config,
+)
 from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.rewards.grading import check_question
@@ -67,6 +74,10 @@ class VideoAgentLoop(AgentLoopBase):
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
             return self._output(trajectory, await self._placeholder_stream(), timing, server_fields)
 
+        session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
+        validate = is_validation(sampling_params, self.rollout_config)
+        group = group_methods(self.method, self.rollout_config, validate)
+        self.method = group[session_id % len(group)]
         budget = TokenBudget(
             stream=stream,
             envelope=self.envelope,
@@ -75,7 +86,7 @@ class VideoAgentLoop(AgentLoopBase):
             response_length=self.rollout_config.response_length,
             max_images=self.rollout_config.get("limit_images"),
         )
-        episode = Episode(self.method, sample, self.envelope, budget, self.retriever)
+        episode = Episode(self.method, sample, self.envelope, budget, self.retriever, group=group)
         started = time.perf_counter()
         messages = await episode.start()
         timing.tool_calls += time.perf_counter() - started

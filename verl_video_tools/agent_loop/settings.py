@@ -27,6 +27,31 @@ def method_from_config(name: str, rollout_config: DictConfig) -> Method:
     return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
 
 
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+
+def is_validation(sampling_params: Mapping[str, Any], rollout_config: DictConfig) -> bool:
+    """Whether a rollout is one of validation.
+
+    verl 0.9.1 does not tell its loops. It does sample validation by `rollout.val_kwargs`: a rollout that samples by
+    these, and not by the options of training, is one. Where both are the same, every rollout counts as training.
+    """
+    validation = OmegaConf.select(rollout_config, "val_kwargs")
+    if validation is None:
+        return False
+    given, trained, validated = (
+        [options.get(name) for name in _SAMPLING] for options in (sampling_params, rollout_config, validation)
+    )
+    return given == validated != trained
+
+
+def group_methods(method: Method, rollout_config: DictConfig, validate: bool) -> list[Method]:
+    """The config of each rollout of a group, by its number."""
+    options = rollout_config.val_kwargs if validate else rollout_config
+    group_size = int(options.get("n", 1))
+    return [method.for_session(session_id, group_size, validate) for session_id in range(group_size)]
+
+
 def judge_config(config: DictConfig, router_address: str | None = None) -> JudgeConfig | None:
     """The judge of a run, from `actor_rollout_ref.rollout.custom.video_tools.judge`; None if it has none.
 

@@ -147,7 +147,7 @@ def _replay(
     ] = None,
     rung: Annotated[
         int | None,
-        typer.Option(min=0, help="Where a method has a ladder of resolutions: the rung; as --set rung=INT."),
+        typer.Option(min=1, help="FrameMind: rung of its ladder, from 1; as --set rung=INT."),
     ] = None,
     retrieval: Annotated[
         list[str] | None,

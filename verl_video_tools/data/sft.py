@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
+from verl_video_tools.data.framemind_expert import FrameMindExpert
 from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
@@ -23,6 +24,7 @@ from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.videozoomer import VideoZoomer
@@ -182,6 +184,8 @@ def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imp
         return FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
     if isinstance(method, VideoZoomer):
         return VideoZoomerExpert(seed=seed, imperfection=imperfection, method=method)
+    if isinstance(method, FrameMind):
+        return FrameMindExpert(method=method, seed=seed, imperfection=imperfection)
     raise UsageError(f"there is no scripted expert for {method.name}")
 
 

@@ -48,8 +48,10 @@ def make_demo(
         The folder, absolute (rows name their videos by absolute path).
 
     Raises:
-        ValueError: a count is below 1, or more different questions are wanted than a video allows.
+        ValueError: no method is named, a count is below 1, or more different questions are wanted than a video allows.
     """
+    if isinstance(agent_names, str) or not agent_names:
+        raise ValueError(f"agent_names must list at least one method, got {agent_names!r}")
     wanted = {"train videos": num_train_videos, "test videos": num_test_videos, "questions": questions_per_video}
     for name, count in wanted.items():
         if count < 1:

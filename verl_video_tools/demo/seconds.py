@@ -53,6 +53,7 @@ def frames_in_seconds(spec: VideoSpec, question: Question) -> Question:
 
 
 IN_SECONDS: Mapping[str, Callable[[VideoSpec, Question], Question]] = {
+    "framemind": windows_in_seconds,
     "longvt": windows_in_seconds,
     "videozoomer": frames_in_seconds,
 }

@@ -28,7 +28,9 @@ from verl_video_tools.protocols.framethinker import frame_number_sentence
 from verl_video_tools.protocols.hermes import tool_schema
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.crop_video import CropVideo
+from verl_video_tools.tools.frame_at import FrameAt
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
+from verl_video_tools.tools.video_clip import VideoClip
 from verl_video_tools.tools.video_zoom import VideoZoom
 from verl_video_tools.types import FrameRecord, PixelEnvelope, Sample, ToolContext
 from verl_video_tools.video import decode_frames, open_video
@@ -228,3 +230,37 @@ class CropVideoTool(VideoTool):
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         return _shown(f"{frame.timestamp_seconds:.1f} s" for frame in frames)
+
+
+class FrameAtTool(VideoTool):
+    """FrameMind's single frame (`tools.frame_at`): a picture, then one line with its time."""
+
+    method_name = "framemind"
+    tool_name = FrameAt.name
+    description = (
+        "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "t": ("number", "Time in seconds from the start of the video."),
+    }
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
+
+
+class VideoClipTool(VideoTool):
+    """FrameMind's clip (`tools.video_clip`): pictures, then one line that lists their times in their order."""
+
+    method_name = "framemind"
+    tool_name = VideoClip.name
+    description = (
+        "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, then "
+        "lists their times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "t_start": ("number", "Where the part starts, in seconds from the start of the video."),
+        "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
+    }
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)

@@ -80,6 +80,10 @@ class FrameStore:
         except (OSError, struct.error):
             return 0
 
+    def has(self, key: FrameKey) -> bool:
+        """Whether there is a file for this frame; only `read` tells whether it is whole."""
+        return self._path(key).exists()
+
     def read(self, key: FrameKey, into_HWC: npt.NDArray[np.uint8]) -> FrameFacts | None:
         """Copy a frame into a contiguous array; None if it is not there, and then the array may hold anything.
 

@@ -24,21 +24,26 @@ def display_size(frame: av.VideoFrame) -> tuple[int, int]:
     return (frame.height, frame.width) if quarter_turns(frame) % 2 else (frame.width, frame.height)
 
 
+MAX_SIZES = 16
+"""Sizes whose scalers are kept: a ladder of resolutions takes turns between its rungs' sizes, and making a scaler's
+tables anew for every picture costs as much as the picture."""
+
+
 class PictureMaker:
     """Converts and scales frames; keeps the scalers' tables between frames of like size. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._scaler = VideoReformatter()
-        self._packer = VideoReformatter()
+        self._scalers: dict[tuple[int, int], tuple[VideoReformatter, VideoReformatter]] = {}
 
     def picture(self, frame: av.VideoFrame, width: int, height: int) -> npt.NDArray[np.uint8]:
         """RGB pixels (H, W, 3) uint8, upright, at exactly width x height."""
         turns = quarter_turns(frame)
         coded_width, coded_height = (height, width) if turns % 2 else (width, height)
+        scaler, packer = self._scalers_for(width, height)
         shrinks = coded_width * coded_height < frame.width * frame.height
         # To planes first: libswscale has fast code for scaling into planes and for packing them, but not for both at
         # once. The pixels are the same, in half the time.
-        planes = self._scaler.reformat(
+        planes = scaler.reformat(
             frame,
             width=coded_width,
             height=coded_height,
@@ -46,5 +51,10 @@ class PictureMaker:
             interpolation=SHRINK if shrinks else ENLARGE,
             threads=1,  # by default as many as there are CPUs
         )
-        rgb = self._packer.reformat(planes, format="rgb24", threads=1)
+        rgb = packer.reformat(planes, format="rgb24", threads=1)
         return np.rot90(rgb.to_ndarray(), turns)
+
+    def _scalers_for(self, width: int, height: int) -> tuple[VideoReformatter, VideoReformatter]:
+        if (width, height) not in self._scalers and len(self._scalers) >= MAX_SIZES:
+            self._scalers.clear()
+        return self._scalers.setdefault((width, height), (VideoReformatter(), VideoReformatter()))

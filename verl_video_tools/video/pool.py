@@ -122,20 +122,30 @@ async def run_decode(function: Callable[..., Result], *args: object, deadline_se
     return await _pool().run(partial(function, *args), deadline_seconds, name)
 
 
-async def decode_frames(video: Video, request: FrameRequest, deadline_seconds: float) -> FrameBatch:
+async def decode_frames(
+    video: Video, request: FrameRequest, deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
+) -> FrameBatch:
     """Await the frames of a request, from the caches or decoded on a decode thread.
+
+    Args:
+        siblings: what others are about to ask of the video; see `FrameProvider.provide`.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
         VideoError: see `Video.frames_at`.
     """
-    return (await decode_many(video, [request], deadline_seconds))[0]
+    return (await decode_many(video, [request], deadline_seconds, siblings))[0]
 
 
-async def decode_many(video: Video, requests: Sequence[FrameRequest], deadline_seconds: float) -> list[FrameBatch]:
+async def decode_many(
+    video: Video, requests: Sequence[FrameRequest], deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
+) -> list[FrameBatch]:
     """Await the frames of several requests for one video: each frame is decoded once, whatever sizes are asked of it.
 
     Should the reader hang, having missed a deadline, the file is opened anew.
+
+    Args:
+        siblings: what others are about to ask of the video; see `FrameProvider.provide`.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
@@ -149,7 +159,7 @@ async def decode_many(video: Video, requests: Sequence[FrameRequest], deadline_s
         return max(0.0, end - time.monotonic())
 
     def work(reader: Video) -> list[FrameBatch]:
-        return provider.provide(reader, requests, left_seconds())
+        return provider.provide(reader, requests, left_seconds(), siblings)
 
     while True:
         try:

@@ -65,19 +65,29 @@ class FrameProvider:
         self._num_misses = 0
 
     def provide(
-        self, video: Video, requests: Sequence[FrameRequest], deadline_seconds: float | None = None
+        self,
+        video: Video,
+        requests: Sequence[FrameRequest],
+        deadline_seconds: float | None = None,
+        siblings: Sequence[FrameRequest] = (),
     ) -> list[FrameBatch]:
         """One batch per request, as `Video.decode_many` gives them.
+
+        Args:
+            siblings: what others are about to ask of this video. Where a group of pictures has to be decoded, their
+                frames of it are decoded along and kept in the caches. Without caches they are not looked at.
 
         Raises:
             FrameRangeError, UnreadableVideoError, DeadlineError: see `Video.frames_at`.
         """
         deadline = Deadline(deadline_seconds, f"{video.path}: {sum(map(len, requests))} frames")
-        requests = [self._on_grid(request, video.info.duration_seconds) for request in requests]
+        requests, siblings = (
+            [self._on_grid(request, video.info.duration_seconds) for request in asked] for asked in (requests, siblings)
+        )
         if self._locks is None or not self._stores:
             batches = video.decode_many(requests, deadline.left_seconds())
         else:
-            batches = _Collection(video, requests, self._stores, self._locks, deadline).collect()
+            batches = _Collection(video, requests, siblings, self._stores, self._locks, deadline).collect()
         num_hits = sum(batch.num_cached for batch in batches)
         with self._stats_lock:
             self._num_hits += num_hits
@@ -117,6 +127,7 @@ class _Collection:
         self,
         video: Video,
         requests: Sequence[FrameRequest],
+        siblings: Sequence[FrameRequest],
         stores: Sequence[FrameStore],
         locks: StripedLocks,
         deadline: Deadline,
@@ -130,18 +141,31 @@ class _Collection:
         self._rows: dict[FrameKey, dict[int, list[int]]] = defaultdict(dict)
         """Frame -> batch -> rows of the batch."""
         for number, request in enumerate(requests):
-            for row, index in enumerate(video.indices_of(request, deadline.left_seconds())):
-                key = FrameKey(self._digest, index, request.width, request.height)
+            for row, key in enumerate(self._keys(request)):
                 self._rows[key].setdefault(number, []).append(row)
+        self._siblings = siblings
+        self._sibling_keys: dict[int, list[FrameKey]] = defaultdict(list)
+        """Group of pictures -> frames that others are about to ask for."""
 
     def collect(self) -> list[FrameBatch]:
         missing = [key for key in self._rows if not self._load(key)]
-        numbers = self._video.groups_of([key.index for key in missing], self._deadline.left_seconds())
-        groups: dict[int, list[FrameKey]] = defaultdict(list)
-        for number, key in sorted(zip(numbers, missing, strict=True)):
-            groups[number].append(key)
+        groups = self._by_group(missing)
+        if groups:
+            keys = {key: None for sibling in self._siblings for key in self._keys(sibling)}
+            self._sibling_keys = self._by_group([key for key in keys if key not in self._rows])
         self._collect_groups(groups)
         return [builder.build() for builder in self._builders]
+
+    def _keys(self, request: FrameRequest) -> list[FrameKey]:
+        indices = self._video.indices_of(request, self._deadline.left_seconds())
+        return [FrameKey(self._digest, index, request.width, request.height) for index in indices]
+
+    def _by_group(self, keys: Sequence[FrameKey]) -> dict[int, list[FrameKey]]:
+        numbers = self._video.groups_of([key.index for key in keys], self._deadline.left_seconds())
+        groups: dict[int, list[FrameKey]] = defaultdict(list)
+        for number, key in sorted(zip(numbers, keys, strict=True)):
+            groups[number].append(key)
+        return groups
 
     def _collect_groups(self, groups: dict[int, list[FrameKey]]) -> None:
         """Take whatever group is free, one at a time: nobody waits with a lock in hand, and requests share the work."""
@@ -157,17 +181,19 @@ class _Collection:
                 with self._locks.try_hold(f"{self._digest}/{number}") as held:
                     # A reader that hangs elsewhere may hold a lock for ever; then the group is decoded twice.
                     if held or not is_patient:
-                        self._collect_group(groups.pop(number))
+                        self._collect_group(groups.pop(number), self._sibling_keys.get(number, ()))
             if len(groups) == num_before:
                 self._deadline.check()
                 time.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, longest_pause_seconds)
 
-    def _collect_group(self, keys: Sequence[FrameKey]) -> None:
+    def _collect_group(self, keys: Sequence[FrameKey], sibling_keys: Sequence[FrameKey]) -> None:
+        wanted = [key for key in keys if not self._load(key)]  # whoever held the lock before may have decoded it
+        if wanted:
+            wanted += [key for key in sibling_keys if not any(store.has(key) for store in self._stores)]
         by_size: dict[tuple[int, int], list[FrameKey]] = defaultdict(list)
-        for key in keys:
-            if not self._load(key):  # whoever held the lock before may have decoded it
-                by_size[key.width, key.height].append(key)
+        for key in wanted:
+            by_size[key.width, key.height].append(key)
         requests = [
             FrameRequest(width, height, indices=tuple(key.index for key in members))
             for (width, height), members in by_size.items()
@@ -178,7 +204,7 @@ class _Collection:
                 facts = FrameFacts(index, float(batch.timestamps_seconds[row]), bool(batch.corrupt[row]))
                 for store in self._stores:
                     store.write(key, facts, batch.frames_THWC[row])
-                for number, rows in self._rows[key].items():
+                for number, rows in self._rows.get(key, {}).items():
                     self._builders[number].frames_THWC[rows] = batch.frames_THWC[row]
                     self._builders[number].label(rows, facts)
 

@@ -1,0 +1,90 @@
+"""Scripted expert for FrameMind: what a competent policy would write for a question of the synthetic world.
+
+The paper trains without a cold start. A model of a million parameters has to learn the grammar somewhere, so the
+synthetic world's rollouts come from here. Templates:
+    frame    show the frame that the question names, then answer
+    clip     show the part that the question names, then answer
+    refine   show the part, then one frame where the thing was seen, then answer
+It concludes only from frames that it was shown, so its thoughts are true, and never from the first look, which is
+another one on every rung of the ladder.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_video_tools.data.experts import Script, conclude, runs_of_labels
+from verl_video_tools.demo.questions import Question
+from verl_video_tools.demo.seconds import evidence_seconds
+from verl_video_tools.demo.world import VideoSpec, frames_at
+from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.framemind import FrameMind
+from verl_video_tools.types import VideoInfo
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameMindExpert:
+    """An expert in FrameMind's grammar; the same seed and question give the same script.
+
+    Attributes:
+        method: gives the frames of a clip.
+        imperfection: probability that the expert looks where nothing of use is, or not at all, and guesses.
+        refine_share: of the questions about one thing in a part of the video, how many follow template refine.
+    """
+
+    method: FrameMind
+    seed: int = 0
+    imperfection: float = 0.0
+    refine_share: float = 0.25
+
+    def __post_init__(self) -> None:
+        for name in ("imperfection", "refine_share"):
+            require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        if rng.random() < self.imperfection:
+            if rng.random() < 0.5:
+                return Script("careless", (self._answer(rng, spec, question, ()),))
+            start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
+            return self._clip(rng, spec, question, start, round(start + rng.uniform(2.0, 6.0), 1), "careless")
+        if question.kind == "direct":
+            frame = question.evidence[0][0]
+            return Script("frame", (_look_at(frame / spec.fps), self._answer(rng, spec, question, (frame,))))
+        start, end = evidence_seconds(spec, question)
+        is_about_one = question.kind in ("at_time", "between_frames")
+        template = "refine" if is_about_one and rng.random() < self.refine_share else "clip"
+        return self._clip(rng, spec, question, round(start, 1), round(end, 1), template)
+
+    def _clip(
+        self, rng: random.Random, spec: VideoSpec, question: Question, start: float, end: float, template: str
+    ) -> Script:
+        shown: Sequence[int] = self._frames_shown(spec, start, end)
+        turns = [_look_from(start, end)]
+        runs = runs_of_labels(spec, shown)
+        if template == "refine" and runs:
+            shown = [runs[0][0]]
+            turns.append(_look_at(shown[0] / spec.fps))
+        return Script(template, (*turns, self._answer(rng, spec, question, shown)))
+
+    def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
+        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
+        return frames_at(spec, self.method.video_clip().times_shown(start, end, info))
+
+    def _answer(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
+        thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.1f}s")
+        return f"<think>{thought}. {letter}</think><answer>{letter}</answer>"
+
+
+def _look_from(start: float, end: float) -> str:
+    thought = f"between {start:.1f}s and {end:.1f}s"
+    return f"<think>{thought}</think><tool_call>VideoClip({start:.1f}, {end:.1f})</tool_call>{_SUMMARY}"
+
+
+def _look_at(seconds: float) -> str:
+    return f"<think>at {seconds:.1f}s</think><tool_call>FrameAt({seconds:.1f})</tool_call>{_SUMMARY}"
+
+
+_SUMMARY = "<turn_sum>look</turn_sum>"
