@@ -1,4 +1,4 @@
-"""One module per paper; `get_method` gives a method's frozen config by name.
+"""One module per paper, and one for no tools at all; `get_method` gives a method's frozen config by name.
 
 A method is imported only when it is asked for, so that one method's dependencies are not another's.
 """
@@ -16,6 +16,7 @@ _METHODS = {
     "framethinker": "verl_video_tools.methods.framethinker:FrameThinker",
     "videozoomer": "verl_video_tools.methods.videozoomer:VideoZoomer",
     "longvt": "verl_video_tools.methods.longvt:LongVT",
+    "direct": "verl_video_tools.methods.direct:Direct",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)
