@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools import __version__
+from verl_video_tools.data.classify_command import classify_command
 from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.generate_command import generate_command, reflect_command
@@ -28,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
+data_app.command("classify")(classify_command)
 data_app.command("convert")(convert_command)
 data_app.command("generate")(generate_command)
 data_app.command("probe")(probe_command)

@@ -6,7 +6,7 @@ A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,23 @@ def export_rollouts(
     Raises:
         UsageError: the records cannot be read, there are none, or none is good enough.
     """
+    lines = read_records(Path(records))
+    rows, report = rows_of_records(lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
+    if not rows:
+        raise UsageError(f"{records}: no rollout is worth keeping: {report}")
+    Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), out_parquet)
+    return report
+
+
+def rows_of_records(
+    lines: Iterable[Mapping[str, Any]], *, min_accuracy: float | None, min_iou: float, well_formed: bool
+) -> tuple[list[dict[str, Any]], ExportReport]:
+    """The rows that `export_rollouts` writes for these lines of a file of records, and what became of all lines."""
     report = ExportReport()
     rows: list[dict[str, Any]] = []
     seen: set[tuple[object, ...]] = set()
-    for line in read_records(Path(records)):
+    for line in lines:
         fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
             row = _row(line)
@@ -62,14 +75,10 @@ def export_rollouts(
         seen.add(key)
         report.kept[row["template"]] += 1
         rows.append(row)
-    if not rows:
-        raise UsageError(f"{records}: no rollout is worth keeping: {report}")
     if not any(row["retrieved_frames"] for row in rows):  # as in `_row`
         for row in rows:
             del row["retrieved_frames"]
-    Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), out_parquet)
-    return report
+    return rows, report
 
 
 def last_segment_iou(trajectory: Trajectory, video_segment: Any) -> float:

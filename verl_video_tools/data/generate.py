@@ -23,14 +23,17 @@ from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConf
 from verl_video_tools.errors import JudgeError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.rewards.breakdown import reward_info
-from verl_video_tools.rewards.grading import check_question
+from verl_video_tools.rewards.grading import check_question, grade_answer
 from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import Judge, Method, Retriever, Sample, StopReason, Trajectory
+from verl_video_tools.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
 
 logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
-"""A line of the file, as `trace.records` describes it; without tokens and advantage, which only training has."""
+"""A line of the file, as `trace.records` describes it; without tokens and advantage, which only training has.
+
+`answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
+"""
 
 Key = tuple[str, int]
 """What a rollout is known by in its file: `uid` and `session_id`."""
@@ -116,6 +119,7 @@ async def generate(
     seed: int | None = None,
     retriever: Retriever | None = None,
     retry_flagged: bool = False,
+    label_answers: bool = False,
     progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
@@ -129,14 +133,16 @@ async def generate(
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
         retriever: for methods that find frames by text.
         retry_flagged: make those again that are recorded as flagged.
+        label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not tell: it
+            may be withheld from a right answer for its form or its consistency.
         progress: called before the first rollout and after each, with the number done and wanted.
 
     Returns:
         What the file then holds.
 
     Raises:
-        UsageError: a question that needs a judge without one; or `out` holds rollouts of other rows, is being written
-            by another process, or is no such file.
+        UsageError: a question that needs a judge without one; or `out` holds rollouts of other rows or another method,
+            is being written by another process, or is no such file.
         EndpointError: no model's name was given, and the endpoint lists none or cannot be reached.
     """
     if judge is None:
@@ -144,7 +150,7 @@ async def generate(
     async with AsyncExitStack() as stack:
         asked = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
         file = stack.enter_context(_appended(Path(out)))
-        summary, done = _resumed(Path(out), tasks, retry_flagged)
+        summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
         progress(len(tasks) - len(left), len(tasks))
         if not left:
@@ -159,7 +165,7 @@ async def generate(
         async def work() -> None:
             nonlocal num_done
             for task in waiting:
-                record = await _record(task, method, chat, asked, instruction, seed, retriever)
+                record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
                 file.write(json.dumps(_plain(record), ensure_ascii=False, default=str).encode() + b"\n")
                 file.flush()
                 summary.add(record)
@@ -181,8 +187,10 @@ async def _record(
     instruction: str | None,
     seed: int | None,
     retriever: Retriever | None,
+    label_answers: bool,
 ) -> Record:
     reward = method.zero_reward()
+    label: AnswerLabel | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
     try:
         sample = Sample.from_row(task.row)
@@ -196,7 +204,10 @@ async def _record(
             retriever=retriever,
         )
         if not rollout.trajectory.flags:
-            reward = await method.score(rollout.trajectory, sample, judge)
+            once = None if judge is None else _AskedOnce(judge)
+            if label_answers:
+                label = await grade_answer(rollout.trajectory.answer, sample, once)
+            reward = await method.score(rollout.trajectory, sample, once)
     except JudgeError as error:
         rollout.trajectory.flags.append(JUDGE_FLAG)
         rollout.trajectory.error = str(error)
@@ -217,9 +228,24 @@ async def _record(
         "model": chat.config.model,
         "first_trained_turn": len(task.given_turns),
         "reward": reward_info(reward, bool(rollout.trajectory.flags)),
+        "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
         "trajectory": rollout.trajectory,
     }
+
+
+@dataclass
+class _AskedOnce:
+    """A judge that says again what it said of the same answer: reward and label ask for one verdict."""
+
+    judge_asked: Judge
+    labels: dict[tuple[str, str, str], AnswerLabel] = field(default_factory=dict)
+
+    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        key = question, truth, answer
+        if key not in self.labels:
+            self.labels[key] = await self.judge_asked.judge(*key)
+        return self.labels[key]
 
 
 def _abort(trajectory: Trajectory, flag: str, error: str) -> None:
@@ -267,7 +293,9 @@ def _appended(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _resumed(path: Path, tasks: Sequence[RolloutTask], retry_flagged: bool) -> tuple[GenerationSummary, set[Key]]:
+def _resumed(
+    path: Path, tasks: Sequence[RolloutTask], method: Method, retry_flagged: bool
+) -> tuple[GenerationSummary, set[Key]]:
     """What the file holds, and which of its rollouts need not be made again."""
     questions = {task.key: _question(task.row.get("extra_info") or {}) for task in tasks}
     summary, done = GenerationSummary(), set[Key]()
@@ -277,6 +305,10 @@ def _resumed(path: Path, tasks: Sequence[RolloutTask], retry_flagged: bool) -> t
             raise UsageError(
                 f"{path} holds a rollout of another question as row {key[0]}; give the rows that it was made from, or "
                 "another file to write"
+            )
+        if record["agent_name"] != method.name:
+            raise UsageError(
+                f"{path} holds rollouts of {record['agent_name']!r}, not of {method.name!r}; give another file to write"
             )
         summary.add(record)
         done.discard(key)

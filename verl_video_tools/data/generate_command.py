@@ -141,10 +141,8 @@ def _run(
     retrieval: Sequence[str] | None,
     **options: Any,
 ) -> int:
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-
     from verl_video_tools.data.generate import generate
+    from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.endpoint.policy import PolicyConfig
     from verl_video_tools.judge import JudgeConfig
     from verl_video_tools.methods import get_method
@@ -153,9 +151,7 @@ def _run(
     configured = get_method(method, **read_assignments(settings or []))
     judge_config = None if judge["base_url"] is None else JudgeConfig(**judge)
     retriever = local_from_fields(read_assignments(retrieval or [], "--retrieval"))
-    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        progress_id = bar.add_task(name, total=len(tasks))
+    with progress_bars(name) as (progress,):
         summary = asyncio.run(
             generate(
                 tasks,
@@ -164,7 +160,7 @@ def _run(
                 PolicyConfig(**policy),
                 judge=judge_config,
                 retriever=retriever,
-                progress=lambda num_done, num_wanted: bar.update(progress_id, completed=num_done, total=num_wanted),
+                progress=progress,
                 **options,
             )
         )

@@ -1,4 +1,4 @@
-"""One module per paper; `get_method` gives a method's frozen config by name.
+"""One module per paper, and one for no tools at all; `get_method` gives a method's frozen config by name.
 
 A method is imported only when it is asked for, so that one method's dependencies are not another's.
 """
@@ -17,6 +17,7 @@ _METHODS = {
     "videozoomer": "verl_video_tools.methods.videozoomer:VideoZoomer",
     "longvt": "verl_video_tools.methods.longvt:LongVT",
     "framemind": "verl_video_tools.methods.framemind:FrameMind",
+    "direct": "verl_video_tools.methods.direct:Direct",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)

@@ -1,0 +1,105 @@
+"""`vvt data classify`: read the options, let both models answer, write rows and report."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.data.generate_command import (
+    APIKeyEnv,
+    Concurrency,
+    DeadlineSeconds,
+    JPEGQuality,
+    JudgeBaseURL,
+    JudgeModel,
+    Retrieval,
+    RetryFlagged,
+    Seed,
+    Temperature,
+)
+
+
+def classify_command(
+    rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")],
+    out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")],
+    base_model_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the base model.")],
+    teacher_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the teacher.")],
+    base_model: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None,
+    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None,
+    method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher has.")] = "videobrain",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the teacher's method; repeatable."),
+    ] = None,
+    num_frames: Annotated[int, typer.Option(min=1, help="Frames that the base model sees.")] = 16,
+    sft_share: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Share of the teacher's good rollouts whose rows go to fine-tuning."),
+    ] = 0.3,
+    concurrency: Concurrency = 32,
+    temperature: Temperature = 1.0,
+    seed: Seed = None,
+    deadline_seconds: DeadlineSeconds = 600.0,
+    jpeg_quality: JPEGQuality = None,
+    api_key_env: APIKeyEnv = "VVT_API_KEY",
+    judge_base_url: JudgeBaseURL = None,
+    judge_model: JudgeModel = None,
+    retrieval: Retrieval = None,
+    retry_flagged: RetryFlagged = False,
+) -> int:
+    """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
+    from verl_video_tools.data.classify import Evaluator, classify, evaluate
+    from verl_video_tools.data.classify_export import export_classified, write_report
+    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.endpoint.policy import PolicyConfig
+    from verl_video_tools.judge import JudgeConfig
+    from verl_video_tools.methods import get_method
+    from verl_video_tools.retrieval import local_from_fields
+
+    def policy(base_url: str, model: str | None) -> PolicyConfig:
+        return PolicyConfig(
+            base_url=base_url,
+            model=model,
+            concurrency=concurrency,
+            temperature=temperature,
+            deadline_seconds=deadline_seconds,
+            jpeg_quality=jpeg_quality,
+            api_key_env=api_key_env,
+        )
+
+    teacher_method = get_method(method, **read_assignments(settings or []))
+    with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
+        evaluation = asyncio.run(
+            evaluate(
+                rows,
+                out_dir,
+                Evaluator(
+                    get_method("direct", num_frames=num_frames), policy(base_model_url, base_model), base_progress
+                ),
+                Evaluator(teacher_method, policy(teacher_url, teacher), teacher_progress),
+                judge=None if judge_base_url is None else JudgeConfig(base_url=judge_base_url, model=judge_model),
+                retriever=local_from_fields(read_assignments(retrieval or [], "--retrieval")),
+                seed=seed,
+                retry_flagged=retry_flagged,
+            )
+        )
+    found = classify(evaluation)
+    exported = export_classified(
+        rows,
+        out_dir,
+        evaluation,
+        found,
+        min_accuracy=teacher_method.accuracy_reward,
+        sft_share=sft_share,
+        seed=seed or 0,
+    )
+    print(write_report(out_dir, evaluation, found, exported))
+    print(f"{out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
+    print(f"{out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
+    for failure in found.failures:
+        typer.echo(f"row {failure.row}, {failure.model}: {failure.reason}", err=True)
+    return int(not found.letters)

@@ -1,0 +1,130 @@
+"""No tools: the answer in one turn from frames spread over the whole video.
+
+What the five methods are measured against, in evaluation and as a baseline of training, and VideoBrain's base model
+when it sorts questions (arXiv 2602.04094, 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.protocols.blocks import find_blocks
+from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.types import (
+    AnswerLabel,
+    Content,
+    FrameRequest,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    StopReason,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+from verl_video_tools.video.resize import fit_box
+from verl_video_tools.video.sampling import linspace_indices
+
+_THOUGHT_TAGS = ("think", "thinking")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Direct(Method):
+    """One look, one answer; the defaults are the base model's of VideoBrain."""
+
+    name: ClassVar[str] = "direct"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=128)
+
+    max_turns: int = 1
+    """The answer's; there is nothing that a second turn could look at."""
+    num_frames: int = 16
+    """Frames shown, from the first of the video to the last (VideoBrain, 4.1)."""
+    box: tuple[int, int] = (640, 360)
+    """Width and height in pixels that frames are shrunk to fit, never enlarged (VideoBrain's code)."""
+
+    def __post_init__(self) -> None:
+        require_common(self)
+        require(self, "max_turns", self.max_turns == 1, "1: without tools nothing follows the first turn")
+        require(self, "num_frames", self.num_frames >= 1, "at least 1")
+        require(self, "box", min(self.box) >= 1, "two sides of at least 1 pixel")
+        require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
+
+    # ------------------------------------------------------------------------------------------------ prompt and turns
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """`num_frames` frames spread evenly, all of a shorter video."""
+        width, height = fit_box(info.width, info.height, *self.box, envelope)
+        return FrameRequest(
+            width=width, height=height, indices=linspace_indices(0, info.num_frames - 1, self.num_frames)
+        )
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt; then the question, and each frame after its number and time.
+
+        Rows of some methods ask by frame numbers, those of others by seconds.
+        """
+        content: list[str | ImagePart] = [sample.question.rstrip(), "\n"]
+        for image in images:
+            content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
+        system = load_prompt("direct.txt", self.prompt_file, num_frames=self.num_frames)
+        return [Message("system", (system,)), Message("user", tuple(content))]
+
+    def parse(self, text: str) -> ParsedTurn:
+        """The last `<answer>` block after the thinking, or else all that stands there; nothing if that never ends."""
+        thought, said = _split_thought(text)
+        blocks = find_blocks(said, "answer")
+        is_cut = thought is None and said.startswith(tuple(f"<{tag}>" for tag in _THOUGHT_TAGS))
+        words = "" if is_cut else said
+        answer = blocks[-1].inner.strip() if blocks else words
+        return ParsedTurn(
+            thought=thought,
+            answer=answer or None,
+            well_formed=bool(answer) and not is_cut and len(blocks) == 1 and blocks[0].end == len(said),
+        )
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        """None."""
+        return {}
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """Nothing: there are no calls to answer."""
+        return ()
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
+        """`accuracy` if the answer is right, which is all of `score`; a partly right one counts as wrong.
+
+        Raises:
+            UsageError: the question is open, and there is no judge.
+            JudgeError: the judge gave no verdict.
+        """
+        check_question(sample, judge)
+        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
+            return self.zero_reward()
+        is_correct = await grade_answer(trajectory.answer, sample, judge) is AnswerLabel.CORRECT
+        accuracy = self.accuracy_reward if is_correct else 0.0
+        return {"score": accuracy, "accuracy": accuracy}
+
+
+def _split_thought(text: str) -> tuple[str | None, str]:
+    """What a reasoning model thought, None if that never ends, and what it then said; both stripped.
+
+    A server's chat template may have written the opening tag, so that only the closing one is in the text.
+    """
+    for tag in _THOUGHT_TAGS:
+        before, closing, after = text.rpartition(f"</{tag}>")
+        if closing:
+            return before.strip().removeprefix(f"<{tag}>").strip(), after.strip()
+    return None, text.strip()
