@@ -250,12 +250,16 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "get_frame_number": {"time": "string"},
         "video_zoom": {"segment": "array", "fps": "number"},
         "crop_video": {"video_path": "string", "start_time": "number", "end_time": "number"},
+        "FrameAt": {"t": "number"},
+        "VideoClip": {"t_start": "number", "t_end": "number"},
     }
     assert {name: fields["required"] for name, fields in parameters.items()} == {
         "choose_frames": ["start_frame", "end_frame"],
         "get_frame_number": ["time"],
         "video_zoom": ["segment", "fps"],
         "crop_video": ["start_time", "end_time"],
+        "FrameAt": ["t"],
+        "VideoClip": ["t_start", "t_end"],
     }
 
 

@@ -55,6 +55,8 @@ class PictureMaker:
         return np.rot90(rgb.to_ndarray(), turns)
 
     def _scalers_for(self, width: int, height: int) -> tuple[VideoReformatter, VideoReformatter]:
-        if (width, height) not in self._scalers and len(self._scalers) >= MAX_SIZES:
-            self._scalers.clear()
-        return self._scalers.setdefault((width, height), (VideoReformatter(), VideoReformatter()))
+        if (width, height) not in self._scalers:
+            if len(self._scalers) >= MAX_SIZES:
+                self._scalers.clear()
+            self._scalers[width, height] = VideoReformatter(), VideoReformatter()
+        return self._scalers[width, height]
