@@ -36,10 +36,10 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
         +actor_rollout_ref.rollout.custom.video_tools.$METHOD.prompt_file="$DEMO_DIR/prompts/$METHOD.txt"
         "${SYNTHETIC_OPTIONS[@]}")
-    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD" --family "$BASE_FAMILY" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
-        SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR bash "$REPO/recipes/${METHOD}_sft.sh"
+        SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR BASE_FAMILY=$BASE_FAMILY bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
 fi
 

@@ -42,7 +42,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
     # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
     [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
-    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+    vvt demo --out "$DEMO_DIR" --agent-name "$METHOD" --family "$BASE_FAMILY" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
     if [ "$TRAIN_FILES" = "$SFT_DIR/train.parquet" ]; then
         mkdir -p "$SFT_DIR"
         vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" \

@@ -49,19 +49,30 @@ def pictures(trajectory: Trajectory, video_path: str) -> list[Image.Image]:
         ]
 
 
-@torch.no_grad()
 def response_logprobs(
     folder: Path, line: dict[str, Any], banned: bool = True, fault: Fault | None = None
 ) -> np.ndarray:
-    """Log-probability of every response token of a recorded rollout; NaN where `fault` removed the token.
+    """`sequence_logprobs` of a recorded rollout, its pictures decoded again."""
+    images = pictures(line["trajectory"], line["extra_info"]["video_path"])
+    return sequence_logprobs(folder, line["tokens"]["prompts"], line["tokens"]["responses"], images, banned, fault)
+
+
+@torch.no_grad()
+def sequence_logprobs(
+    folder: Path,
+    prompt: list[int],
+    response: list[int],
+    images: list[Image.Image],
+    banned: bool = True,
+    fault: Fault | None = None,
+) -> np.ndarray:
+    """Log-probability of every response token; NaN where `fault` removed the token.
 
     Args:
         banned: renormalise without the ids that verl bans in vLLM (vision placeholders, ids beyond the tokenizer).
     """
     model, processor = load(folder)
-    prompt, response = line["tokens"]["prompts"], line["tokens"]["responses"]
     ids = torch.tensor(prompt + response)
-    images = pictures(line["trajectory"], line["extra_info"]["video_path"])
     image_id = processor.image_token_id
     keep = torch.ones_like(ids, dtype=torch.bool)
     if fault == "images_shuffled":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from verl_video_tools.demo import Family
 from verl_video_tools.errors import SetupError, UsageError
 
 
@@ -17,8 +18,9 @@ def run(
     seed: int,
     agent_name: str,
     open_ended: bool,
+    family: Family,
 ) -> None:
-    """Makes videos and rows, copies base model and its short prompts to `out`, and prints where each is.
+    """Makes videos and rows, copies `family`'s base model and its short prompts to `out`, and prints where each is.
 
     A second run with the same options leaves the videos and rows as they are.
 
@@ -30,7 +32,7 @@ def run(
     from verl_video_tools.demo.dataset import make_demo
 
     try:
-        base = base_model_dir()  # before the videos: a broken installation should fail at once
+        base = base_model_dir(family)  # before the videos: a broken installation should fail at once
     except FileNotFoundError as error:
         raise SetupError(str(error)) from error
     try:
