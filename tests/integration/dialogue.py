@@ -1,9 +1,12 @@
 """A dialogue of two sampled turns with pictures between them, by real vLLM, against transformers and verl's actor.
 
-    VERL_PLATFORM=cpu python -m tests.integration.dialogue MODEL_DIR
+    VERL_PLATFORM=cpu python -m tests.integration.dialogue MODEL_DIR [MM_PROCESSOR_KWARGS]
 
-Prints one JSON object: for every comparison the largest difference of log-probabilities over sampled tokens, before and
-after the first observation picture. The tokens are built as in a rollout, verl's side is computed by verl's own code.
+The second argument, a JSON object, is what `data.mm_processor_kwargs` is in a run.
+
+Prints one JSON object: width and height of the pictures in pixels, number of sampled tokens before and after the first
+observation picture, and for every comparison the largest differences of their log-probabilities. The tokens are built
+as in a rollout, verl's side is computed by verl's own code.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -23,7 +26,7 @@ from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 from verl.workers.rollout.utils import qwen2_5_vl_dedup_image_tokens
 
-from tests.integration.parity import load, sequence_logprobs
+from tests.integration.parity import Fault, load, sequence_logprobs
 from verl_video_tools.agent_loop.tokens import TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.demo.evaluate import HELD_OUT_SEED
 from verl_video_tools.demo.frame_pool import make_pool
@@ -34,10 +37,10 @@ MAX_IMAGES = 16
 TURN_TOKENS = 24
 
 
-def messages(processor: Any) -> tuple[Content, Content]:
+def messages(processor: Any, mm_processor_kwargs: dict[str, Any]) -> tuple[Content, Content]:
     """A question with four labelled frames, and an observation with three more, sized for the model's processor."""
     frames = make_pool(num_videos=1, seed=HELD_OUT_SEED, num_frames=140).frames_NHWC[::20]
-    width, height = fit_envelope(frames.shape[2], frames.shape[1], envelope_of(processor))
+    width, height = fit_envelope(frames.shape[2], frames.shape[1], envelope_of(processor, mm_processor_kwargs))
     content: list[str | ImagePart] = []
     for number, frame in enumerate(frames):
         picture = np.asarray(Image.fromarray(frame).resize((width, height)))
@@ -46,7 +49,7 @@ def messages(processor: Any) -> tuple[Content, Content]:
     return (*content[:8], "\nwhat is shown"), (*content[8:], "\nlist all frames")
 
 
-def roll_out(folder: Path, processor: Any) -> TokenStream:
+def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any]) -> TokenStream:
     """Two turns sampled by vLLM, with an observation between them whatever the first turn says."""
     from vllm import LLM, SamplingParams
 
@@ -63,7 +66,7 @@ def roll_out(folder: Path, processor: Any) -> TokenStream:
         logprobs_mode="processed_logprobs",  # as verl sets it
         seed=0,
     )
-    question, observation = messages(processor)
+    question, observation = messages(processor, mm_processor_kwargs)
     stream = TokenStream(builder)
     stream.start([Message("user", question)])
     for turn in range(2):
@@ -72,6 +75,7 @@ def roll_out(folder: Path, processor: Any) -> TokenStream:
         request = {
             "prompt_token_ids": qwen2_5_vl_dedup_image_tokens(stream.ids, processor),
             "multi_modal_data": {"image": stream.pil_images},
+            "mm_processor_kwargs": mm_processor_kwargs,
         }
         sampling = SamplingParams(temperature=1.0, max_tokens=TURN_TOKENS, ignore_eos=True, logprobs=0, seed=turn)
         written = engine.generate([request], sampling, use_tqdm=False)[0].outputs[0]
@@ -80,19 +84,20 @@ def roll_out(folder: Path, processor: Any) -> TokenStream:
     check_invariants(
         stream,
         processor.image_token_id,
-        processor_token_counts(processor.image_processor, stream.images, None),
+        processor_token_counts(processor.image_processor, stream.images, mm_processor_kwargs),
     )
     return stream
 
 
 @torch.no_grad()
-def actor_logprobs(folder: Path, processor: Any, stream: TokenStream) -> np.ndarray:
+def actor_logprobs(
+    folder: Path, processor: Any, stream: TokenStream, mm_processor_kwargs: dict[str, Any]
+) -> np.ndarray:
     """Of every response token, with the forward pass that verl patches in and the inputs that its worker computes."""
     model, _ = load(folder)
     apply_monkey_patch(model, use_remove_padding=False)
-    worker = SimpleNamespace(processor=processor, tokenizer=processor.tokenizer, mm_processor_kwargs={})
-    worker._get_mm_processor_kwargs = lambda audio=None: {}
-    output = SimpleNamespace(multi_modal_data={"images": stream.pil_images}, mm_processor_kwargs=None)
+    worker = SimpleNamespace(processor=processor, tokenizer=processor.tokenizer)
+    output = SimpleNamespace(multi_modal_data={"images": stream.pil_images}, mm_processor_kwargs=mm_processor_kwargs)
     ids_1L = torch.tensor([stream.ids])
     mask_1L = torch.ones_like(ids_1L)
     inputs = AgentLoopWorker._compute_multi_modal_inputs(worker, output, ids_1L)
@@ -107,28 +112,32 @@ def actor_logprobs(folder: Path, processor: Any, stream: TokenStream) -> np.ndar
 def main() -> None:
     """Command line: see the module's docstring."""
     folder = Path(sys.argv[1])
+    mm_processor_kwargs = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     processor = hf_processor(str(folder))
-    stream = roll_out(folder, processor)
+    stream = roll_out(folder, processor, mm_processor_kwargs)
     engine = np.array(stream.response_logprobs)
     sampled = np.array(stream.response_mask, bool)
     observed = np.cumsum(np.array(stream.response_ids) == processor.image_token_id) > 0
+    sides = (sampled & ~observed, sampled & observed)
 
     def largest(one: np.ndarray, other: np.ndarray) -> list[float]:
-        differences = np.abs(one - other)
-        return [float(np.nanmax(differences[sampled & side])) for side in (~observed, observed)]
+        return [float(np.nanmax(np.abs(one - other)[side])) for side in sides]
 
-    def plain(fault: Any = None) -> np.ndarray:
+    def plain(fault: Fault | None = None) -> np.ndarray:
         return sequence_logprobs(
-            folder, stream.prompt_ids, stream.response_ids, stream.pil_images, banned=False, fault=fault
+            folder, stream.prompt_ids, stream.response_ids, stream.pil_images, False, fault, mm_processor_kwargs
         )
 
+    shown = stream.images[0].record
     reference = plain()
-    result: dict[str, Any] = {"tokens": [int((sampled & side).sum()) for side in (~observed, observed)]}
-    result["engine"] = largest(engine, reference)
-    for fault in ("images_shuffled", "one_dimensional_positions", "image_dropped"):
-        result[fault] = largest(engine, plain(fault))
-    result["actor"] = largest(actor_logprobs(folder, processor, stream), reference)  # last: it patches transformers
-    print(json.dumps(result))
+    result: dict[str, Any] = {
+        "pixels": [shown.width, shown.height],
+        "tokens": [int(side.sum()) for side in sides],
+        "engine": largest(engine, reference),
+        **{fault: largest(engine, plain(fault)) for fault in get_args(Fault)},
+    }
+    actor = actor_logprobs(folder, processor, stream, mm_processor_kwargs)  # last: it patches transformers
+    print(json.dumps({**result, "actor": largest(actor, reference)}))
 
 
 if __name__ == "__main__":

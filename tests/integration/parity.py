@@ -6,7 +6,7 @@ inference engine or the actor shows a bug in what they were given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -65,6 +65,7 @@ def sequence_logprobs(
     images: list[Image.Image],
     banned: bool = True,
     fault: Fault | None = None,
+    mm_processor_kwargs: Mapping[str, Any] | None = None,
 ) -> np.ndarray:
     """Log-probability of every response token; NaN where `fault` removed the token.
 
@@ -82,7 +83,7 @@ def sequence_logprobs(
         first, run = starts[-1], (ids[starts[-1] :] != image_id).nonzero()[0].item()
         keep[first : first + run] = False
         images = images[:-1]
-    vision = processor.image_processor(images, return_tensors="pt")
+    vision = processor.image_processor(images, return_tensors="pt", **(mm_processor_kwargs or {}))
     kept = ids[keep].unsqueeze(0)
     inputs: dict[str, Any] = {"input_ids": kept, "attention_mask": torch.ones_like(kept), **vision}
     inputs["mm_token_type_ids"] = (kept == image_id).int()

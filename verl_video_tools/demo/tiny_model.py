@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -29,8 +29,8 @@ from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoP
 from . import Family
 from .corpus import tokenizer_corpus
 
-TinyModel = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
-TinyProcessor = Qwen2_5_VLProcessor | Qwen3VLProcessor
+TinyModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
+TinyProcessor: TypeAlias = Qwen2_5_VLProcessor | Qwen3VLProcessor
 
 SPECIAL_TOKENS: tuple[str, ...] = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
@@ -178,7 +178,6 @@ _ARCHITECTURES: dict[Family, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "qwen3_vl": (
         {
-            "architectures": ["Qwen3VLTextModel"],  # vLLM looks for one there
             "head_dim": 32,
             "rope_parameters": {
                 "rope_type": "default",
