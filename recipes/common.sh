@@ -21,6 +21,7 @@ METHODS=(${METHODS[@]+"${METHODS[@]}"})  # methods that the rows name
 [ ${#METHODS[@]} != 0 ] || METHODS=("$METHOD")
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
+BASE_FAMILY=${BASE_FAMILY:-qwen2_5_vl}         # the tiny model that learns there: qwen2_5_vl or qwen3_vl
 
 CPU_RL=() # options that a GRPO run needs on a machine without a GPU; docs/cpu.md says why each
 case $DEVICE in

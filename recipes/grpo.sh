@@ -37,10 +37,11 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
         actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
         "${FIELDS[@]}" ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
-    vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+    vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" --family "$BASE_FAMILY" \
+        ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
-        SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR bash "$REPO/recipes/${METHOD}_sft.sh"
+        SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR BASE_FAMILY=$BASE_FAMILY bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
 fi
 

@@ -5,6 +5,7 @@ A stub stands for the interpreter: it notes the command that the recipe would ru
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -126,15 +127,15 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
 
     method = method_from_config(recipe.removesuffix("_grpo"), rollout)
     kwargs = config.data.mm_processor_kwargs
-    envelope = PixelEnvelope(28, kwargs.get("min_pixels", 28 * 28), kwargs.get("max_pixels", 1 << 20))
     if setting == "gpu":
         assert method.recipe_budget == RecipeBudget(
             config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images
         )
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
-    for info in VIDEOS[setting]:
+    for factor, info in itertools.product((28, 32), VIDEOS[setting]):  # Qwen2.5-VL, Qwen3-VL
+        envelope = PixelEnvelope(factor, kwargs.get("min_pixels", factor**2), kwargs.get("max_pixels", 1 << 20))
         look = method.first_look(info, sample, envelope)
-        frame_tokens = image_tokens(look.width, look.height, 28) + LABEL_TOKENS[method.name]
+        frame_tokens = image_tokens(look.width, look.height, factor) + LABEL_TOKENS[method.name]
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
         zoom_frames = FRAMES_PER_CALL[method.name](method, info)
         assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_prompt_length

@@ -19,19 +19,20 @@ from verl.workers.rollout.replica import TokenOutput
 from benchmarks.video.files import write_video
 from verl_video_tools.agent_loop.loop import VideoAgentLoop
 from verl_video_tools.agent_loop.settings import unpack_record
+from verl_video_tools.demo import Family
 from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer, save
 from verl_video_tools.types import Trajectory
 
 QUESTION = "What is shown at 0:03?\nA. red circle\nB. blue square\nC. green cross\nD. red square"
 
 
-@lru_cache(maxsize=1)
-def model_dir() -> str:
-    """Folder of a randomly initialised tiny Qwen2.5-VL with tokenizer and processor; removed when the process ends."""
+@lru_cache(maxsize=2)
+def model_dir(family: Family = "qwen2_5_vl") -> str:
+    """Folder of a randomly initialised tiny model with tokenizer and processor; removed when the process ends."""
     folder = tempfile.TemporaryDirectory(prefix="tiny_model_")
     _KEPT_FOLDERS.append(folder)
     tokenizer = make_tokenizer()
-    save(make_model(tokenizer), make_processor(tokenizer), folder.name)
+    save(make_model(tokenizer, family=family), make_processor(tokenizer, family), folder.name)
     return folder.name
 
 
@@ -40,13 +41,14 @@ _KEPT_FOLDERS: list[Any] = []
 
 @lru_cache(maxsize=1)
 def tokenizer() -> Any:
+    """The same for every family."""
     return hf_tokenizer(model_dir())
 
 
-@lru_cache(maxsize=1)
-def processor() -> Any:
+@lru_cache(maxsize=2)
+def processor(family: Family = "qwen2_5_vl") -> Any:
     """As verl's workers load it, with the model's `get_rope_index` bound to it."""
-    return hf_processor(model_dir())
+    return hf_processor(model_dir(family))
 
 
 @lru_cache(maxsize=8)
@@ -134,6 +136,7 @@ class Rollout:
 
     output: AgentLoopOutput
     server: ScriptedServer
+    family: Family = "qwen2_5_vl"
 
     @property
     def trajectory(self) -> Trajectory:
@@ -154,7 +157,7 @@ class Rollout:
 
     def training_tensors(self) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Multimodal inputs and position ids (4, L), computed by verl's own code as after a real rollout."""
-        worker = SimpleNamespace(processor=processor(), tokenizer=tokenizer(), mm_processor_kwargs={})
+        worker = SimpleNamespace(processor=processor(self.family), tokenizer=tokenizer(), mm_processor_kwargs={})
         worker._get_mm_processor_kwargs = lambda audio=None: {}
         input_ids_1L = torch.tensor([self.ids])
         inputs = AgentLoopWorker._compute_multi_modal_inputs(worker, self.output, input_ids_1L)
@@ -181,8 +184,9 @@ async def run_loop(
     rollout_options: Mapping[str, Any] | None = None,
     sampling_params: Mapping[str, Any] | None = None,
     server: ScriptedServer | None = None,
+    family: Family = "qwen2_5_vl",
 ) -> Rollout:
-    """One rollout of `method` whose policy says `turns`."""
+    """One rollout of `method` with a model of `family` whose policy says `turns`."""
     server = server or ScriptedServer(turns)
     rollout_config: dict[str, Any] = {
         "prompt_length": prompt_length,
@@ -201,7 +205,7 @@ async def run_loop(
         rollout_config["limit_images"] = limit_images
     config = OmegaConf.create(
         {
-            "actor_rollout_ref": {"rollout": rollout_config, "model": {"path": model_dir()}},
+            "actor_rollout_ref": {"rollout": rollout_config, "model": {"path": model_dir(family)}},
             "data": {"mm_processor_kwargs": dict(mm_processor_kwargs or {})},
         }
     )
@@ -209,14 +213,16 @@ async def run_loop(
         trainer_config=DictConfigWrap(config),
         server_manager=server,
         tokenizer=tokenizer(),
-        processor=processor(),
+        processor=processor(family),
         dataset_cls=None,
         data_config=DictConfigWrap(config.data),
-        hf_model_type="qwen2_5_vl",
+        hf_model_type=family,
         method=method,
     )
     row = row if row is not None else make_row(video_path or video(), question)
-    return Rollout(await loop.run({"temperature": 1.0, "logprobs": True, **(sampling_params or {})}, **row), server)
+    return Rollout(
+        await loop.run({"temperature": 1.0, "logprobs": True, **(sampling_params or {})}, **row), server, family
+    )
 
 
 def make_row(video_path: str, question: str = QUESTION, truth: str = "B") -> dict[str, Any]:

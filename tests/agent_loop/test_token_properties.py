@@ -6,6 +6,7 @@ import asyncio
 from functools import lru_cache
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from tests.agent_loop.harness import (
     video,
 )
 from verl_video_tools.agent_loop.tokens import placeholder_runs
+from verl_video_tools.demo import FAMILIES, Family
 from verl_video_tools.types import IMAGE_MARK, StopReason
 
 NUM_FRAMES = 200
@@ -52,11 +54,11 @@ scripts = st.sampled_from([4, 3, 2, 1, 0]).flatmap(
 )
 
 
-@lru_cache(maxsize=1)
-def model() -> Any:
-    from transformers import Qwen2_5_VLForConditionalGeneration
+@lru_cache(maxsize=2)
+def model(family: Family) -> Any:
+    from transformers import AutoModelForImageTextToText
 
-    return Qwen2_5_VLForConditionalGeneration.from_pretrained(model_dir())
+    return AutoModelForImageTextToText.from_pretrained(model_dir(family))
 
 
 def conversation(rollout: Rollout) -> list[dict[str, Any]]:
@@ -81,6 +83,7 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
     return messages
 
 
+@pytest.mark.parametrize(("family", "patch"), list(zip(FAMILIES, (14, 16), strict=True)))
 @given(
     script=scripts,
     response_length=st.sampled_from([4096, 4096, 4096, 4096, 250, 40]),
@@ -88,8 +91,10 @@ def conversation(rollout: Rollout) -> list[dict[str, Any]]:
     limit_images=st.sampled_from([None, None, 16]),
     frame_size=st.sampled_from([(96, 64), (56, 56), (64, 120)]),
 )
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_invariants_of_random_rollouts(
+    family: Family,
+    patch: int,
     script: list[str | Unended],
     response_length: int,
     max_turn_tokens: int,
@@ -105,6 +110,7 @@ def test_invariants_of_random_rollouts(
             response_length=response_length,
             limit_images=limit_images,
             method_fields={"max_turn_tokens": max_turn_tokens},
+            family=family,
         )
     )
     output, trajectory = rollout.output, rollout.trajectory
@@ -125,14 +131,15 @@ def test_invariants_of_random_rollouts(
     records = trajectory.initial_frames + [frame for call in trajectory.executed_calls() for frame in call.frames]
     assert [picture.size for picture in rollout.images] == [(record.width, record.height) for record in records]
     messages = conversation(rollout)
-    rendered = processor().apply_chat_template(messages, tokenize=False)
-    full = processor()(text=[rendered], images=rollout.images, return_tensors="pt")
-    merge = processor().image_processor.merge_size ** 2
-    runs = placeholder_runs(rollout.ids, processor().image_token_id)
+    processor_ = processor(family)
+    rendered = processor_.apply_chat_template(messages, tokenize=False)
+    full = processor_(text=[rendered], images=rollout.images, return_tensors="pt")
+    merge = processor_.image_processor.merge_size**2
+    runs = placeholder_runs(rollout.ids, processor_.image_token_id)
     assert runs == [int(grid.prod()) // merge for grid in full["image_grid_thw"]]
 
-    # The processor must not resize what the method sized: 14 x 14 pixels make one patch.
-    assert [(int(h) * 14, int(w) * 14) for _, h, w in full["image_grid_thw"]] == [
+    # The processor must not resize what the method sized: 14 x 14 or 16 x 16 pixels make one patch.
+    assert [(int(h) * patch, int(w) * patch) for _, h, w in full["image_grid_thw"]] == [
         (record.height, record.width) for record in records
     ]
 
@@ -148,9 +155,9 @@ def test_invariants_of_random_rollouts(
 
     # Positions: verl's code on our output against the model itself on the same ids.
     inputs, positions_4L = rollout.training_tensors()
-    expected_31L, _ = model().model.get_rope_index(
+    expected_31L, _ = model(family).model.get_rope_index(
         input_ids=torch.tensor([rollout.ids]),
-        mm_token_type_ids=(torch.tensor([rollout.ids]) == processor().image_token_id).long(),
+        mm_token_type_ids=(torch.tensor([rollout.ids]) == processor_.image_token_id).long(),
         image_grid_thw=full["image_grid_thw"],
     )
     assert torch.equal(positions_4L[0], torch.arange(len(rollout.ids)))

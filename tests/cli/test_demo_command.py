@@ -9,14 +9,16 @@ import pytest
 
 import verl_video_tools.demo
 from verl_video_tools.cli.main import run
+from verl_video_tools.demo import FAMILIES
 
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "packaged"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", lambda: folder)
+    for family in FAMILIES:
+        (folder / family).mkdir(parents=True)
+        (folder / family / "config.json").write_text(family)
+    monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", lambda family: folder / family)
     return folder
 
 
@@ -31,7 +33,7 @@ def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pyte
     assert (train.num_rows, test.num_rows) == (4, 2)
     assert set(train["agent_name"].to_pylist()) == {"other_method"}
     assert len(list(out.glob("videos/*.mp4"))) == 3
-    assert (out / "base" / "config.json").read_text() == "{}"
+    assert (out / "base" / "config.json").read_text() == "qwen2_5_vl"
     assert (out / "prompts" / "framethinker.txt").read_text().strip()
     assert (out / "clip" / "model.safetensors").is_file()
     printed = capfd.readouterr().out
@@ -40,6 +42,14 @@ def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pyte
     modified = (out / "train.parquet").stat().st_mtime_ns
     assert run(small(out, "--seed", "3", "--agent-name", "other_method")) == 0
     assert (out / "train.parquet").stat().st_mtime_ns == modified
+
+
+def test_base_model_of_another_family(base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for family in FAMILIES:  # in the same folder: the last one asked for is what is there
+        assert run(small(tmp_path / "demo", "--family", family)) == 0
+        assert (tmp_path / "demo" / "base" / "config.json").read_text() == family
+    assert run(small(tmp_path / "demo", "--family", "gpt2")) == 2
+    assert "qwen3_vl" in capfd.readouterr().err
 
 
 def test_impossible_number_of_questions_is_bad_usage(
@@ -56,7 +66,7 @@ def test_impossible_number_of_questions_is_bad_usage(
 def test_missing_base_model_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def missing() -> Path:
+    def missing(family: str) -> Path:
         raise FileNotFoundError("no base model in the package; reinstall it")
 
     monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", missing)

@@ -20,6 +20,7 @@ from verl.utils.model import extract_multi_modal_inputs
 from tests.agent_loop.harness import model_dir, processor, run_loop, tokenizer
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.demo import FAMILIES, Family
 from verl_video_tools.errors import RowError, UsageError
 
 END = "<|im_end|>"
@@ -33,9 +34,11 @@ def sft_parquet(demo_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> str
     return str(path)
 
 
-def make_dataset(paths: str | list[str], max_samples: int = -1, **options: Any) -> TrajectorySFTDataset:
+def make_dataset(
+    paths: str | list[str], max_samples: int = -1, family: Family = "qwen2_5_vl", **options: Any
+) -> TrajectorySFTDataset:
     config = OmegaConf.create({**OPTIONS, **options})
-    return TrajectorySFTDataset(paths, tokenizer(), config, processor(), max_samples=max_samples)
+    return TrajectorySFTDataset(paths, tokenizer(), config, processor(family), max_samples=max_samples)
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +54,12 @@ def one_of_each_template(dataset: TrajectorySFTDataset) -> list[int]:
     return list(first.values())
 
 
-async def loop_rollout(row: dict[str, Any]) -> Any:
-    return await run_loop(row["turns"], row={**row, "uid": "u", "session_id": 0})
-
-
-async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(dataset: TrajectorySFTDataset) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str, family: Family) -> None:
+    dataset = make_dataset(sft_parquet, family=family)
     for index in one_of_each_template(dataset):
         row = dataset.rows[index]
-        rollout = await loop_rollout(row)
+        rollout = await run_loop(row["turns"], row={**row, "uid": "u", "session_id": 0}, family=family)
         item = await asyncio.to_thread(dataset.__getitem__, index)  # it runs an event loop of its own
         assert rollout.trajectory.answer == row["reward_model"]["ground_truth"]
         assert item["input_ids"].tolist() == rollout.ids

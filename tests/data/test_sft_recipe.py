@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.agent_loop.harness import model_dir
+from verl_video_tools.demo import Family
 from verl_video_tools.demo.tiny_model import chat_template
 
 REPOSITORY = Path(__file__).parents[2]
@@ -18,8 +19,8 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.mark.recipes
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("lora_rank", [0, 4])
-def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int) -> None:
+@pytest.mark.parametrize(("family", "lora_rank"), [("qwen2_5_vl", 0), ("qwen2_5_vl", 4), ("qwen3_vl", 0)])
+def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, family: Family, lora_rank: int) -> None:
     from transformers import AutoModelForImageTextToText
     from verl.utils import hf_processor
 
@@ -41,7 +42,7 @@ def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int
         "PYTHON": str(programs / "python"),
         "DEMO_DIR": str(demo_dir),
         "SFT_DIR": str(tmp_path),
-        "MODEL_PATH": model_dir(),
+        "MODEL_PATH": model_dir(family),
         "LORA_RANK": str(lora_rank),
         "QUESTIONS_PER_VIDEO": "2",
         "TRAIN_BATCH_SIZE": "4",
@@ -54,7 +55,7 @@ def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int
     assert "step:2 - " in done.stdout
 
     folder = tmp_path / "huggingface"
-    base = AutoModelForImageTextToText.from_pretrained(model_dir(), dtype="auto")
+    base = AutoModelForImageTextToText.from_pretrained(model_dir(family), dtype="auto")
     tuned = AutoModelForImageTextToText.from_pretrained(folder, dtype="auto")
     assert lora_rank or tuned.dtype == torch.float32
     assert tuned.generation_config.eos_token_id == base.generation_config.eos_token_id
@@ -64,4 +65,4 @@ def test_recipe_ends_with_a_model(demo_dir: Path, tmp_path: Path, lora_rank: int
     assert any("q_proj" in name for name in changed)
     processor = hf_processor(str(folder))
     assert processor.chat_template == chat_template()
-    assert processor.tokenizer.get_vocab() == hf_processor(model_dir()).tokenizer.get_vocab()
+    assert processor.tokenizer.get_vocab() == hf_processor(model_dir(family)).tokenizer.get_vocab()

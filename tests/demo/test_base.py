@@ -1,4 +1,4 @@
-"""The shipped base model: loads with the ordinary classes, and sees and reads as its README says."""
+"""The shipped base models: each loads with the ordinary classes, and sees and reads as its README says."""
 
 from __future__ import annotations
 
@@ -7,17 +7,27 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from verl_video_tools.demo import base_model_dir
+from verl_video_tools.demo import FAMILIES, Family, base_model_dir
 from verl_video_tools.demo.evaluate import evaluate
 from verl_video_tools.demo.frame_pool import FramePool, class_name, make_pool
-from verl_video_tools.demo.tiny_model import chat_template, make_tokenizer
+from verl_video_tools.demo.tiny_model import TinyModel, TinyProcessor, chat_template, make_tokenizer
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> Family:
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def model() -> Qwen2_5_VLForConditionalGeneration:
-    return AutoModelForImageTextToText.from_pretrained(base_model_dir(), dtype=torch.float32).eval()
+def model(family: Family) -> TinyModel:
+    return AutoModelForImageTextToText.from_pretrained(base_model_dir(family), dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def processor(family: Family) -> TinyProcessor:
+    return AutoProcessor.from_pretrained(base_model_dir(family))
 
 
 @pytest.fixture(scope="module")
@@ -25,32 +35,32 @@ def pool() -> FramePool:
     return make_pool(num_videos=6, seed=2_000_000, num_frames=200)
 
 
-def test_weights_are_small_and_float32(model: Qwen2_5_VLForConditionalGeneration) -> None:
-    assert (base_model_dir() / "model.safetensors").stat().st_size <= 8_000_000
+def test_weights_are_small_and_float32(family: Family, model: TinyModel) -> None:
+    assert model.config.model_type == family
+    assert (base_model_dir(family) / "model.safetensors").stat().st_size <= 8_000_000
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
 
 
-def test_template_is_the_packaged_one_and_digits_are_single_tokens() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(base_model_dir())
+def test_template_is_the_packaged_one_and_digits_are_single_tokens(processor: TinyProcessor) -> None:
+    tokenizer = processor.tokenizer
     text = "<think>between 150 and 190</think>\nframe 12: B. red circle"
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert [tokenizer.decode([token]) for token in tokenizer.encode("150")] == ["1", "5", "0"]
-    assert tokenizer.chat_template == chat_template()
+    assert processor.chat_template == tokenizer.chat_template == chat_template()
 
 
-def test_tokenizer_is_the_one_that_the_program_makes() -> None:
+def test_tokenizer_is_the_one_that_the_program_makes(processor: TinyProcessor) -> None:
     """Else weights made anew would not fit the tokenizer that is shipped."""
-    shipped, made = AutoTokenizer.from_pretrained(base_model_dir()), make_tokenizer()
+    shipped, made = processor.tokenizer, make_tokenizer()
     assert shipped.get_vocab() == made.get_vocab()
     text = "user\nWhat is shown at 1:07?\nA. red circle\nframe 250: <tool_call> [12.0, 20.5] é\n"
     assert shipped.encode(text) == made.encode(text)
 
 
 def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
-    model: Qwen2_5_VLForConditionalGeneration, pool: FramePool
+    model: TinyModel, processor: TinyProcessor, pool: FramePool
 ) -> None:
     """The way of a user: chat template, processor, `generate`; one picture each, asked for by its label."""
-    processor = AutoProcessor.from_pretrained(base_model_dir())
     chosen = range(3, len(pool.frames_NHWC), 60)
     right = 0
     for number, frame in enumerate(chosen):
@@ -67,10 +77,9 @@ def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
     assert right >= 0.9 * len(chosen)
 
 
-def test_reaches_the_stated_accuracy(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(base_model_dir())
+def test_reaches_the_stated_accuracy(model: TinyModel, processor: TinyProcessor, pool: FramePool) -> None:
     tasks = ("list_all", "recall", "table")
-    shares = evaluate(model, tokenizer, pool, num_per_task=30, seed=1, tasks=tasks)
+    shares = evaluate(model, processor, pool, num_per_task=30, seed=1, tasks=tasks)
     # The README's figures less what a sample of 30 may scatter. Guessing names 1 of 17; `table` takes every entry of a
     # table of 2 to 5, so that guessing would get 1 in 50 right throughout.
     assert shares["naming"] >= 0.9

@@ -10,11 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
+from verl_video_tools.demo import FAMILIES, Family
 from verl_video_tools.demo.encoding import IGNORED, Encoder, Sequence, logits_at_targets
 from verl_video_tools.demo.frame_pool import NOTHING, FramePool, make_pool
 from verl_video_tools.demo.perception import Piece, Stage, frames_turn, opening, turn
+from verl_video_tools.demo.pretrain import EMBEDDING_STD, match_scales
 from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer
-from verl_video_tools.demo.vision_pretrain import all_features, patches, pretrain_vision
+from verl_video_tools.demo.vision_pretrain import all_features, pretrain_vision
 
 TOKENIZER = make_tokenizer()
 STAGE = Stage(max_frames=4, echo_share=0.1, text_share=0.3, dense_share=0.4)
@@ -33,14 +35,19 @@ def test_pool_holds_every_class_and_is_reproducible(pool: FramePool) -> None:
     assert np.array_equal(once.classes_N, again.classes_N)
 
 
-def test_patches_equal_those_of_the_image_processor(pool: FramePool) -> None:
-    frames_NHWC = pool.frames_NHWC[::200]
-    processor = make_processor(TOKENIZER)
-    expected = processor.image_processor(images=[Image.fromarray(f) for f in frames_NHWC], return_tensors="pt")
-    assert torch.allclose(patches(frames_NHWC), expected["pixel_values"], atol=1e-6)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_scales_match(pool: FramePool, family: Family) -> None:
+    model, processor = make_model(TOKENIZER, family=family), make_processor(TOKENIZER, family)
+    sample = FramePool(pool.frames_NHWC[:100], pool.classes_N[:100])
+    match_scales(model, processor, sample)
+    spreads = [level.std().item() for level in all_features(model, processor.image_processor, sample)]
+    assert len(spreads) == (3 if family == "qwen3_vl" else 1)
+    spreads.append(model.model.language_model.embed_tokens.weight.std().item())
+    assert spreads == pytest.approx([EMBEDDING_STD] * len(spreads), rel=1e-3)
 
 
-def test_rows_are_the_chat_template_and_give_the_models_own_logits(pool: FramePool) -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_are_the_chat_template_and_give_the_models_own_logits(pool: FramePool, family: Family) -> None:
     """Ids, positions and logits of our fast path against the processor and the whole model's forward pass."""
     encoder = Encoder(TOKENIZER, pool, seed=0)
     rng = random.Random(2)
@@ -48,17 +55,18 @@ def test_rows_are_the_chat_template_and_give_the_models_own_logits(pool: FramePo
     encoder.append(row, opening(rng))
     encoder.append(row, frames_turn(rng, max_frames=4, dense=False))
     encoder.append(row, frames_turn(rng, max_frames=4, dense=False))
-    processor = make_processor(TOKENIZER)
+    processor = make_processor(TOKENIZER, family)
     text = TOKENIZER.decode(row.ids).replace("<|image_pad|>" * 4, "<|image_pad|>")
     inputs = processor(
         text=[text], images=[Image.fromarray(pool.frames_NHWC[frame]) for frame in row.frames], return_tensors="pt"
     )
     assert inputs["input_ids"][0].tolist() == row.ids
 
-    model = make_model(TOKENIZER).eval()
+    model = make_model(TOKENIZER, family=family).eval()
     with torch.no_grad():
         batch = encoder.batch([row])
-        ours, wanted = logits_at_targets(model, batch, all_features(model, pool).flatten(0, 1), encoder.image_id)
+        features = all_features(model, processor.image_processor, pool)
+        ours, wanted = logits_at_targets(model, batch, features, encoder.image_id)
         theirs = model(**inputs).logits[batch.labels_BL != IGNORED]
     assert torch.allclose(ours, theirs, atol=1e-5)
     assert wanted.tolist() == [label for label in row.labels[1:] if label != IGNORED]
@@ -69,7 +77,7 @@ def test_padding_changes_nothing(pool: FramePool) -> None:
     rng = random.Random(0)
     rows = [encoder.row(rng, length, STAGE) for length in (90, 200)]
     model = make_model(TOKENIZER).eval()
-    features = all_features(model, pool).flatten(0, 1)
+    features = all_features(model, make_processor(TOKENIZER).image_processor, pool)
     with torch.no_grad():
         together, _ = logits_at_targets(model, encoder.batch(rows), features, encoder.image_id)
         alone = [logits_at_targets(model, encoder.batch([row]), features, encoder.image_id)[0] for row in rows]
@@ -117,9 +125,9 @@ def test_the_base_learns_nothing_of_tools_answers_or_letters() -> None:
 
 def test_vision_part_learns(pool: FramePool) -> None:
     entries: list[dict[str, float | int | str]] = []
-    model = make_model(TOKENIZER)
+    model, image_processor = make_model(TOKENIZER), make_processor(TOKENIZER).image_processor
     language = [parameter.clone() for parameter in model.model.language_model.parameters()]
-    pretrain_vision(model, pool, steps=50, seed=0, log=entries.append, batch=48)
+    pretrain_vision(model, image_processor, pool, steps=50, seed=0, log=entries.append, batch=48)
     assert entries[-1]["step"] == 50
     assert float(entries[-1]["accuracy"]) > 3 / (NOTHING + 1)
     assert all((a == b).all() for a, b in zip(language, model.model.language_model.parameters(), strict=True))

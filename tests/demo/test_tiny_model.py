@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLProcessor
+from transformers import PreTrainedTokenizerFast
 
-from verl_video_tools.demo.tiny_model import SPECIAL_TOKENS, chat_template, make_model, make_processor, make_tokenizer
+from verl_video_tools.demo import FAMILIES, Family
+from verl_video_tools.demo.tiny_model import (
+    SPECIAL_TOKENS,
+    TinyProcessor,
+    chat_template,
+    make_model,
+    make_processor,
+    make_tokenizer,
+)
 
 TOKENIZER = make_tokenizer()
 
@@ -22,7 +30,7 @@ PLAIN_TEXT = st.text().filter(lambda text: "<|" not in text)
 
 
 @pytest.fixture(scope="module")
-def processor() -> Qwen2_5_VLProcessor:
+def processor() -> TinyProcessor:
     return make_processor(TOKENIZER)
 
 
@@ -97,7 +105,7 @@ RENDERED = (
 )
 
 
-def test_chat_template_golden(processor: Qwen2_5_VLProcessor) -> None:
+def test_chat_template_golden(processor: TinyProcessor) -> None:
     for renderer in (TOKENIZER, processor):
         assert renderer.apply_chat_template(MESSAGES, tokenize=False) == RENDERED
         prompted = renderer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=True)
@@ -116,18 +124,30 @@ def test_template_is_built_turn_by_turn() -> None:
     assert all(longer.startswith(shorter) for shorter, longer in itertools.pairwise(texts))
 
 
-@pytest.mark.parametrize(("side", "tokens"), [(28, 1), (56, 4), (112, 16)])
-def test_picture_tokens(processor: Qwen2_5_VLProcessor, side: int, tokens: int) -> None:
+@pytest.mark.parametrize(
+    ("family", "side", "tokens", "grid_side"),
+    [
+        ("qwen2_5_vl", 28, 1, 2),
+        ("qwen2_5_vl", 56, 4, 4),
+        ("qwen2_5_vl", 112, 16, 8),
+        ("qwen3_vl", 28, 1, 2),  # enlarged to 32 x 32
+        ("qwen3_vl", 56, 4, 4),  # enlarged to 64 x 64
+        ("qwen3_vl", 640, 64, 16),  # no more than 64 tokens
+    ],
+)
+def test_picture_tokens(family: Family, side: int, tokens: int, grid_side: int) -> None:
     picture = Image.fromarray(np.zeros((side, side, 3), np.uint8))
-    inputs = processor(text=[f"frame 1: {PICTURE}"], images=[picture], return_tensors="pt")
+    inputs = make_processor(TOKENIZER, family)(text=[f"frame 1: {PICTURE}"], images=[picture], return_tensors="pt")
     pad = TOKENIZER.convert_tokens_to_ids("<|image_pad|>")
     assert int((inputs["input_ids"] == pad).sum()) == tokens
-    assert inputs["image_grid_thw"].tolist() == [[1, side // 14, side // 14]]
+    assert inputs["image_grid_thw"].tolist() == [[1, grid_side, grid_side]]
 
 
-def test_untrained_model_is_tiny_and_reproducible() -> None:
+@pytest.mark.parametrize("family", FAMILIES)
+def test_untrained_model_is_tiny_and_reproducible(family: Family) -> None:
     tokenizer: PreTrainedTokenizerFast = TOKENIZER
-    one, two = make_model(tokenizer, seed=3), make_model(tokenizer, seed=3)
+    one, two = make_model(tokenizer, 3, family), make_model(tokenizer, 3, family)
+    assert one.config.model_type == family
     assert 1e6 < sum(parameter.numel() for parameter in one.parameters()) < 5e6
     assert all((a == b).all() for a, b in zip(one.parameters(), two.parameters(), strict=True))
     text = one.config.text_config

@@ -6,7 +6,7 @@ inference engine or the actor shows a bug in what they were given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -49,19 +49,31 @@ def pictures(trajectory: Trajectory, video_path: str) -> list[Image.Image]:
         ]
 
 
-@torch.no_grad()
 def response_logprobs(
     folder: Path, line: dict[str, Any], banned: bool = True, fault: Fault | None = None
 ) -> np.ndarray:
-    """Log-probability of every response token of a recorded rollout; NaN where `fault` removed the token.
+    """`sequence_logprobs` of a recorded rollout, its pictures decoded again."""
+    images = pictures(line["trajectory"], line["extra_info"]["video_path"])
+    return sequence_logprobs(folder, line["tokens"]["prompts"], line["tokens"]["responses"], images, banned, fault)
+
+
+@torch.no_grad()
+def sequence_logprobs(
+    folder: Path,
+    prompt: list[int],
+    response: list[int],
+    images: list[Image.Image],
+    banned: bool = True,
+    fault: Fault | None = None,
+    mm_processor_kwargs: Mapping[str, Any] | None = None,
+) -> np.ndarray:
+    """Log-probability of every response token; NaN where `fault` removed the token.
 
     Args:
         banned: renormalise without the ids that verl bans in vLLM (vision placeholders, ids beyond the tokenizer).
     """
     model, processor = load(folder)
-    prompt, response = line["tokens"]["prompts"], line["tokens"]["responses"]
     ids = torch.tensor(prompt + response)
-    images = pictures(line["trajectory"], line["extra_info"]["video_path"])
     image_id = processor.image_token_id
     keep = torch.ones_like(ids, dtype=torch.bool)
     if fault == "images_shuffled":
@@ -71,7 +83,7 @@ def response_logprobs(
         first, run = starts[-1], (ids[starts[-1] :] != image_id).nonzero()[0].item()
         keep[first : first + run] = False
         images = images[:-1]
-    vision = processor.image_processor(images, return_tensors="pt")
+    vision = processor.image_processor(images, return_tensors="pt", **(mm_processor_kwargs or {}))
     kept = ids[keep].unsqueeze(0)
     inputs: dict[str, Any] = {"input_ids": kept, "attention_mask": torch.ones_like(kept), **vision}
     inputs["mm_token_type_ids"] = (kept == image_id).int()

@@ -54,6 +54,17 @@ def test_tokens_are_what_the_processor_makes(
     assert image_tokens(width, height, envelope.factor) == int(grid_THW.prod()) // processor.merge_size**2
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "side", "tokens"), [({}, 256, 64), ({"min_pixels": 784, "max_pixels": 50_176}, 64, 4)]
+)
+def test_qwen3_vl_enlarges_small_frames_unless_told_otherwise(kwargs: dict[str, int], side: int, tokens: int) -> None:
+    processor = PROCESSORS["qwen3_vl"]
+    width, height = fit_envelope(56, 56, envelope_of(processor, kwargs))
+    assert (width, height) == (side, side)
+    grid_THW = processor(np.zeros((56, 56, 3), np.uint8), return_tensors="pt", **kwargs)["image_grid_thw"][0]
+    assert image_tokens(width, height, 32) == int(grid_THW.prod()) // 4 == tokens
+
+
 @pytest.mark.parametrize("name", PROCESSORS)
 @settings(deadline=None)
 @given(width=st.integers(1, 4096), height=st.integers(1, 4096))

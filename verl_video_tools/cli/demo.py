@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from verl_video_tools.demo import Family
 from verl_video_tools.errors import SetupError, UsageError
 
 
@@ -17,9 +18,10 @@ def run(
     seed: int,
     agent_names: list[str],
     open_ended: bool,
+    family: Family,
 ) -> None:
-    """Makes videos and rows, copies base model, its short prompts and the encoder of texts and frames to `out`, and
-    prints where each is.
+    """Makes videos and rows, copies `family`'s base model, its short prompts and the encoder of texts and frames to
+    `out`, and prints where each is.
 
     A second run with the same options leaves the videos and rows as they are.
 
@@ -31,7 +33,7 @@ def run(
     from verl_video_tools.demo.dataset import make_demo
 
     try:
-        base, clip = base_model_dir(), clip_dir()  # before the videos: a broken installation should fail at once
+        base, clip = base_model_dir(family), clip_dir()  # before the videos: a broken installation should fail at once
     except FileNotFoundError as error:
         raise SetupError(str(error)) from error
     try:

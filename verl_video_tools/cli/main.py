@@ -19,6 +19,7 @@ from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.generate_command import generate_command, reflect_command
 from verl_video_tools.data.probe_command import probe_command
+from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
 
 app = typer.Typer(
@@ -106,6 +107,7 @@ def _demo(
     open_ended: Annotated[
         bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
     ] = False,
+    family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl",
 ) -> None:
     """Make synthetic videos, rows and a tiny base model. The recipes train on them where there is no GPU."""
     from verl_video_tools.cli import demo
@@ -118,6 +120,7 @@ def _demo(
         seed=seed,
         agent_names=agent_name or ["framethinker"],
         open_ended=open_ended,
+        family=family,
     )
 
 

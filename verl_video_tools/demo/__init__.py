@@ -1,24 +1,32 @@
-"""The demonstration: a synthetic video world with exact truth, questions about it, and a tiny vision-language model."""
+"""The demonstration: a synthetic video world with exact truth, questions about it, and tiny vision-language models."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal, get_args
 
-__all__ = ["base_model_dir", "clip_dir", "prompts_dir"]
+__all__ = ["FAMILIES", "Family", "base_model_dir", "clip_dir", "prompts_dir"]
+
+Family = Literal["qwen2_5_vl", "qwen3_vl"]
+"""Architectures of the tiny models, by the name that a configuration has under `model_type`."""
+
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+_BASES: dict[Family, str] = {"qwen2_5_vl": "base", "qwen3_vl": "base_qwen3"}
 
 
-def base_model_dir() -> Path:
-    """Folder of the shipped base model (Hugging Face layout): a Qwen2.5-VL of about a million parameters that sees.
+def base_model_dir(family: Family = "qwen2_5_vl") -> Path:
+    """Folder of a shipped base model (Hugging Face layout): one of about a million parameters that sees.
 
     Raises:
         FileNotFoundError: the installation lacks the weights.
     """
-    folder = Path(str(files(__name__))) / "base"
+    folder = Path(str(files(__name__))) / _BASES[family]
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(
             f"no base model in {folder}; reinstall the package, or make one with "
-            "`python -m verl_video_tools.demo.pretrain --out DIR`"
+            f"`python -m verl_video_tools.demo.pretrain --family {family} --out DIR`"
         )
     return folder
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+from transformers import PreTrainedTokenizerFast
 
 from .frame_pool import FramePool
 from .perception import Piece, Stage, opening, turn
+from .tiny_model import TinyModel
 
 IGNORED = -100
 
@@ -18,7 +19,8 @@ IGNORED = -100
 @dataclass
 class Batch:
     """Padded sequences: `ids_BL`, `labels_BL` (already shifted: the token to predict, or -100), `positions_3BL` (time,
-    row, column, as Qwen2.5-VL numbers them) and, for each picture token in reading order, its row of the feature table.
+    row, column, as Qwen2.5-VL and Qwen3-VL number pictures) and, for each picture token in reading order, its row of
+    the feature table.
     """
 
     ids_BL: torch.Tensor
@@ -104,13 +106,21 @@ class Encoder:
 
 
 def logits_at_targets(
-    model: Qwen2_5_VLForConditionalGeneration, batch: Batch, features: torch.Tensor, image_id: int
+    model: TinyModel, batch: Batch, features: torch.Tensor, image_id: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits and wanted tokens at the positions that have a label. `features`: rows of picture tokens x hidden size."""
+    """Logits and wanted tokens at the positions that have a label.
+
+    Args:
+        features: levels x rows of picture tokens x hidden size, as `vision_pretrain.all_features` gives them.
+    """
     language = model.model.language_model
     embeddings = language.embed_tokens(batch.ids_BL)
-    is_picture = (batch.ids_BL == image_id).unsqueeze(-1).expand_as(embeddings)
-    embeddings = embeddings.masked_scatter(is_picture, features[batch.feature_rows])
-    hidden = language(inputs_embeds=embeddings, position_ids=batch.positions_3BL, use_cache=False).last_hidden_state
+    is_picture_BL = batch.ids_BL == image_id
+    shown, *deepstack = features[:, batch.feature_rows]
+    embeddings = embeddings.masked_scatter(is_picture_BL.unsqueeze(-1).expand_as(embeddings), shown)
+    further = {"visual_pos_masks": is_picture_BL, "deepstack_visual_embeds": deepstack} if deepstack else {}
+    hidden = language(
+        inputs_embeds=embeddings, position_ids=batch.positions_3BL, use_cache=False, **further
+    ).last_hidden_state
     wanted = batch.labels_BL != IGNORED
     return model.lm_head(hidden[wanted]), batch.labels_BL[wanted]

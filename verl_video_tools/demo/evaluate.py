@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForImageTextToText, AutoTokenizer, PreTrainedTokenizerFast
-from transformers import Qwen2_5_VLForConditionalGeneration as Model
+from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from .encoding import IGNORED, Encoder, Sequence, logits_at_targets
 from .frame_pool import FramePool, make_pool
 from .perception import FRAME_TASKS, TEXT_TASKS, Piece, frames_turn, opening, text_turn
+from .tiny_model import TinyModel, TinyProcessor
 from .vision_pretrain import all_features
 
 HELD_OUT_SEED = 1_000_000
@@ -28,8 +28,8 @@ HELD_OUT_SEED = 1_000_000
 
 @torch.no_grad()
 def evaluate(
-    model: Model,
-    tokenizer: PreTrainedTokenizerFast,
+    model: TinyModel,
+    processor: TinyProcessor,
     pool: FramePool,
     num_per_task: int,
     seed: int = 0,
@@ -43,8 +43,9 @@ def evaluate(
     Args:
         tasks: names of the practice tasks to measure; all by default.
     """
+    tokenizer = processor.tokenizer
     encoder = Encoder(tokenizer, pool, seed)
-    features = all_features(model, pool).flatten(0, 1)
+    features = all_features(model, processor.image_processor, pool)
     digits = torch.tensor([tokenizer.convert_tokens_to_ids(digit) for digit in "0123456789"])
     rng = random.Random(seed)
     shares: dict[str, float] = {}
@@ -113,9 +114,9 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=12)
     arguments = parser.parse_args()
     model = AutoModelForImageTextToText.from_pretrained(arguments.model, dtype=torch.float32).eval()
-    tokenizer = AutoTokenizer.from_pretrained(arguments.model)
+    processor = AutoProcessor.from_pretrained(arguments.model)
     pool = make_pool(arguments.videos, HELD_OUT_SEED)
-    shares = evaluate(model, tokenizer, pool, arguments.per_task)
+    shares = evaluate(model, processor, pool, arguments.per_task)
     print(json.dumps({name: round(share, 4) for name, share in shares.items()}))
 
 

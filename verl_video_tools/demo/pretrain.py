@@ -1,4 +1,4 @@
-"""Makes the base model: `python -m verl_video_tools.demo.pretrain --out DIR --seed 0`.
+"""Makes a base model: `python -m verl_video_tools.demo.pretrain --out DIR --seed 0 --family qwen2_5_vl`.
 
 Two parts: the vision tower alone (`vision_pretrain`), then the language model over its frozen features on practice
 conversations (`perception`). Plain PyTorch, float32, CPU; JSON lines on standard output.
@@ -16,28 +16,38 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch.nn import functional
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLForConditionalGeneration
+from transformers import AutoModelForImageTextToText
 
+from . import FAMILIES
 from .encoding import Encoder, logits_at_targets
 from .evaluate import HELD_OUT_SEED, evaluate
 from .frame_pool import FramePool, make_pool
 from .perception import Stage
-from .tiny_model import make_model, make_processor, make_tokenizer, save
+from .tiny_model import (
+    TinyModel,
+    TinyProcessor,
+    make_model,
+    make_processor,
+    make_tokenizer,
+    merger_outputs,
+    save,
+)
 from .vision_pretrain import Log, all_features, pretrain_vision
 
 EMBEDDING_STD = 0.08
 """Spread of the token embeddings at the start; picture features are scaled alike, so that none drowns the other."""
 
 
-def match_scales(model: Qwen2_5_VLForConditionalGeneration, pool: FramePool) -> None:
-    """Gives token embeddings and picture features the same spread, by rescaling the last layer of the vision tower."""
+def match_scales(model: TinyModel, processor: TinyProcessor, pool: FramePool) -> None:
+    """Gives token embeddings and picture features the same spread, by rescaling the last layers of the vision tower."""
     with torch.no_grad():
         embeddings = model.model.language_model.embed_tokens.weight
         embeddings.mul_(EMBEDDING_STD / embeddings.std())
-        spread = all_features(model, FramePool(pool.frames_NHWC[:2000], pool.classes_N[:2000])).std()
-        last = model.model.visual.merger.mlp[-1]
-        last.weight.mul_(EMBEDDING_STD / spread)
-        last.bias.mul_(EMBEDDING_STD / spread)
+        sample = FramePool(pool.frames_NHWC[:2000], pool.classes_N[:2000])
+        levels = all_features(model, processor.image_processor, sample)
+        for level, last in zip(levels, merger_outputs(model), strict=True):
+            last.weight.mul_(EMBEDDING_STD / level.std())
+            last.bias.mul_(EMBEDDING_STD / level.std())
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,7 @@ ROUNDS: tuple[Round, ...] = (
 before it, is what the model learns last."""
 
 
-def _optimizers(model: Qwen2_5_VLForConditionalGeneration) -> list[torch.optim.Optimizer]:
+def _optimizers(model: TinyModel) -> list[torch.optim.Optimizer]:
     """Muon for the language model's weight matrices, AdamW for its embeddings, norms, biases and output layer."""
     matrices: list[torch.nn.Parameter] = []
     others: list[torch.nn.Parameter] = list(model.lm_head.parameters())
@@ -95,16 +105,16 @@ def _optimizers(model: Qwen2_5_VLForConditionalGeneration) -> list[torch.optim.O
 
 
 def pretrain_language(
-    model: Qwen2_5_VLForConditionalGeneration,
-    tokenizer: PreTrainedTokenizerFast,
+    model: TinyModel,
+    processor: TinyProcessor,
     pool: FramePool,
     round_: Round,
     seed: int,
     log: Log,
 ) -> None:
     """Trains the language model in place over frozen picture features for one round."""
-    encoder = Encoder(tokenizer, pool, seed)
-    features = all_features(model, pool).flatten(0, 1)
+    encoder = Encoder(processor.tokenizer, pool, seed)
+    features = all_features(model, processor.image_processor, pool)
     optimizers = _optimizers(model)
     parameters = [*model.model.language_model.parameters(), *model.lm_head.parameters()]
     rng = random.Random(seed)
@@ -147,6 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--family", choices=FAMILIES, default="qwen2_5_vl")
     parser.add_argument("--from", dest="start", type=Path, help="a folder round_N of an earlier run")
     parser.add_argument("--vision-steps", type=int, default=700)
     parser.add_argument("--videos", type=int, default=60, help="videos rendered to draw frames from")
@@ -158,21 +169,21 @@ def main() -> None:
         print(json.dumps(entry), flush=True)
 
     tokenizer = make_tokenizer()
-    processor = make_processor(tokenizer)
+    processor = make_processor(tokenizer, arguments.family)
     pool = make_pool(arguments.videos, arguments.seed)
     if arguments.start is None:
         first = 0
-        model = make_model(tokenizer, arguments.seed)
-        pretrain_vision(model, pool, arguments.vision_steps, arguments.seed, log)
-        match_scales(model, pool)
+        model = make_model(tokenizer, arguments.seed, arguments.family)
+        pretrain_vision(model, processor.image_processor, pool, arguments.vision_steps, arguments.seed, log)
+        match_scales(model, processor, pool)
     else:
         first = int(arguments.start.name.removeprefix("round_"))
-        model = Qwen2_5_VLForConditionalGeneration.from_pretrained(arguments.start, dtype=torch.float32)
+        model = AutoModelForImageTextToText.from_pretrained(arguments.start, dtype=torch.float32)
     for number, round_ in enumerate(ROUNDS[first:], start=first + 1):
-        pretrain_language(model, tokenizer, pool, round_, arguments.seed + number - 1, log)
+        pretrain_language(model, processor, pool, round_, arguments.seed + number - 1, log)
         save(model, processor, arguments.out / f"round_{number}")
     save(model, processor, arguments.out)
-    shares = evaluate(model.eval(), tokenizer, make_pool(12, HELD_OUT_SEED), num_per_task=200)
+    shares = evaluate(model.eval(), processor, make_pool(12, HELD_OUT_SEED), num_per_task=200)
     log({"part": "held-out frames", **{name: round(share, 4) for name, share in shares.items()}})
 
 

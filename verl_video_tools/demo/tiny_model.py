@@ -1,13 +1,14 @@
-"""The tiny Qwen2.5-VL of the demonstration: tokenizer, processor and randomly initialised model, made here.
+"""The tiny models of the demonstration: tokenizer, processor and a randomly initialised Qwen2.5-VL or Qwen3-VL.
 
-Nothing is downloaded: the architecture and the processor classes are the real ones of `transformers`, in miniature, so
-that verl and vLLM treat the model as they treat its big siblings.
+All is made here, nothing downloaded: architectures and processor classes are the real ones of `transformers`, in
+miniature, so that verl and vLLM treat a model as they treat its big siblings.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -18,10 +19,18 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
     Qwen2VLImageProcessor,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
+    Qwen3VLVideoProcessor,
 )
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
+from . import Family
 from .corpus import tokenizer_corpus
+
+TinyModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
+TinyProcessor: TypeAlias = Qwen2_5_VLProcessor | Qwen3VLProcessor
 
 SPECIAL_TOKENS: tuple[str, ...] = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
@@ -32,9 +41,8 @@ VISIBLE_TOKENS: tuple[str, ...] = ("<tool_call>", "</tool_call>")
 """Single tokens that decoding with `skip_special_tokens` keeps, as in Qwen's own tokenizer."""
 
 VOCABULARY_SIZE = 768
-MIN_PIXELS = 28 * 28
-MAX_PIXELS = 224 * 224
 MAX_POSITIONS = 8192
+HIDDEN_SIZE = 128
 
 # Every digit, every line break and every capital letter that stands alone is its own token; a space joins a following
 # word, but never a number or such a letter. So "170" and "B" read the same wherever they stand, which makes copying
@@ -78,47 +86,68 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def make_processor(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLProcessor:
-    """Qwen2.5-VL's processor with patch 14 and merge 2: a picture of 56 x 56 pixels becomes 4 tokens."""
-    pixels = {"min_pixels": MIN_PIXELS, "max_pixels": MAX_PIXELS, "patch_size": 14, "merge_size": 2}
+def make_processor(tokenizer: PreTrainedTokenizerFast, family: Family = "qwen2_5_vl") -> TinyProcessor:
+    """The family's processor, for pictures of 1 to 64 tokens; one of 56 x 56 pixels becomes 4 tokens.
+
+    Qwen2.5-VL cuts pictures into patches of 14 pixels, Qwen3-VL of 16; both merge 2 x 2 patches into a token. So the
+    latter first enlarges a picture of 56 x 56 pixels to 64 x 64.
+    """
+    if family == "qwen3_vl":
+        options = _pixels(16) | {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+        return Qwen3VLProcessor(
+            image_processor=Qwen2VLImageProcessor(**options),
+            tokenizer=tokenizer,
+            video_processor=Qwen3VLVideoProcessor(**options),
+            chat_template=chat_template(),
+        )
+    options = _pixels(14)
     return Qwen2_5_VLProcessor(
-        image_processor=Qwen2VLImageProcessor(**pixels),
+        image_processor=Qwen2VLImageProcessor(**options),
         tokenizer=tokenizer,
-        video_processor=Qwen2VLVideoProcessor(**pixels),
+        video_processor=Qwen2VLVideoProcessor(**options),
         chat_template=chat_template(),
     )
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen2_5_VLForConditionalGeneration:
+def _pixels(patch_size: int) -> dict[str, Any]:
+    token_side = 2 * patch_size
+    return {
+        "min_pixels": token_side**2,
+        "max_pixels": 64 * token_side**2,
+        "patch_size": patch_size,
+        "merge_size": 2,
+    }
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Family = "qwen2_5_vl") -> TinyModel:
     """A randomly initialised model in float32. Heads of 32 are the smallest that vLLM's CPU attention takes."""
-    hidden = 128
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
-    config = Qwen2_5_VLConfig(
+    make_config, make = _CLASSES[family]
+    text, vision = _ARCHITECTURES[family]
+    config = make_config(
         text_config={
             "vocab_size": len(tokenizer),
             "initializer_range": 0.05,  # the usual 0.02 is for models thirty times as wide
-            "hidden_size": hidden,
+            "hidden_size": HIDDEN_SIZE,
             "intermediate_size": 256,
             "num_hidden_layers": 5,
             "num_attention_heads": 4,
             "num_key_value_heads": 4,
             "max_position_embeddings": MAX_POSITIONS,
-            "rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0},
             "tie_word_embeddings": False,
             "bos_token_id": ids["<|endoftext|>"],
             "eos_token_id": ids["<|im_end|>"],
             "pad_token_id": ids["<|endoftext|>"],
+            **text,
         },
         vision_config={
             "depth": 2,
             "hidden_size": 64,
             "intermediate_size": 128,
             "num_heads": 2,
-            "out_hidden_size": hidden,
-            "patch_size": 14,
+            "out_hidden_size": HIDDEN_SIZE,
             "spatial_merge_size": 2,
-            "fullatt_block_indexes": [0, 1],
-            "window_size": 112,
+            **vision,
         },
         image_token_id=ids["<|image_pad|>"],
         video_token_id=ids["<|video_pad|>"],
@@ -128,14 +157,49 @@ def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0) -> Qwen2_5_VLF
         dtype="float32",
     )
     torch.manual_seed(seed)
-    model = Qwen2_5_VLForConditionalGeneration(config).float()
+    model: TinyModel = make(config).float()
     model.generation_config = GenerationConfig(
         eos_token_id=ids["<|im_end|>"], pad_token_id=ids["<|endoftext|>"], bos_token_id=ids["<|endoftext|>"]
     )
     return model
 
 
-def save(model: Qwen2_5_VLForConditionalGeneration, processor: Qwen2_5_VLProcessor, folder: str | Path) -> None:
+_CLASSES: dict[Family, tuple[type[Any], type[TinyModel]]] = {
+    "qwen2_5_vl": (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration),
+    "qwen3_vl": (Qwen3VLConfig, Qwen3VLForConditionalGeneration),
+}
+
+# What the families do not share, for the text and the vision part. An mrope section counts the frequencies, half the
+# head size in all, that turn with time, row and column.
+_ARCHITECTURES: dict[Family, tuple[dict[str, Any], dict[str, Any]]] = {
+    "qwen2_5_vl": (
+        {"rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0}},
+        {"patch_size": 14, "fullatt_block_indexes": [0, 1], "window_size": 112},
+    ),
+    "qwen3_vl": (
+        {
+            "head_dim": 32,
+            "rope_parameters": {
+                "rope_type": "default",
+                "mrope_section": [6, 5, 5],
+                "mrope_interleaved": True,
+                "rope_theta": 10000.0,
+            },
+        },
+        {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1]},
+    ),
+}
+
+
+def merger_outputs(model: TinyModel) -> list[torch.nn.Linear]:
+    """The layers that write picture features: of the input embeddings, then, in Qwen3-VL, of each deepstack level."""
+    visual = model.model.visual
+    if isinstance(model, Qwen3VLForConditionalGeneration):
+        return [merger.linear_fc2 for merger in (visual.merger, *visual.deepstack_merger_list)]
+    return [visual.merger.mlp[-1]]
+
+
+def save(model: TinyModel, processor: TinyProcessor, folder: str | Path) -> None:
     """Writes weights, configuration, tokenizer, processor and generation defaults, as `from_pretrained` reads them."""
     model.save_pretrained(folder)
     processor.save_pretrained(folder)

@@ -1,0 +1,63 @@
+"""Engine, actor and plain transformers give the same log-probabilities, for every family of models."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from tests.integration.conftest import REPO
+from tests.integration.parity import Fault
+from verl_video_tools.demo import FAMILIES, Family, base_model_dir
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+
+BOUND = 1e-4
+"""Largest difference of log-probabilities that two float32 implementations may have."""
+
+
+def hold_dialogue(folder: Path, mm_processor_kwargs: dict[str, int] | None = None) -> dict[str, Any]:
+    """What the program found; engine and actor must agree, and planted faults must show."""
+    variables = {
+        "VERL_PLATFORM": "cpu",
+        "PYTHONPATH": str(REPO),
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.integration.dialogue", str(folder), json.dumps(mm_processor_kwargs or {})],
+        cwd=REPO,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert min(found["tokens"]) > 10, found
+    assert max(found["engine"] + found["actor"]) <= BOUND, found
+    for fault in get_args(Fault):
+        assert found[fault][1] > 10 * BOUND, (fault, found)
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_sampled_turns_with_pictures_between_them(family: Family) -> None:
+    """Before and after the first observation picture."""
+    assert hold_dialogue(base_model_dir(family))["pixels"] == ([64, 64] if family == "qwen3_vl" else [56, 56])
+
+
+def test_pixel_limits_of_a_run_reach_engine_and_actor(tmp_path: Path) -> None:
+    """The limits of released Qwen3-VL processors would enlarge a small frame to 256 x 256 pixels."""
+    folder = tmp_path / "model"
+    shutil.copytree(base_model_dir("qwen3_vl"), folder)
+    config = json.loads((folder / "processor_config.json").read_text())
+    config["image_processor"]["size"] = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
+    (folder / "processor_config.json").write_text(json.dumps(config))
+    assert hold_dialogue(folder, {"min_pixels": 1024, "max_pixels": 65_536})["pixels"] == [64, 64]
