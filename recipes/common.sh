@@ -17,8 +17,7 @@ fi
 # The synthetic world and the tiny model instead of a real data set: always without a GPU, on request with one.
 if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 
-METHODS=(${METHODS[@]+"${METHODS[@]}"})  # methods that the rows name
-[ ${#METHODS[@]} != 0 ] || METHODS=("$METHOD")
+[ -n "${METHODS+set}" ] || METHODS=("$METHOD") # those that the rows name
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 BASE_FAMILY=${BASE_FAMILY:-qwen2_5_vl}         # the tiny model that learns there: qwen2_5_vl or qwen3_vl

@@ -1,6 +1,6 @@
 # Sourced by every <method>_sft.sh, after it has set METHOD and what the method changes: the SFT run that all share.
 #
-# Needs METHOD and, for real data, the array REAL_OPTIONS. METHODS lists the rows' methods where they are several. Every
+# Needs METHOD and, for real data, the array REAL_OPTIONS, and takes EXPORT_OPTIONS (of `vvt data export-sft`). METHODS lists the rows' methods where they are several. Every
 # variable below can be set from outside. Ends with a Hugging Face folder $SFT_DIR/huggingface, which <method>_grpo.sh
 # takes as MODEL_PATH.
 
@@ -48,7 +48,8 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         mkdir -p "$SFT_DIR"
         collect_fields --set=
         vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" \
-            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" "${FIELDS[@]}"
+            --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" "${FIELDS[@]}" \
+            ${EXPORT_OPTIONS[@]+"${EXPORT_OPTIONS[@]}"}
     fi
 fi
 

@@ -303,7 +303,7 @@ async def test_failing_server_is_not_hidden() -> None:
 
 
 async def test_model_without_processor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.agent_loop.harness.processor", lambda: None)
+    monkeypatch.setattr("tests.agent_loop.harness.processor", lambda family: None)
     monkeypatch.setattr("verl.experimental.agent_loop.agent_loop.create_continuous_token_builder", lambda *a, **k: None)
     with pytest.raises(SetupError, match="processor"):
         await run_loop([answer("B")])
