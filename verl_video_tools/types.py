@@ -271,6 +271,8 @@ class Trajectory:
     flags: list[str] = field(default_factory=list)
     """Reasons to keep the rollout out of training (broken invariant, judge failure, infrastructure error)."""
     cache: CacheUse = field(default_factory=CacheUse)
+    retrieved_frames: list[list[int]] = field(default_factory=list)
+    """What the retriever answered for the first look, as `CallRecord.retrieved_frames` for a call."""
 
     def calls(self) -> list[CallRecord]:
         return [call for turn in self.turns for call in turn.calls]
@@ -443,6 +445,19 @@ class Tool(Protocol):
         ...
 
 
+class FrameSelector(Protocol):
+    """Chooses the frames that are shown with the question in a method's place: a field `first_look_selector`."""
+
+    async def __call__(self, look: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
+        """Other frames than the method's `look`, at its size and no more of them.
+
+        Raises:
+            RetrievalError: they could not be searched.
+            VideoError: they cannot be decoded.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RecipeBudget:
     """What a method's recipe reserves per rollout, in tokens and pictures."""
@@ -478,6 +493,9 @@ class Method(ABC):
     """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
     tool_deadline_seconds: float = 30.0
     """Time that one call may take before it is recorded as failed."""
+    first_look_selector: str | None = None
+    """Python path `module:function` of a `FrameSelector` that chooses the frames shown with the question; None: the
+    method's own. `verl_video_tools.selectors:most_similar` takes those most like the question."""
     prompt_file: str | None = None
     """Path of a system prompt that replaces the packaged one; same placeholders."""
     compat: Compat = "strict"

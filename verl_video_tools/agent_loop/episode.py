@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
+from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, UsageError, VideoError
+from verl_video_tools.methods.fields import load_selector
 from verl_video_tools.retrieval.recorded import RecordingRetriever
 from verl_video_tools.types import (
     CallRecord,
@@ -95,18 +96,19 @@ class Episode:
         try:
             self._video = await open_video(self.sample.video_path, deadline_seconds=deadline_seconds)
             info = self._video.info
-            request = self.method.first_look(info, self.sample, self.envelope)
+            request = await self._first_look(self._video)
             if self.budget is not None:
                 planned = self.method.prompt(self.sample, info, planned_images(request))
                 if reason := self.budget.refuses_prompt(planned):
                     self.trajectory.video = info
                     self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
                     return None
-            different = {id(method): method for method in self.group}.values()
-            looks = {method.first_look(info, self.sample, self.envelope) for method in different}
-            images = await self._decode(request, deadline_seconds, tuple(looks - {request}))
+            images = await self._decode(request, deadline_seconds, self._siblings_looks(request))
         except VideoError as error:
             self._end_with_video_error(error)
+            return None
+        except RetrievalError as error:
+            self.abort(str(error))
             return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
@@ -165,6 +167,32 @@ class Episode:
 
     # ------------------------------------------------------------------------------------------------------- internals
 
+    async def _first_look(self, video: Video) -> FrameRequest:
+        look = self.method.first_look(video.info, self.sample, self.envelope)
+        if self.method.first_look_selector is None:
+            return look
+        retriever = self._recording_retriever(self.trajectory.retrieved_frames)
+        context = ToolContext(video.info, self.sample, self.envelope, video.index_at, retriever)
+        select = load_selector(self.method.first_look_selector)
+        chosen = await select(look, context, self.method.tool_deadline_seconds)
+        if (chosen.width, chosen.height) != (look.width, look.height) or not 0 < len(chosen) <= len(look):
+            raise UsageError(
+                f"{self.method.first_look_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
+                f"it may choose 1 to {len(look)} of {look.width}x{look.height}"
+            )
+        return chosen
+
+    def _siblings_looks(self, request: FrameRequest) -> tuple[FrameRequest, ...]:
+        """First looks of the group that differ from this rollout's; unknown where a selector chooses them."""
+        if self.method.first_look_selector is not None:
+            return ()
+        different = {id(method): method for method in self.group}.values()
+        looks = {method.first_look(self._opened_video().info, self.sample, self.envelope) for method in different}
+        return tuple(looks - {request})
+
+    def _recording_retriever(self, answers: list[list[int]]) -> Retriever | None:
+        return None if self.retriever is None else RecordingRetriever(self.retriever, answers)
+
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
         video = self._opened_video()
         tools = self.method.tools(video.info)
@@ -207,7 +235,7 @@ class Episode:
             record.error = str(CallRejected(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}"))
         if record.error is None and tool is not None:
             video = self._opened_video()
-            retriever = None if self.retriever is None else RecordingRetriever(self.retriever, record.retrieved_frames)
+            retriever = self._recording_retriever(record.retrieved_frames)
             context = ToolContext(video.info, self.sample, self.envelope, video.index_at, retriever)
             try:
                 plan = await tool.plan(call.arguments, context)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.errors import UsageError
-from verl_video_tools.types import Method
+from verl_video_tools.types import FrameSelector, Method
 
 
 def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +53,25 @@ def require_common(method: Method) -> None:
     require(method, "max_turns", method.max_turns >= 1, "at least 1")
     limit = method.max_turn_tokens
     require(method, "max_turn_tokens", limit is None or limit >= 1, "at least 1, or None")
+    if method.first_look_selector is not None:
+        load_selector(method.first_look_selector)
     require(method, "tool_deadline_seconds", method.tool_deadline_seconds > 0, "above 0")
+
+
+def load_selector(path: str) -> FrameSelector:
+    """The selector at a Python path such as `package.module:function`.
+
+    Raises:
+        UsageError: there is none.
+    """
+    module_name, _, name = path.partition(":")
+    try:
+        selector: FrameSelector = getattr(import_module(module_name), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"first_look_selector={path!r}: {error}; write it as package.module:function, importable on every node"
+        ) from error
+    return selector
 
 
 def _converted(value: Any, annotation: Any) -> Any:

@@ -30,7 +30,8 @@ class RecordingRetriever:
 
 def recorded_answers(trajectory: Trajectory) -> list[list[int]]:
     """What the retriever answered in a rollout, in order: the argument of `RecordedRetriever`."""
-    return [answer for call in trajectory.calls() for answer in call.retrieved_frames]
+    of_calls = [answer for call in trajectory.calls() for answer in call.retrieved_frames]
+    return [*trajectory.retrieved_frames, *of_calls]
 
 
 class RecordedRetriever:
