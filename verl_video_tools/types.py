@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.errors import RowError
+from verl_video_tools.errors import FAILURE_CODES, RowError
 
 Compat = Literal["strict", "reference"]
 # -------------------------------------------------------------------------------------------------------------- frames
@@ -214,6 +214,10 @@ class CallRecord:
     frames: list[FrameRecord] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
+
+    def failed(self) -> bool:
+        """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
+        return self.error is not None and self.error.partition(":")[0] in FAILURE_CODES
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.types import Method, Retriever, Sample, StopReason, Trajectory
 
 _EPISODES_AT_ONCE = 4
 _FRESH_SEEDS = 1_000_000
@@ -198,9 +198,11 @@ async def _fault(sample: Sample, turns: Sequence[str], method: Method, keep_wron
     return None if keep_wrong or reward["accuracy"] > 0.0 else "wrong answer"
 
 
-async def execute(method: Method, sample: Sample, turns: Sequence[str]) -> Trajectory:
+async def execute(
+    method: Method, sample: Sample, turns: Sequence[str], retriever: Retriever | None = None
+) -> Trajectory:
     """One scripted rollout, without a model and without token budgets."""
-    episode = Episode(method, sample)
+    episode = Episode(method, sample, retriever=retriever)
     await episode.start()
     for text in turns:
         if episode.trajectory.stop_reason is not None:

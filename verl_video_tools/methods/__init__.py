@@ -16,6 +16,7 @@ _METHODS = {
     "framethinker": "verl_video_tools.methods.framethinker:FrameThinker",
     "videozoomer": "verl_video_tools.methods.videozoomer:VideoZoomer",
     "longvt": "verl_video_tools.methods.longvt:LongVT",
+    "videobrain": "verl_video_tools.methods.videobrain:VideoBrain",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)

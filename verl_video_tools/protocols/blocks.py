@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -30,3 +31,12 @@ def find_blocks(text: str, tag: str) -> list[Block]:
         position = stop + len(closing)
         blocks.append(Block(text[start + len(opening) : stop], start, position))
     return blocks
+
+
+def without_blocks(text: str, blocks: Sequence[Block]) -> str:
+    """`text` with each block replaced by a space, so that its neighbours do not join to a tag."""
+    parts, position = [], 0
+    for block in blocks:
+        parts.append(text[position : block.start])
+        position = block.end
+    return " ".join([*parts, text[position:]])

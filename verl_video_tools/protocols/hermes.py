@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from verl_video_tools.errors import CallErrorCode
-from verl_video_tools.protocols.blocks import Block, find_blocks
+from verl_video_tools.protocols.blocks import find_blocks, without_blocks
 from verl_video_tools.protocols.json_object import load_object
 from verl_video_tools.types import Content, ParsedTurn, ToolCall
 
@@ -41,7 +41,7 @@ def parse_turn(text: str) -> ParsedTurn:
     `well_formed` says that the turn's tags are in order (`tags_in_order`) and that its calls can be read.
     """
     thoughts = find_blocks(text, "think")
-    spoken = _without(text, thoughts)
+    spoken = without_blocks(text, thoughts)
     calls = parse_calls(spoken)
     answers = [] if calls else find_blocks(spoken, "answer")
     well_formed = tags_in_order(text) and all(call.error is None for call in calls)
@@ -91,7 +91,7 @@ def tags_in_order(text: str) -> bool:
 def has_words_outside(text: str) -> bool:
     """Whether anything but white space stands outside the thought, call and answer blocks of a turn."""
     for tag in ("think", "tool_call", "answer"):
-        text = _without(text, find_blocks(text, tag))
+        text = without_blocks(text, find_blocks(text, tag))
     return bool(text.strip())
 
 
@@ -158,12 +158,3 @@ def _read_call(text: str) -> ToolCall:
 def _malformed(why: str) -> str:
     advice = 'write {"name": ..., "arguments": {...}} between the tags'
     return f"{CallErrorCode.MALFORMED_CALL}: {why}; {advice}"
-
-
-def _without(text: str, blocks: Sequence[Block]) -> str:
-    """`text` with each block replaced by a space, so that its neighbours do not join to a tag."""
-    parts, position = [], 0
-    for block in blocks:
-        parts.append(text[position : block.start])
-        position = block.end
-    return " ".join([*parts, text[position:]])
