@@ -49,7 +49,7 @@ VIDEOS = {
         VideoInfo(60.0, 1800, 30.0, 1080, 1920),
     ],
 }
-LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11}
+LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11, "videobrain": 10}
 """Of a frame's label beside its picture: number or time, line end, vision start and end."""
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
@@ -58,6 +58,7 @@ FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
     "framethinker": lambda method, info: method.frames_per_look(info),
     "videozoomer": lambda method, info: method.max_frames,
     "longvt": lambda method, info: method.max_crop_frames,
+    "videobrain": lambda method, info: max(method.uniform_frames, method.clip_frames),
 }
 
 
@@ -225,3 +226,15 @@ def test_paper_values_of_longvt(composed: Composed) -> None:
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
     assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 4
+
+
+def test_paper_values_of_videobrain(composed: Composed) -> None:
+    config = composed("videobrain_grpo", "gpu")
+    actor = config.actor_rollout_ref.actor
+    assert config.data.train_batch_size == actor.ppo_mini_batch_size == 32
+    assert config.actor_rollout_ref.rollout.n == 8
+    assert actor.optim.lr == 1e-6 and actor.freeze_vision_tower is True
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert actor.entropy_coeff == 0.001 and config.algorithm.use_kl_in_reward is False
+    assert config.trainer.total_epochs == 1 and config.trainer.save_freq == 10
+    assert config.actor_rollout_ref.rollout.custom.video_tools.retrieval.model == "google/siglip2-base-patch16-224"
