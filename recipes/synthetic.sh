@@ -6,6 +6,7 @@ synthetic_fields() { # METHOD: prints one field=value per line
     framethinker) echo max_turn_tokens=96 ;;
     videozoomer) printf '%s\n' max_turn_tokens=96 glance_frames=8 ;;
     longvt) printf '%s\n' max_turn_tokens=128 max_frames=8 max_crop_frames=32 ;;
+    videobrain) printf '%s\n' max_turn_tokens=96 initial_frames=8 ;;
     framemind) # a ladder for videos of 56x56 pixels
         printf '%s\n' max_turn_tokens=128 'low=[8,56]' 'high=[4,112]' tool_side_pixels=56 label_decimals=1 ;;
     *) echo "synthetic.sh: no method $1" >&2; return 2 ;;

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,7 +51,7 @@ VIDEOS = {
         VideoInfo(60.0, 1800, 30.0, 1080, 1920),
     ],
 }
-LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11, "framemind": 18}
+LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11, "framemind": 18, "videobrain": 10}
 """Of a frame's label beside its picture: number or time, line end, vision start and end."""
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
@@ -60,6 +61,7 @@ FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
     "videozoomer": lambda method, info: method.max_frames,
     "longvt": lambda method, info: method.max_crop_frames,
     "framemind": lambda method, info: method.clip_max_frames,
+    "videobrain": lambda method, info: max(method.uniform_frames, method.clip_frames),
 }
 
 
@@ -125,21 +127,32 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
     assert Path(rollout.agent.agent_loop_config_path).is_file()
     assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
 
-    method = method_from_config(recipe.removesuffix("_grpo"), rollout)
-    kwargs = config.data.mm_processor_kwargs
-    if setting == "gpu":
-        assert method.recipe_budget == RecipeBudget(
-            config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images
+    budget = RecipeBudget(config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images)
+    if recipe == "mixed_grpo":
+        methods = [method_from_config(name, rollout) for name in LABEL_TOKENS]
+        largest = RecipeBudget(
+            *(max(getattr(method.recipe_budget, field.name) for method in methods) for field in fields(RecipeBudget))
         )
+        assert setting == "cpu" or budget == largest
+    else:
+        methods = [method_from_config(recipe.removesuffix("_grpo"), rollout)]
+        assert setting == "cpu" or budget == methods[0].recipe_budget
+    for method in methods:
+        check_budget(method, config, VIDEOS[setting], TEXT_TOKENS[setting])
+
+
+def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_tokens: int) -> None:
+    """What the method shows of these videos fits the configuration, whatever the model."""
+    kwargs, rollout = config.data.mm_processor_kwargs, config.actor_rollout_ref.rollout
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
-    for factor, info in itertools.product((28, 32), VIDEOS[setting]):  # Qwen2.5-VL, Qwen3-VL
+    for factor, info in itertools.product((28, 32), videos):  # Qwen2.5-VL, Qwen3-VL
         envelope = PixelEnvelope(factor, kwargs.get("min_pixels", factor**2), kwargs.get("max_pixels", 1 << 20))
         look = method.first_look(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, factor) + LABEL_TOKENS[method.name]
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
         zoom_frames = FRAMES_PER_CALL[method.name](method, info)
-        assert len(look) * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_prompt_length
-        assert zoom_frames * frame_tokens + TEXT_TOKENS[setting] <= config.data.max_response_length
+        assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
+        assert zoom_frames * frame_tokens + text_tokens <= config.data.max_response_length
         assert len(look) + zoom_frames * (method.max_turns - 1) <= rollout.limit_images
 
 
@@ -271,3 +284,15 @@ def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     method = method_from_config("framemind", config.actor_rollout_ref.rollout)
     assert (method.low, method.high) == ((32, 448), (32, 448))
     assert config.trainer.experiment_name == "framemind_fixed32_grpo"
+
+
+def test_paper_values_of_videobrain(composed: Composed) -> None:
+    config = composed("videobrain_grpo", "gpu")
+    actor = config.actor_rollout_ref.actor
+    assert config.data.train_batch_size == actor.ppo_mini_batch_size == 32
+    assert config.actor_rollout_ref.rollout.n == 8
+    assert actor.optim.lr == 1e-6 and actor.freeze_vision_tower is True
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert actor.entropy_coeff == 0.001 and config.algorithm.use_kl_in_reward is False
+    assert config.trainer.total_epochs == 1 and config.trainer.save_freq == 10
+    assert config.actor_rollout_ref.rollout.custom.video_tools.retrieval.model == "google/siglip2-base-patch16-224"

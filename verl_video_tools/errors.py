@@ -59,6 +59,10 @@ class CallErrorCode(StrEnum):
     """The tool did not finish in time."""
 
 
+FAILURE_CODES = frozenset({CallErrorCode.VIDEO_ERROR, CallErrorCode.RETRIEVAL_ERROR, CallErrorCode.DEADLINE})
+"""Codes of calls that were not executed through no fault of the policy."""
+
+
 class VideoToolsError(Exception):
     """Root of every error that this package raises on purpose."""
 

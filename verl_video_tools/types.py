@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.errors import RowError
+from verl_video_tools.errors import FAILURE_CODES, RowError
 
 Compat = Literal["strict", "reference"]
 # -------------------------------------------------------------------------------------------------------------- frames
@@ -218,6 +218,10 @@ class CallRecord:
     latency_ms: float = 0.0
     retrieved_frames: list[list[int]] = field(default_factory=list)
     """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
+
+    def failed(self) -> bool:
+        """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
+        return self.error is not None and self.error.partition(":")[0] in FAILURE_CODES
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import asyncio
 import importlib.util
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,10 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.tools import stock
 from verl_video_tools.tools.stock import (
     ChooseFramesTool,
+    ClipSampleTool,
     FrameAtTool,
     GetFrameNumberTool,
+    UniformSampleTool,
     VideoClipTool,
     VideoZoomTool,
 )
@@ -120,11 +122,42 @@ async def test_framemind_shows_frames_and_lists_their_times(video: Path) -> None
     assert (numbers(response.image), response.text) == ([60, 90, 120], "Shown above, in order: 2.00 s, 3.00 s, 4.00 s")
 
 
+async def test_uniform_sample_shows_the_frames_and_lists_them(video: Path) -> None:
+    response, _, _ = await call(UniformSampleTool(config={"type": "native"}), {"start_frame": 0, "end_frame": 8}, video)
+    assert numbers(response.image) == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert response.text.startswith("Shown above, in order: frame 0 (0.00 s), frame 1 (0.03 s), ")
+
+
+async def test_clip_sample_asks_the_retriever_of_its_config(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class LastFirst:
+        async def best_frames(
+            self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+        ) -> list[int]:
+            assert (video_path, text) == (str(video), "dog")
+            return list(candidates)[::-1][:num_frames]
+
+    tool = ClipSampleTool(config={"type": "native", "clip_frames": 2, "retrieval": {"model": "encoder"}})
+    monkeypatch.setattr(tool, "_connected", LastFirst())
+    response, _, _ = await call(tool, {"start_frame": 100, "end_frame": 200, "prompt": "dog"}, video)
+    assert numbers(response.image) == [198, 199]
+    assert response.text == "Shown above, in order: frame 198 (6.60 s), frame 199 (6.63 s)"
+
+
+async def test_clip_sample_without_a_retriever_says_so(video: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tool = ClipSampleTool(config={"type": "native"})
+    response, _, metrics = await call(tool, {"start_frame": 100, "end_frame": 200, "prompt": "dog"}, video)
+    assert response.text == "retrieval_error: frames could not be searched"
+    assert (response.image, metrics["error"]) == (None, "retrieval_error")
+    assert "no retriever is set up" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("tool_class", "arguments", "error"),
     [
         (FrameAtTool, {"t": 11}, "out_of_range: t=11 is outside the video, from 0 to 10.00 seconds"),
         (VideoClipTool, {"t_start": 5, "t_end": 4}, "reversed_segment: "),
+        (UniformSampleTool, {"start_frame": 0, "end_frame": 7}, "segment_too_short: "),
+        (ClipSampleTool, {"start_frame": 0, "end_frame": 7}, "malformed_call: prompt"),
         (ChooseFramesTool, {"start_frame": 200, "end_frame": 100}, "reversed_segment: "),
         (ChooseFramesTool, {"start_frame": 100, "end_frame": 301}, "out_of_range: "),
         (ChooseFramesTool, {"start_frame": 100, "end_frame": 108}, "segment_too_short: "),
@@ -252,6 +285,8 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "crop_video": {"video_path": "string", "start_time": "number", "end_time": "number"},
         "FrameAt": {"t": "number"},
         "VideoClip": {"t_start": "number", "t_end": "number"},
+        "uniform_sample": {"start_frame": "number", "end_frame": "number"},
+        "clip_sample": {"start_frame": "number", "end_frame": "number", "prompt": "string"},
     }
     assert {name: fields["required"] for name, fields in parameters.items()} == {
         "choose_frames": ["start_frame", "end_frame"],
@@ -260,6 +295,8 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "crop_video": ["start_time", "end_time"],
         "FrameAt": ["t"],
         "VideoClip": ["t_start", "t_end"],
+        "uniform_sample": ["start_frame", "end_frame"],
+        "clip_sample": ["start_frame", "end_frame", "prompt"],
     }
 
 

@@ -194,6 +194,16 @@ def test_rows_for_longvt(video: Path, tmp_path: Path) -> None:
     assert row["extra_info"]["tool_selection"] == ["crop_video"]
 
 
+def test_rows_for_videobrain(video: Path, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video)])
+    convert_parquet(source, tmp_path / "out.parquet", method_name="videobrain", settings={"initial_frames": 2})
+    (row,) = pq.read_table(tmp_path / "out.parquet").to_pylist()
+    system, user = row["prompt"]
+    assert '{"name": "clip_sample"' in system["content"]
+    assert user["content"].endswith("100 frames at 10 frames per second.\n\nframe 0: <image>\nframe 99: <image>")
+    assert row["extra_info"]["tool_selection"] == ["uniform_sample", "clip_sample"]
+
+
 def test_methods_without_tools_for_verls_loop_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no tools of 'other'; choose one of: framethinker, longvt"):
+    with pytest.raises(UsageError, match="no tools of 'other'; choose one of: framethinker, longvt, videobrain"):
         convert_parquet(tmp_path / "rows.parquet", tmp_path / "out.parquet", method_name="other")

@@ -198,7 +198,7 @@ class Episode:
         tools = self.method.tools(video.info)
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
-        if self.method.end_on_call_error and any(not record.ok for record in turn.calls):
+        if self.method.end_on_call_error and any(not record.ok and not record.failed() for record in turn.calls):
             self._end(StopReason.INVALID_ACTION)
             return None
 
@@ -212,8 +212,11 @@ class Episode:
                 plans = [(record, ToolPlan()) for record in turn.calls]
 
         outcomes = [await self._carry_out(record, plan) for record, plan in plans]
-        if self.method.end_on_call_error and any(not record.ok for record in turn.calls):
-            self._end_with_video_error(next(record.error for record in turn.calls if not record.ok))
+        # A search that failed leaves the video and what was shown of it intact, so the model reads that and goes on.
+        errors = [record.error or "" for record in turn.calls if record.failed()]
+        lost = [error for error in errors if not error.startswith(CallErrorCode.RETRIEVAL_ERROR)]
+        if self.method.end_on_call_error and lost:
+            self._end_with_video_error(lost[0])
             return None
         observation = self.method.observe(outcomes, turns_left)
         if self.budget is not None and (reason := self.budget.refuses_observation(observation)):

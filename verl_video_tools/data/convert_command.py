@@ -16,7 +16,7 @@ def convert_command(
     target: Annotated[Path, typer.Argument(help="Parquet file to write.")],
     loop: Annotated[Literal["tool_agent"], typer.Option("--for", help="Agent loop that will read the rows.")],
     method: Annotated[
-        str, typer.Option(help="Method whose first look and tools the rows get: framethinker or longvt.")
+        str, typer.Option(help="Method whose first look and tools the rows get: framethinker, longvt or videobrain.")
     ] = "framethinker",
     settings: Annotated[
         list[str] | None,

@@ -17,6 +17,7 @@ from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
 from verl_video_tools.data.framemind_expert import FrameMindExpert
 from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.data.parquet import read_table
+from verl_video_tools.data.videobrain_expert import VideoBrainExpert
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
 from verl_video_tools.demo.dataset import make_row, question_from_row
 from verl_video_tools.demo.questions import Question, make_questions
@@ -27,6 +28,7 @@ from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
+from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videozoomer import VideoZoomer
 from verl_video_tools.retrieval import recorded_answers
 from verl_video_tools.types import Method, Retriever, Sample, StopReason, Trajectory
@@ -186,6 +188,8 @@ def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imp
         return VideoZoomerExpert(seed=seed, imperfection=imperfection, method=method)
     if isinstance(method, FrameMind):
         return FrameMindExpert(method=method, seed=seed, imperfection=imperfection)
+    if isinstance(method, VideoBrain):
+        return VideoBrainExpert(seed=seed, imperfection=imperfection, method=method)
     raise UsageError(f"there is no scripted expert for {method.name}")
 
 

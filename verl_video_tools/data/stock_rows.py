@@ -25,17 +25,23 @@ from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.errors import RowError, UsageError, VideoError
 from verl_video_tools.methods import get_method
 from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.clip_sample import ClipSample
 from verl_video_tools.tools.crop_video import CropVideo
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
+from verl_video_tools.tools.uniform_sample import UniformSample
 from verl_video_tools.types import ImagePart, Method, Sample, content_images, content_text
 
 AGENT_NAME = "tool_agent"
-TOOL_NAMES = {"framethinker": (ChooseFrames.name, GetFrameNumber.name), "longvt": (CropVideo.name,)}
+TOOL_NAMES = {
+    "framethinker": (ChooseFrames.name, GetFrameNumber.name),
+    "longvt": (CropVideo.name,),
+    "videobrain": (UniformSample.name, ClipSample.name),
+}
 """Methods whose tools `tools.stock` offers to verl's loop, and those tools."""
 
 PROMPT_FILE = "tool_agent_prompt.txt"
-"""Packaged system prompt for FrameThinker: frames, tools, how to call and how to answer. LongVT's own prompt already
-asks for calls in verl's format."""
+"""Packaged system prompt for FrameThinker: frames, tools, how to call and how to answer. LongVT's and VideoBrain's own
+prompts already ask for calls in verl's format."""
 
 _ROWS_PER_GROUP = 16
 """Rows held in memory at once; a row carries its pictures, up to a few megabytes."""

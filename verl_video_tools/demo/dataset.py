@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from .questions import Question, make_questions
+from .search import asked_by_frames
 from .seconds import IN_SECONDS, evidence_seconds, open_question
 from .spec import random_spec
 from .world import VideoSpec, render
@@ -22,6 +23,9 @@ from .world import VideoSpec, render
 DATA_SOURCE = "video_tools_demo"
 _FORMAT = 3  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
+
+_ASKED: Mapping[str, Callable[[VideoSpec, Question], Question]] = {**IN_SECONDS, "videobrain": asked_by_frames}
+"""Methods whose rows ask in words of their own."""
 
 
 def make_demo(
@@ -103,15 +107,19 @@ def make_row(
     agent_name: str,
     open_ended: bool = False,
 ) -> dict[str, Any]:
-    """One row as verl reads it. `options` is a list of texts in order of the letters; open-ended rows have none."""
+    """One row as verl reads it. `options` is a list of texts in order of the letters; open-ended rows have none.
+
+    `classification` is VideoBrain's: direct where the first look of the world's own number of frames shows the answer,
+    else active. Nothing here can be guessed from what was seen, so that no question is adaptive.
+    """
     asked: dict[str, Any]
     if open_ended:
-        variant = open_question(spec, question)
-        truth, asked = variant.truth, {"question": variant.text, "question_type": variant.question_type}
+        opened = open_question(spec, question)
+        truth, asked = opened.truth, {"question": opened.text, "question_type": opened.question_type}
     else:
-        text = (IN_SECONDS[agent_name](spec, question) if agent_name in IN_SECONDS else question).text
-        options = list(question.options.values())
-        truth, asked = question.answer, {"question": text, "question_type": "mc", "options": options}
+        variant = _ASKED[agent_name](spec, question) if agent_name in _ASKED else question
+        options = list(variant.options.values())
+        truth, asked = variant.answer, {"question": variant.text, "question_type": "mc", "options": options}
     return {
         "data_source": DATA_SOURCE,
         "agent_name": agent_name,
@@ -122,6 +130,7 @@ def make_row(
             **asked,
             "video_path": str(video_path),
             "video_segment": list(evidence_seconds(spec, question)),
+            "classification": "direct" if question.kind == "direct" else "active",
             "index": index,
             "split": split,
             "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),

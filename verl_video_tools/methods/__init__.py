@@ -18,6 +18,7 @@ _METHODS = {
     "longvt": "verl_video_tools.methods.longvt:LongVT",
     "framemind": "verl_video_tools.methods.framemind:FrameMind",
     "direct": "verl_video_tools.methods.direct:Direct",
+    "videobrain": "verl_video_tools.methods.videobrain:VideoBrain",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)

@@ -5,11 +5,16 @@ from __future__ import annotations
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.types import CallRecord
 
-_READING_FAILED = (CallErrorCode.VIDEO_ERROR, CallErrorCode.DEADLINE)
+_TOLD_WITHOUT_REASON: dict[str, str] = {
+    CallErrorCode.VIDEO_ERROR: "the frames could not be read",
+    CallErrorCode.DEADLINE: "the frames could not be read",
+    CallErrorCode.RETRIEVAL_ERROR: "frames could not be searched",
+}
+"""Failures that are not the policy's. Their own words may name the file, and its name may hold the answer."""
 
 
 def told_error(record: CallRecord) -> str:
-    """The record's error, except where reading failed: those words name the file, and its name may hold the answer."""
+    """The record's error; of a failure that is not the policy's no more than what it came to."""
     assert record.error is not None, "only a call that was not carried out has an error"
     code = record.error.partition(":")[0]
-    return f"{code}: the frames could not be read" if code in _READING_FAILED else record.error
+    return f"{code}: {_TOLD_WITHOUT_REASON[code]}" if code in _TOLD_WITHOUT_REASON else record.error

@@ -22,17 +22,26 @@ from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from verl.utils.rollout_trace import rollout_trace_op
 
-from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, UsageError, VideoError
+from verl_video_tools.errors import (
+    CallErrorCode,
+    CallRejected,
+    DeadlineError,
+    RetrievalError,
+    UsageError,
+    VideoError,
+)
 from verl_video_tools.methods import get_method
 from verl_video_tools.protocols.framethinker import frame_number_sentence
 from verl_video_tools.protocols.hermes import tool_schema
 from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.clip_sample import ClipSample
 from verl_video_tools.tools.crop_video import CropVideo
 from verl_video_tools.tools.frame_at import FrameAt
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
+from verl_video_tools.tools.uniform_sample import UniformSample
 from verl_video_tools.tools.video_clip import VideoClip
 from verl_video_tools.tools.video_zoom import VideoZoom
-from verl_video_tools.types import FrameRecord, PixelEnvelope, Sample, ToolContext
+from verl_video_tools.types import FrameRecord, PixelEnvelope, Retriever, Sample, ToolContext
 from verl_video_tools.video import decode_frames, open_video
 
 logger = logging.getLogger(__name__)
@@ -102,6 +111,9 @@ class VideoTool(BaseTool):
             logger.warning("%s: %s", self.name, failure)
             seconds = self._method.tool_deadline_seconds
             error = CallRejected(CallErrorCode.DEADLINE, f"the frames were not ready within {seconds:g} s")
+        except RetrievalError as failure:
+            logger.warning("%s: %s", self.name, failure)
+            error = CallRejected(CallErrorCode.RETRIEVAL_ERROR, "frames could not be searched")
         except VideoError as failure:
             logger.warning("%s: %s", self.name, failure)
             # The model reads this: no path, since a file's name may give the answer away.
@@ -140,7 +152,7 @@ class VideoTool(BaseTool):
         # A planner of ours looks at the video alone; the question stays with verl's loop. Sizes are the method's own:
         # verl gives a tool no processor to ask, so the processor resizes to its multiples.
         sample = Sample(question="", ground_truth="", video_path=video_path, question_type="open")
-        context = ToolContext(video.info, sample, PixelEnvelope(), video.index_at)
+        context = ToolContext(video.info, sample, PixelEnvelope(), video.index_at, self._retriever())
         plan = await self._method.tools(video.info)[self.tool_name].plan(parameters, context)
         if plan.frames is None:
             return _Observation(self.render(parameters, plan.result, ()))
@@ -151,6 +163,10 @@ class VideoTool(BaseTool):
         ]
         images = tuple(Image.fromarray(pixels_HWC) for pixels_HWC in batch.frames_THWC)
         return _Observation(self.render(parameters, plan.result, frames), images)
+
+    def _retriever(self) -> Retriever | None:
+        """What finds frames by text; tools that only look at given places have none."""
+        return None
 
     def _own_schema(self) -> OpenAIFunctionToolSchema:
         schema = tool_schema(self.tool_name, self.description, self.parameters, self.optional)
@@ -264,3 +280,56 @@ class VideoClipTool(VideoTool):
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
+
+
+class UniformSampleTool(VideoTool):
+    """VideoBrain's uniform agent (`tools.uniform_sample`): pictures, then one line that names them in their order."""
+
+    method_name = "videobrain"
+    tool_name = UniformSample.name
+    description = (
+        "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
+        "numbers, then lists their numbers and times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "start_frame": ("number", "First frame of the range, from 0."),
+        "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+    }
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return _shown(f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames)
+
+
+class ClipSampleTool(VideoTool):
+    """VideoBrain's CLIP agent (`tools.clip_sample`): pictures, then one line that names them in their order.
+
+    The entry `retrieval` of `config` has the fields of `retrieval.RetrievalConfig`. The retriever of the node is
+    connected to at the first call.
+    """
+
+    method_name = "videobrain"
+    tool_name = ClipSample.name
+    description = (
+        "Search a part of the video for pictures that look like a text: shows the best few frames in order of time, "
+        "then lists their numbers and times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "start_frame": ("number", "First frame of the range that is searched, from 0."),
+        "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+        "prompt": ("string", "What can be seen in the frames looked for, in a few words."),
+    }
+
+    def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
+        super().__init__({name: value for name, value in config.items() if name != "retrieval"}, tool_schema)
+        self._retrieval_fields: Mapping[str, Any] = config.get("retrieval") or {}
+        self._connected: Retriever | None = None
+
+    def _retriever(self) -> Retriever | None:
+        if self._connected is None and self._retrieval_fields:
+            from verl_video_tools.retrieval import RetrievalConfig, connect
+
+            self._connected = connect(RetrievalConfig.from_fields(self._retrieval_fields))
+        return self._connected
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return _shown(f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames)

@@ -15,6 +15,9 @@ from verl_video_tools.types import PixelEnvelope
 MAX_ASPECT_RATIO = 200
 """Qwen's `smart_resize` refuses pictures that are more elongated."""
 
+Aspect = Literal["fit", "stretch"]
+"""What becomes of a picture of another shape than its box: shrunk to fit in, or stretched to fill it."""
+
 
 def fit_box(
     width: int,
@@ -42,6 +45,22 @@ def fit_box(
         to_int = round if rounding == "nearest" else int
         width, height = max(1, to_int(scale * width)), max(1, to_int(scale * height))
     return fit_envelope(width, height, envelope or PixelEnvelope())
+
+
+def size_in_box(
+    width: int, height: int, box_width: int, box_height: int, envelope: PixelEnvelope | None, aspect: Aspect
+) -> tuple[int, int]:
+    """`fit_box`, or (stretch) the size of the box itself, which loses the aspect ratio, fitted into the envelope.
+
+    Returns:
+        (width, height) in pixels; see `fit_envelope` for what the envelope adds.
+
+    Raises:
+        ValueError: a side is below one pixel, or the envelope cannot be met.
+    """
+    if aspect == "stretch":
+        width, height = box_width, box_height
+    return fit_box(width, height, box_width, box_height, envelope)
 
 
 def fit_pixels(width: int, height: int, max_pixels: int, envelope: PixelEnvelope | None = None) -> tuple[int, int]:

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# VideoBrain, reinforcement learning (arXiv 2602.04094, 3.3): GRPO with a KL loss on 8 rollouts per classified question.
+#
+#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> bash recipes/videobrain_grpo.sh
+#   laptop        DEVICE=cpu bash recipes/videobrain_grpo.sh      # synthetic videos, tiny model, everything else the same
+#
+# Made for Qwen3-VL-8B; a Qwen2.5-VL takes the same settings (the tiny one: BASE_FAMILY=qwen2_5_vl). Open questions need a
+# judge (docs/judge.md).
+# Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
+set -euo pipefail
+METHOD=videobrain
+BASE_FAMILY=${BASE_FAMILY:-qwen3_vl}
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+RETRIEVAL=actor_rollout_ref.rollout.custom.video_tools.retrieval
+if [ "$SYNTHETIC" = 0 ]; then # the published script
+    MODEL_PATH=${MODEL_PATH:-Qwen/Qwen3-VL-8B-Instruct}
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
+    LEARNING_RATE=${LEARNING_RATE:-1e-6}
+    MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-8192}
+    MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-16384}
+    MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
+    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-2}
+    SAVE_FREQ=${SAVE_FREQ:-10}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
+    # The encoder of the paper; the published script has OpenAI's CLIP ViT-B/16.
+    RETRIEVAL_MODEL=${RETRIEVAL_MODEL:-google/siglip2-base-patch16-224}
+    REAL_OPTIONS=(
+        actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.75
+        actor_rollout_ref.rollout.enable_chunked_prefill=True
+        # One pixel envelope for processor and engine: from 4 tokens of 32 x 32 to a frame of the method's box.
+        +data.mm_processor_kwargs.min_pixels=4096 +data.mm_processor_kwargs.max_pixels=235200)
+else
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4}
+    LEARNING_RATE=${LEARNING_RATE:-1e-4}
+    MAX_PROMPT_LENGTH=${MAX_PROMPT_LENGTH:-512}
+    MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-768}
+    MAX_MODEL_LEN=${MAX_MODEL_LEN:-1280}
+    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
+    RETRIEVAL_MODEL=${RETRIEVAL_MODEL:-$DEMO_DIR/clip}
+fi
+MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
+MAX_IMAGES=56 # 16 of the first look and 5 x 8
+METHOD_OPTIONS=(
+    +$RETRIEVAL.model="$RETRIEVAL_MODEL"
+    actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
+    actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.001
+    # The paper's vision tower stays as it is. verl 0.9.1 has this option, but its FSDP engine does not read it yet, so
+    # the tower trains as well (docs/methods/videobrain.md).
+    actor_rollout_ref.actor.freeze_vision_tower=True
+)
+
+source "$REPO/recipes/grpo.sh"

@@ -1,0 +1,91 @@
+"""Scripted expert for VideoBrain: what a competent policy would write for a question of the synthetic world.
+
+Templates:
+    direct   answer at once, from the first look
+    uniform  sample the frames that the question names, then answer
+    clip     search the whole video for the shape that the question names, then answer
+After `uniform` it concludes only from frames that it was shown. After `clip` it counts on the search: it says what the
+shape looks like, but no frame number, since it depends on the encoder which frames of the event are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from verl_video_tools.data.experts import Script, conclude
+from verl_video_tools.demo.questions import Question
+from verl_video_tools.demo.search import asked_by_frames, search_words
+from verl_video_tools.demo.world import VideoSpec
+from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.videobrain import VideoBrain
+from verl_video_tools.tools.clip_sample import ClipSample
+from verl_video_tools.tools.uniform_sample import UniformSample
+from verl_video_tools.video.sampling import linspace_indices
+
+Template = Literal["direct", "uniform", "clip"]
+Range = tuple[int, int]
+"""First frame, and the one after the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoBrainExpert:
+    """An expert in VideoBrain's grammar; the same seed and question give the same script.
+
+    Attributes:
+        imperfection: probability that the expert samples where nothing of use is, or not at all, and guesses.
+    """
+
+    method: VideoBrain
+    seed: int = 0
+    imperfection: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self, "imperfection", 0.0 <= self.imperfection <= 1.0, "between 0 and 1")
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        asked = asked_by_frames(spec, question)
+        words = search_words(spec, question)
+        if rng.random() < self.imperfection:
+            return self._uniform(rng, spec, asked, self._anywhere(rng, spec) if rng.random() < 0.5 else None)
+        if words is not None:
+            search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
+            answer = _answer(asked.options[asked.answer], asked.answer)
+            return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
+        return self._uniform(rng, spec, asked, self._range(spec, asked))
+
+    def _range(self, spec: VideoSpec, question: Question) -> Range | None:
+        """What to sample for a question that says where; None if the first look tells."""
+        start, end = question.evidence[0]
+        if question.kind != "direct":
+            return start, end
+        if start in linspace_indices(0, spec.num_frames - 1, self.method.initial_frames):
+            return None
+        return start, start + self.method.uniform_frames
+
+    def _anywhere(self, rng: random.Random, spec: VideoSpec) -> Range:
+        length = rng.randrange(self.method.uniform_frames, 4 * self.method.uniform_frames)
+        start = rng.randrange(spec.num_frames - length)
+        return start, start + length
+
+    def _uniform(self, rng: random.Random, spec: VideoSpec, question: Question, frames: Range | None) -> Script:
+        """Sample these frames, or none, and conclude from what they show."""
+        shown = [question.evidence[0][0]] if question.kind == "direct" else []
+        if frames is None:
+            return Script("direct", (_answer(*conclude(rng, spec, question, shown, "frame {}".format)),))
+        start, end = frames
+        shown = list(linspace_indices(start, end - 1, self.method.uniform_frames))
+        sample = _call(UniformSample.name, start_frame=start, end_frame=end)
+        look = f"<thinking>between {start} and {end}</thinking>{sample}"
+        return Script("uniform", (look, _answer(*conclude(rng, spec, question, shown, "frame {}".format))))
+
+
+def _call(name: str, **arguments: Any) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def _answer(thought: str, letter: str) -> str:
+    return f"<thinking>{thought}. {letter}</thinking><answer>{letter}</answer>"

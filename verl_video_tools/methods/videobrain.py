@@ -1,0 +1,241 @@
+"""VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the first look does not suffice.
+
+Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Literal
+
+from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.protocols import videobrain as protocol
+from verl_video_tools.protocols.framethinker import frame_lines
+from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.videobrain_gate import GateFindings, record_gate, reference_text_gate
+from verl_video_tools.tools.choose_frames import ChooseFrames
+from verl_video_tools.tools.clip_sample import ClipSample
+from verl_video_tools.tools.uniform_sample import UniformSample
+from verl_video_tools.types import (
+    AnswerLabel,
+    Content,
+    FrameRequest,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    StopReason,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+from verl_video_tools.video.resize import Aspect, size_in_box
+from verl_video_tools.video.sampling import linspace_indices
+
+logger = logging.getLogger(__name__)
+
+_WORTH = {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}
+
+Outcomes = tuple[float, float, float, float]
+"""Right without a call, right with calls, wrong without a call, wrong with calls."""
+
+QuestionClass = Literal["direct", "adaptive", "active"]
+
+CLASS_OF_LETTER: Mapping[str, QuestionClass] = {
+    "a": "direct",
+    "b": "direct",
+    "e": "adaptive",
+    "f": "active",
+    "g": "active",
+    "h": "active",
+}
+"""Classes by the letters of the published data. Its letters c and d belong to none: the paper filters such rows out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoBrain(Method):
+    """VideoBrain's protocol, tools, prompt and reward; the defaults are the paper's reinforcement-learning stage.
+
+    Rows name the class of their question as `extra_info.classification`: direct (the first look suffices), adaptive
+    (calls may help) or active (calls are needed), or a letter of `CLASS_OF_LETTER`.
+    """
+
+    name: ClassVar[str] = "videobrain"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)
+
+    max_turns: int = 6
+    """Five rounds of sampling (paper 4.1) and the answer."""
+    max_turn_tokens: int | None = 8192
+    """Tokens generated in one turn at most (code)."""
+
+    initial_frames: int = 16
+    """Frames of the first look (paper 4.1)."""
+    uniform_frames: int = 8
+    """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
+    clip_frames: int = 4
+    """Frames shown by clip_sample (paper 4.1)."""
+    clip_candidates: tuple[int, int] = (128, 256)
+    """Frames that clip_sample compares with the prompt: in short ranges, and in long ones (paper 3.1)."""
+    clip_long_from_frames: int = 20_000
+    """Length from which a range is long. Code; the paper and the published inference code say above 20,000."""
+    clip_long_by: Literal["range", "video"] = "range"
+    """What has to be long: the range of the call (code) or the whole video (paper 3.1)."""
+    box: tuple[int, int] = (640, 360)
+    """Pixels (width, height) that a frame is shown in (code)."""
+    aspect: Aspect = "fit"
+    """`fit`: shrunk to fit the box (published inference code). `stretch`: to the box's own shape, whatever the video's
+    (published training code, hence always with `compat="reference"`)."""
+
+    accuracy_reward: float = 1.0
+    """Reward of a correct answer; half of it for a partly correct one (paper 3.3: a score from 0 to 1)."""
+    format_reward: float = 0.05
+    """Reward of a rollout that passes the format gate; one that does not earns nothing at all (paper 3.3)."""
+    duplicate_frames: int = 1
+    """Frames; calls of uniform_sample whose two ends differ by no more are the same one (code)."""
+    direct_behavior: Outcomes = (0.5, 0.0, 0.0, 0.0)
+    """What a rollout on a direct question earns for how it went: right without a call, right with calls, wrong without
+    a call, wrong with calls (paper table 1; code, since the table's numbers are lost in the text that we have)."""
+    adaptive_behavior: Outcomes = (0.5, 0.5, 0.0, 0.0)
+    """The same for an adaptive question."""
+    active_behavior: Outcomes = (0.0, 0.5, 0.0, 0.2)
+    """The same for an active question."""
+    right_from: float = 1.0
+    """Worth of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
+
+    def __post_init__(self) -> None:
+        require_common(self)
+        for name in ("initial_frames", "uniform_frames", "clip_frames"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
+        require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
+        require(self, "duplicate_frames", self.duplicate_frames >= 0, "at least 0")
+        require(self, "right_from", 0.0 < self.right_from <= 1.0, "above 0, at most 1")
+
+    # ------------------------------------------------------------------------------------------------ prompt and tools
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames spread evenly from the first to the last."""
+        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
+        indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt; then question, number and rate of frames, and one line per frame."""
+        system = load_prompt(
+            "videobrain.txt",
+            self.prompt_file,
+            initial_frames=self.initial_frames,
+            uniform_frames=self.uniform_frames,
+            clip_frames=self.clip_frames,
+            max_calls=self.max_turns - 1,
+        )
+        facts = f"The video has {info.num_frames} frames at {info.average_fps:.5g} frames per second."
+        content: Content = (f"{sample.question.rstrip()}\n\n{facts}\n\n", *frame_lines(images))
+        return [Message("system", (system,)), Message("user", content)]
+
+    def parse(self, text: str) -> ParsedTurn:
+        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        box_width, box_height = self.box
+        uniform_sample = UniformSample(
+            num_frames=self.uniform_frames,
+            box_width=box_width,
+            box_height=box_height,
+            aspect=self._aspect,
+            compat=self.compat,
+        )
+        clip_sample = ClipSample(
+            num_frames=self.clip_frames,
+            num_candidates=self.clip_candidates,
+            dense_from_frames=self.clip_long_from_frames,
+            dense_by=self.clip_long_by,
+            box_width=box_width,
+            box_height=box_height,
+            deadline_seconds=self.tool_deadline_seconds,
+            aspect=self._aspect,
+            compat=self.compat,
+        )
+        tools: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
+        if self.compat == "reference":  # FrameThinker's, from which the published environment descends
+            tools[ChooseFrames.name] = ChooseFrames(
+                num_frames=self.uniform_frames, box_width=box_width, box_height=box_height, compat=self.compat
+            )
+        return tools
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """The frames of the call, or why there are none; and before the last turn that no call is left."""
+        return protocol.observation(outcomes[0], turns_left)  # several only where all were refused for being several
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
+        """`accuracy`, `format` and `behavior`; `score` is their sum (paper 3.3).
+
+        All are 0 where the rollout does not pass the format gate; then no judge is asked. A rollout that was aborted,
+        or whose video could not be read, earns nothing.
+
+        Raises:
+            UsageError: the question is open, and there is no judge.
+            JudgeError: the judge gave no verdict.
+        """
+        check_question(sample, judge)
+        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
+            return self.zero_reward()
+        gate = self.gate(trajectory)
+        if gate.fault is not None:
+            return self.zero_reward()
+        worth = _WORTH[await grade_answer(gate.answer, sample, judge)]
+        reward = {
+            "accuracy": self.accuracy_reward * worth,
+            "format": self.format_reward,
+            "behavior": self._behavior(sample, worth >= self.right_from, gate.num_calls > 0),
+        }
+        return {"score": sum(reward.values()), **reward}
+
+    def gate(self, trajectory: Trajectory) -> GateFindings:
+        """Whether a rollout keeps the rules of form: by its record, or (reference) by its text."""
+        if self.compat == "reference":
+            return reference_text_gate([turn.text for turn in trajectory.turns])
+        return record_gate(trajectory, self.duplicate_frames)
+
+    def _behavior(self, sample: Sample, is_right: bool, has_called: bool) -> float:
+        question_class = self._question_class(sample)
+        if question_class is None:
+            return 0.0
+        outcomes: Outcomes = getattr(self, f"{question_class}_behavior")
+        return outcomes[2 * (not is_right) + has_called]
+
+    def _question_class(self, sample: Sample) -> QuestionClass | None:
+        """The class of a row's question. Names of classes are ours; the published code knows only letters."""
+        given = str(sample.extra_info.get("classification") or "").strip().lower()
+        names: dict[str, QuestionClass] = {"direct": "direct", "adaptive": "adaptive", "active": "active"}
+        known = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
+        if given not in known:
+            _warn_of_class(given)
+        return known.get(given)
+
+    @property
+    def _aspect(self) -> Aspect:
+        return "stretch" if self.compat == "reference" else self.aspect
+
+
+@cache
+def _warn_of_class(given: str) -> None:
+    """Once per process and label."""
+    logger.warning(
+        "rows with extra_info.classification %r earn nothing for their behaviour; it should be direct, adaptive or "
+        "active, or one of the letters %s",
+        given,
+        ", ".join(CLASS_OF_LETTER),
+    )
