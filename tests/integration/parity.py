@@ -59,7 +59,8 @@ def response_logprobs(
         banned: renormalise without the ids that verl bans in vLLM (vision placeholders, ids beyond the tokenizer).
     """
     model, processor = load(folder)
-    prompt, response = line["tokens"]["prompts"], line["tokens"]["responses"]
+    (tokens,) = line["sequences"]
+    prompt, response = tokens["prompts"], tokens["responses"]
     ids = torch.tensor(prompt + response)
     images = pictures(line["trajectory"], line["extra_info"]["video_path"])
     image_id = processor.image_token_id
@@ -91,9 +92,10 @@ def response_logprobs(
 def compare(line: dict[str, Any], logprobs: np.ndarray, reference: str, image_id: int) -> tuple[list, list]:
     """Absolute differences to the recorded `reference` over sampled tokens, before and after the first observation
     picture."""
-    mask = np.array(line["tokens"]["response_mask"], dtype=bool)
-    differences = np.abs(logprobs - np.array(line["tokens"][reference]))
-    observed = np.cumsum(np.array(line["tokens"]["responses"]) == image_id) > 0
+    (tokens,) = line["sequences"]
+    mask = np.array(tokens["response_mask"], dtype=bool)
+    differences = np.abs(logprobs - np.array(tokens[reference]))
+    observed = np.cumsum(np.array(tokens["responses"]) == image_id) > 0
     return list(differences[mask & ~observed]), list(differences[mask & observed])
 
 
