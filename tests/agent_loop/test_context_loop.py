@@ -9,6 +9,7 @@ import pytest
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from tests.agent_loop.harness import (
+    QUESTION,
     Rollout,
     ScriptedServer,
     Unended,
@@ -16,14 +17,17 @@ from tests.agent_loop.harness import (
     choose,
     get,
     make_row,
+    model_dir,
     processor,
     run_loop,
     tokenizer,
+    video,
 )
-from tests.context_method import NAME
+from tests.context_method import NAME, FrameThinkerWithContext
 from verl_video_tools.agent_loop.context import DROPPED_MARK
 from verl_video_tools.agent_loop.tokens import placeholder_runs
-from verl_video_tools.types import StopReason
+from verl_video_tools.replay import areplay
+from verl_video_tools.types import RecipeBudget, StopReason
 
 TURNS = [choose(20, 60), get("0:03"), Unended(choose(100, 140)), answer("B")]
 END = "<|im_end|>"
@@ -163,3 +167,20 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
         assert row["rm_scores"].tolist() == [0.0] * (len(output.response_ids) - 1) + [0.75]
         assert row["tag"]["seq_len"] == len(output.prompt_ids) + len(output.response_ids)
         assert row["position_ids"].shape == (4, row["tag"]["seq_len"])
+
+
+# --------------------------------------------------------------------------------------------------------------- replay
+
+
+async def test_replay_applies_the_same_budget() -> None:
+    turns = [choose(20, 60), choose(100, 140), choose(30, 90), answer("B")]
+    budget = RecipeBudget(prompt_tokens=1200, response_tokens=200, images=16)  # room for one observation
+    reasons = {}
+    for context in ("append", "last_evidence"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(FrameThinkerWithContext, "recipe_budget", budget)
+            result = await areplay(
+                NAME, video(), QUESTION, "B", turns, settings={"context": context}, processor=model_dir()
+            )
+        reasons[context] = result["stop_reason"]
+    assert reasons == {"append": "response_budget", "last_evidence": "answer"}
