@@ -1,8 +1,10 @@
-"""Flagged rollouts stay out of the loss and of their group's mean: verl's own code on an in-memory queue."""
+"""Flagged rollouts stay out of the loss and of their group's mean, and a rollout has one advantage, however many
+sequences it has: verl's own code on an in-memory queue."""
 
 # Imports after a skip: what they name is not there on every machine.
 # ruff: noqa: E402
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,22 +14,24 @@ from tensordict import TensorDict
 
 trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
 from transfer_queue import KVBatchMeta
+from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.agent_loop.settings import pack_record
 from verl_video_tools.errors import JudgeError, VideoToolsError
-from verl_video_tools.trainer import VideoToolsTrainer, excluded_rows
+from verl_video_tools.trainer import VideoToolsTrainer, excluded_rollouts
+from verl_video_tools.trainer_rows import group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
 
 
 def test_flagged_rows_are_excluded_and_their_lone_sibling_is_named() -> None:
     uids = ["a", "a", "a", "b", "b", "c", "c"]
     flagged = [False, True, False, True, False, False, False]
-    assert excluded_rows(uids, flagged) == ([1, 3], [4])
+    assert excluded_rollouts(uids, flagged) == ([1, 3], [4])
 
 
 def test_nothing_flagged_nothing_excluded() -> None:
-    assert excluded_rows(["a", "a"], [False, False]) == ([], [])
+    assert excluded_rollouts(["a", "a"], [False, False]) == ([], [])
 
 
 class MemoryQueue:
@@ -36,20 +40,24 @@ class MemoryQueue:
     def __init__(self, rows: dict[str, dict[str, Any]]) -> None:
         self.rows = rows
 
-    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str]) -> TensorDict:
+    def kv_batch_get(self, keys: list[str], partition_id: str, select_fields: list[str] | None = None) -> TensorDict:
         data = TensorDict({}, batch_size=len(keys))
-        for name in select_fields:
+        for name in select_fields or self.rows[keys[0]]:
             values = [self.rows[key][name] for key in keys if name in self.rows[key]]
             if len(values) == len(keys):
                 tensors = isinstance(values[0], torch.Tensor)
                 data[name] = torch.nested.as_nested_tensor(values, layout=torch.jagged) if tensors else values
         return data
 
-    def kv_batch_put(self, keys: list[str], partition_id: str, fields: TensorDict) -> KVBatchMeta:
+    def kv_batch_put(
+        self, keys: list[str], partition_id: str, fields: TensorDict, tags: list[dict[str, Any]] | None = None
+    ) -> KVBatchMeta:
         for name in fields.keys():  # noqa: SIM118  (a TensorDict iterates over rows)
             for i, key in enumerate(keys):
                 value = fields[name][i]
-                self.rows[key][name] = value if isinstance(value, torch.Tensor) else getattr(value, "data", value)
+                self.rows.setdefault(key, {})[name] = (
+                    value if isinstance(value, torch.Tensor) else getattr(value, "data", value)
+                )
         return KVBatchMeta(keys=keys, tags=[{} for _ in keys], partition_id=partition_id)
 
 
@@ -151,3 +159,152 @@ def test_the_mode_that_verl_sees_stays_sync() -> None:
     trainer = object.__new__(VideoToolsTrainer)
     trainer.trainer_mode = "video_tools"
     assert trainer.trainer_mode == "sync"
+
+
+# ------------------------------------------------------------------------------------ several sequences in one rollout
+
+
+def test_rows_are_grouped_by_rollout_and_ordered_by_turn() -> None:
+    rollouts = group_rollouts(["a_0_1", "b-2_1_0", "a_0_10", "a_0_2", "a_1_0", "a_0_0"])
+    assert [(rollout.uid, rollout.session_id) for rollout in rollouts] == [("a", 0), ("b-2", 1), ("a", 1)]
+    assert rollouts[0].keys == ("a_0_0", "a_0_1", "a_0_2", "a_0_10")
+
+
+@pytest.mark.parametrize(("num_ranks", "num_mini_batches"), [(1, 1), (1, 3), (2, 3), (3, 2)])
+def test_every_mini_batch_gets_its_share_of_padding(num_ranks: int, num_mini_batches: int) -> None:
+    is_padding = [row >= 7 for row in range(12)] if num_ranks == 1 else [row % 3 > 0 for row in range(12)]
+    order = spread_padding(is_padding, num_ranks, num_mini_batches)
+    assert sorted(order) == list(range(12))
+    per_rank, size = 12 // num_ranks, 12 // num_ranks // num_mini_batches
+    for first in range(0, 12, per_rank):
+        rows = order[first : first + per_rank]
+        assert sorted(rows) == list(range(first, first + per_rank))  # none has moved to another rank
+        shares = [sum(is_padding[row] for row in rows[at : at + size]) for at in range(0, per_rank, size)]
+        assert max(shares) - min(shares) <= 1
+
+
+class Step:
+    """A trainer over rollouts of several sequences: group a has rollouts of 1 and 3 turns, group b of 2 and 2.
+
+    Sequence k of a rollout has k + 2 response tokens, the first of them with mask 0.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, flagged: tuple[str, ...] = (), ranks: int = 1) -> None:
+        scores = {"a_0": 1.0, "a_1": 0.0, "b_0": 0.25, "b_1": 0.75}
+        num_turns = {"a_0": 1, "a_1": 3, "b_0": 2, "b_1": 2}
+        rows, tags = {}, []
+        for name, score in scores.items():
+            for turn in range(num_turns[name]):
+                extra_fields: dict[str, Any] = {"reward_extra_info": {"score": score}}
+                if turn == num_turns[name] - 1:
+                    flags = ["aborted"] if name in flagged else []
+                    extra_fields |= pack_record(Trajectory(method="framethinker", question=name, flags=flags))
+                length = turn + 2
+                zeros, mask = torch.zeros(length), torch.tensor([0] + [1] * (length - 1))
+                rows[f"{name}_{turn}"] = {
+                    "uid": name[0],
+                    "prompts": torch.arange(3 + turn),
+                    "responses": torch.arange(length),
+                    "input_ids": torch.arange(3 + turn + length),
+                    "position_ids": torch.arange(3 + turn + length).repeat(4, 1),
+                    "multi_modal_inputs": {"pixel_values": torch.ones(4)},
+                    "response_mask": mask,
+                    "loss_mask": mask.clone(),
+                    "rm_scores": torch.tensor([0.0] * (length - 1) + [score]),
+                    "rollout_log_probs": zeros,
+                    "extra_fields": extra_fields,
+                    "data_source": "world",
+                    "reward_model": {"ground_truth": "B"},
+                    "extra_info": {"index": 7},
+                    "agent_name": "framethinker",
+                }
+                tags.append({"seq_len": 3 + turn + length, "prompt_len": 3 + turn, "response_len": length})
+        self.queue = MemoryQueue(rows)
+        for module in (trainer_module, trainer_base, padding_utils):
+            monkeypatch.setattr(module, "tq", self.queue)
+        trainer = object.__new__(VideoToolsTrainer)
+        algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
+        algorithm["norm_adv_by_std_in_grpo"] = False
+        actor = {"ppo_mini_batch_size": 3}  # times 2 rollouts: 6 sequences
+        trainer.config = OmegaConf.create(
+            {
+                "algorithm": algorithm,
+                "actor_rollout_ref": {"rollout": {"n": 2}, "actor": actor},
+                "trainer": {"critic_warmup": 0},
+            }
+        )
+        trainer.global_steps, trainer.use_critic, trainer._record_tokens = 1, False, True
+        trainer.tokenizer = SimpleNamespace(eos_token_id=9, pad_token_id=9)
+        trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
+        self.trainer = trainer
+        batch = KVBatchMeta(keys=list(rows), tags=tags, partition_id="train")
+        self.batch = trainer._balance_batch(batch, {})
+        for key in self.batch.keys:  # the actor's pass
+            rows[key]["old_log_probs"] = torch.zeros(len(rows[key]["responses"]))
+
+    def advantages(self) -> dict[str, set[float]]:
+        """Those that each rollout's sampled tokens get."""
+        self.trainer._compute_advantage(self.batch, {})
+        values: dict[str, set[float]] = {}
+        for key, row in self.queue.rows.items():
+            assert not row["advantages"][row["response_mask"] == 0].any()
+            values.setdefault(key.rsplit("_", 1)[0], set()).update(
+                row["advantages"][row["response_mask"] == 1].tolist()
+            )
+        return values
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_padding_shows_a_picture_and_fills_no_mini_batch(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
+    step = Step(monkeypatch, ranks=ranks)
+    assert len(step.batch.keys) == len(step.batch.tags) == 12  # 8 sequences for mini-batches of 6
+    padded = [tag.get("is_padding", False) for tag in step.batch.tags]
+    per_rank, size = 12 // ranks, 6 // ranks
+    for number in range(2):  # verl's mini-batches: consecutive rows of each rank
+        rows = [first + number * size + i for first in range(0, 12, per_rank) for i in range(size)]
+        assert 1 <= sum(padded[row] for row in rows) <= 3
+    shortest = step.queue.rows["a_0_0"]
+    for key, is_padding, tag in zip(step.batch.keys, padded, step.batch.tags, strict=True):
+        row = step.queue.rows[key]
+        assert "pixel_values" in row["multi_modal_inputs"]
+        assert tag["seq_len"] == len(row["input_ids"]) == len(row["prompts"]) + len(row["responses"])
+        assert row["position_ids"].shape == (4, tag["seq_len"])
+        if is_padding:
+            assert row["input_ids"].tolist()[:5] == shortest["input_ids"].tolist()
+            assert not row["response_mask"].any() and not row["loss_mask"].any() and not row["rm_scores"].any()
+            assert len(row["response_mask"]) == len(row["rollout_log_probs"]) == len(row["responses"])
+
+
+def test_a_rollout_has_one_advantage_and_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(monkeypatch)
+    values = step.advantages()
+    assert {name: values[name] for name in ("a_0", "a_1", "b_0", "b_1")} == {
+        "a_0": {0.5},  # the group's mean is that of two rollouts, not of four sequences
+        "a_1": {-0.5},
+        "b_0": {-0.25},
+        "b_1": {0.25},
+    }
+
+
+def test_all_sequences_of_a_flagged_rollout_are_excluded(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(monkeypatch, flagged=("a_1",))
+    values = step.advantages()
+    assert values["a_0"] == {0.0}  # left alone
+    assert values["a_1"] == set()
+    assert values["b_1"] == {0.25}
+    excluded = [step.queue.rows[f"a_1_{turn}"] for turn in range(3)]
+    assert not any(row["response_mask"].any() or row["loss_mask"].any() for row in excluded)
+    assert {row["uid"] for row in excluded} == {"flagged_a_1_2"}
+
+
+def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(monkeypatch)
+    step.advantages()
+    lines = step.trainer._record_lines(trainer_module._rollouts(step.batch), "train", step=1)
+    by_name = {f"{line['uid']}_{line['session_id']}": line for line in lines}
+    assert sorted(by_name) == ["a_0", "a_1", "b_0", "b_1"]
+    line = by_name["a_1"]
+    counts = [line[f"num_{name}"] for name in ("sequences", "prompt_tokens", "generated_tokens", "observation_tokens")]
+    assert counts == [3, 3 + 4 + 5, 1 + 2 + 3, 3]
+    assert (line["advantage"], line["reward"], line["trajectory"]["question"]) == (-0.5, {"score": 0.0}, "a_1")
+    assert [len(sequence["prompts"]) for sequence in line["sequences"]] == [3, 4, 5]

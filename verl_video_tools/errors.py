@@ -47,6 +47,8 @@ class CallErrorCode(StrEnum):
     """The call asks for more frames than the method allows."""
     TURN_LIMIT = "turn_limit"
     """The call came in the last allowed turn: nobody would read its observation."""
+    PROMPT_BUDGET = "prompt_budget"
+    """With a training sequence per turn: the prompt of the next turn would not fit with the observation in it."""
     RESPONSE_BUDGET = "response_budget"
     """The observation would not fit into the rollout's response budget."""
     IMAGE_BUDGET = "image_budget"

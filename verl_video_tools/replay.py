@@ -165,7 +165,8 @@ class _ScriptedTokens:
         from verl.utils.tokenizer import get_processor_token_id
         from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-        from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream
+        from verl_video_tools.agent_loop.sequences import rollout_tokens
+        from verl_video_tools.agent_loop.tokens import TokenBudget, TokenCounter
         from verl_video_tools.video import envelope_of
 
         try:
@@ -180,20 +181,18 @@ class _ScriptedTokens:
         self._tokenizer = processor.tokenizer
         self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._max_turn_tokens = method.max_turn_tokens
-        self._stream = TokenStream(
-            create_continuous_token_builder(self._tokenizer, hf_model_type=model_type, processor=processor)
-        )
+        builder = create_continuous_token_builder(self._tokenizer, hf_model_type=model_type, processor=processor)
+        counter = TokenCounter(builder, get_processor_token_id(processor, "image"), self.envelope.factor)
+        self._tokens = rollout_tokens(method.context_policy(), builder, counter, self._end_of_turn_id)
         self.budget = TokenBudget(
-            stream=self._stream,
-            envelope=self.envelope,
-            image_token_id=get_processor_token_id(processor, "image"),
+            tokens=self._tokens,
             prompt_length=method.recipe_budget.prompt_tokens,
             response_length=method.recipe_budget.response_tokens,
             max_images=method.recipe_budget.images,
         )
 
     def start(self, messages: Sequence[Message]) -> None:
-        self._stream.start(messages)
+        self._tokens.start(messages)
 
     def append_turn(self, text: str) -> tuple[str, bool]:
         """The turn as a model under these limits could have written it, and whether they cut it."""
@@ -202,8 +201,8 @@ class _ScriptedTokens:
         max_tokens = min(tokens_left, self._max_turn_tokens or tokens_left)
         truncated = len(ids) + 1 > max_tokens  # one for the end of the turn
         ids = ids[:max_tokens] if truncated else [*ids, self._end_of_turn_id]
-        self._stream.append_turn(ids, None)
+        self._tokens.current.append_turn(ids, None)
         return (self._tokenizer.decode(ids) if truncated else text), truncated
 
     def append_observation(self, content: Content) -> None:
-        self._stream.append_observation(content, self._end_of_turn_id)
+        self._tokens.append_observation(content)

@@ -6,7 +6,8 @@ so registration alone is not enough. Overridden, each beside its reason:
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
-- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`).
+- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
+  padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
 - `_validate`: a judge that failed ends the run where it is to do so.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
@@ -37,6 +39,7 @@ from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.methods import get_method
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
+from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
 from verl_video_tools.watchdog import Watchdog
 
@@ -132,14 +135,45 @@ class VideoToolsTrainer(PPOTrainerSync):
         rows_per_rank = len(batch.keys) // num_ranks
         if rows_per_rank < 2:
             raise UsageError(
-                f"{len(batch.keys)} rollouts for {num_ranks} training ranks: each rank needs at least two, as verl "
+                f"{len(batch.keys)} sequences for {num_ranks} training ranks: each rank needs at least two, as verl "
                 "0.9.1 cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
             )
+        if any(_is_padding(tag) for tag in batch.tags):
+            self._complete_padding(batch)
+            mini_batch_size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
+            num_mini_batches = max(1, len(batch.keys) // (mini_batch_size * self.config.actor_rollout_ref.rollout.n))
+            # A mini-batch of padding alone has no token to take the mean over.
+            batch.reorder(spread_padding([_is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
         for first in range(0, len(batch.keys), rows_per_rank):
             lengths = {tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}
             if len(lengths) == 1:
                 self._lengthen(batch, first)
         return batch
+
+    @staticmethod
+    def _complete_padding(batch: KVBatchMeta) -> None:
+        """Make the rows of padding copies, with mask 0, of the shortest sequence.
+
+        verl's have no picture, and verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
+        has no attribute 'mean'").
+        """
+        padding = [row for row, tag in enumerate(batch.tags) if _is_padding(tag)]
+        real = [row for row, tag in enumerate(batch.tags) if not _is_padding(tag)]
+        shortest = min(real, key=lambda row: batch.tags[row]["seq_len"])
+        copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
+        key, partition_id = batch.keys[shortest], batch.partition_id
+        data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=copied)
+        fields = {name: _row(data[name], 0) for name in copied}
+        zeros = torch.zeros_like(fields["responses"])
+        fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
+        fields |= {"rollout_log_probs": zeros.float()}
+        tq.kv_batch_put(
+            keys=[batch.keys[row] for row in padding],
+            partition_id=partition_id,
+            fields=list_of_dict_to_tensordict([fields] * len(padding)),
+        )
+        for row in padding:
+            batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
 
     def _lengthen(self, batch: KVBatchMeta, row: int) -> None:
         """Append one masked token to one sequence.
@@ -163,28 +197,28 @@ class VideoToolsTrainer(PPOTrainerSync):
     # ------------------------------------------------------------------------------------------------------ advantages
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        rows = [i for i, tag in enumerate(batch.tags) if not tag.get("is_padding", False)]
-        trajectories = self._trajectories([batch.keys[i] for i in rows], batch.partition_id)
-        uids = [batch.keys[i].rsplit("_", 2)[0] for i in rows]
+        rollouts = _rollouts(batch)
+        trajectories = self._trajectories([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
         self._stop_on_judge_failures(sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories))
-        flagged, lonely = excluded_rows(uids, [bool(trajectory.flags) for trajectory in trajectories])
-        if len(flagged) == len(rows):
+        uids = [rollout.uid for rollout in rollouts]
+        flagged, lonely = excluded_rollouts(uids, [bool(trajectory.flags) for trajectory in trajectories])
+        if len(flagged) == len(rollouts):
             if any(JUDGE_FLAG in trajectory.flags for trajectory in trajectories):
                 # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
                 logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
                 result = super()._compute_advantage(batch, metrics)
-                self._zero_advantages([batch.keys[i] for i in rows], batch.partition_id)
+                self._zero_advantages(_keys(rollouts), batch.partition_id)
                 return result
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
             raise VideoToolsError(
-                f"step {self.global_steps}: all {len(rows)} rollouts failed, nothing is left to train on. "
+                f"step {self.global_steps}: all {len(rollouts)} rollouts failed, nothing is left to train on. "
                 f"Most common reason ({errors.most_common(1)[0][1]} times): {errors.most_common(1)[0][0]}"
             )
         if flagged:
-            self._exclude([batch.keys[rows[i]] for i in flagged], batch.partition_id)
+            self._exclude([rollouts[i] for i in flagged], batch.partition_id)
         result = super()._compute_advantage(batch, metrics)
         if lonely:
-            self._zero_advantages([batch.keys[rows[i]] for i in lonely], batch.partition_id)
+            self._zero_advantages(_keys([rollouts[i] for i in lonely]), batch.partition_id)
         return result
 
     def _validate(self) -> dict[str, float]:
@@ -202,12 +236,13 @@ class VideoToolsTrainer(PPOTrainerSync):
             )
 
     @staticmethod
-    def _exclude(keys: list[str], partition_id: str) -> None:
+    def _exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
         """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
+        keys = _keys(rollouts)
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
         zeros = data["response_mask"] * 0
         fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
-        fields["uid"] = [f"flagged_{key}" for key in keys]
+        fields["uid"] = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
         tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
 
     @staticmethod
@@ -223,8 +258,7 @@ class VideoToolsTrainer(PPOTrainerSync):
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
-        lines = self._record_lines(keys, batch.partition_id, global_steps)
+        lines = self._record_lines(_rollouts(batch), batch.partition_id, global_steps)
         rollouts = [
             Rollout(
                 uid=line["uid"],
@@ -232,6 +266,8 @@ class VideoToolsTrainer(PPOTrainerSync):
                 reward=line["reward"],
                 num_generated_tokens=line["num_generated_tokens"],
                 num_observation_tokens=line["num_observation_tokens"],
+                num_prompt_tokens=line["num_prompt_tokens"],
+                num_sequences=line["num_sequences"],
                 components=_components(line["trajectory"]["method"]),
             )
             for line in lines
@@ -240,36 +276,38 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._records.write(global_steps, lines)
         self._enter("updating the engine's weights")
 
-    def _record_lines(self, keys: list[str], partition_id: str, step: int) -> list[dict[str, Any]]:
+    def _record_lines(self, rollouts: Sequence[RolloutRows], partition_id: str, step: int) -> list[dict[str, Any]]:
+        """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences."""
         token_fields = ["prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages"]
         row_fields = ["extra_fields", "data_source", "reward_model", "extra_info", "agent_name"]
         available = token_fields + row_fields
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=available)
-        lines = []
-        for i, key in enumerate(keys):
-            uid, session_id, index = key.rsplit("_", 2)
-            extra_fields = _row(data["extra_fields"], i)
-            trajectory = unpack_record(extra_fields)
-            mask = data["response_mask"][i]
-            advantages = data["advantages"][i]
+        data = tq.kv_batch_get(keys=_keys(rollouts), partition_id=partition_id, select_fields=available)
+        lines, first = [], 0
+        for rollout in rollouts:
+            rows = range(first, first + len(rollout.keys))
+            first, last = rows.stop, rows[-1]
+            extra_fields = _row(data["extra_fields"], last)
+            masks = [data["response_mask"][i] for i in rows]
+            trained = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
             line: dict[str, Any] = {
                 "step": step,
-                "uid": uid,
-                "session_id": int(session_id),
-                "output_index": int(index),
-                "agent_name": _row(data["agent_name"], i) if "agent_name" in data else None,
-                "data_source": _row(data["data_source"], i),
-                "ground_truth": _row(data["reward_model"], i)["ground_truth"],
-                "extra_info": _plain(_row(data["extra_info"], i)),
+                "uid": rollout.uid,
+                "session_id": rollout.session_id,
+                "agent_name": _row(data["agent_name"], last) if "agent_name" in data else None,
+                "data_source": _row(data["data_source"], last),
+                "ground_truth": _row(data["reward_model"], last)["ground_truth"],
+                "extra_info": _plain(_row(data["extra_info"], last)),
                 "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
                 "reward": _plain(extra_fields["reward_extra_info"]),
-                "advantage": float(advantages[mask.bool()][0]) if mask.any() else 0.0,
-                "num_generated_tokens": int(mask.sum()),
-                "num_observation_tokens": int((1 - mask).sum()),
-                "trajectory": trajectory.to_dict(),
+                "advantage": float(trained[-1][0]) if trained else 0.0,
+                "num_sequences": len(rows),
+                "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
+                "num_generated_tokens": sum(int(mask.sum()) for mask in masks),
+                "num_observation_tokens": sum(int((1 - mask).sum()) for mask in masks),
+                "trajectory": unpack_record(extra_fields).to_dict(),
             }
             if self._record_tokens:
-                line["tokens"] = {name: data[name][i].tolist() for name in token_fields}
+                line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]
             lines.append(line)
         return lines
 
@@ -279,17 +317,30 @@ class VideoToolsTrainer(PPOTrainerSync):
         return [unpack_record(_row(data["extra_fields"], i)) for i in range(len(keys))]
 
 
-def excluded_rows(uids: Sequence[str], flagged: Sequence[bool]) -> tuple[list[int], list[int]]:
-    """Rows to keep out of training, and valid rows that are left alone in their group.
+def excluded_rollouts(uids: Sequence[str], flagged: Sequence[bool]) -> tuple[list[int], list[int]]:
+    """Rollouts to keep out of training, and valid ones that are left alone in their group.
 
     Returns:
-        Indices of flagged rows; indices of valid rows whose group has fewer than two valid rows.
+        Indices of flagged rollouts; indices of valid rollouts whose group has fewer than two valid ones.
     """
     valid = Counter(uid for uid, flag in zip(uids, flagged, strict=True) if not flag)
     return (
         [i for i, flag in enumerate(flagged) if flag],
         [i for i, uid in enumerate(uids) if not flagged[i] and valid[uid] < 2],
     )
+
+
+def _is_padding(tag: Mapping[str, Any]) -> bool:
+    return bool(tag.get("is_padding", False))
+
+
+def _rollouts(batch: KVBatchMeta) -> list[RolloutRows]:
+    """The rollouts of a batch, without verl's padding."""
+    return group_rollouts([key for key, tag in zip(batch.keys, batch.tags, strict=True) if not _is_padding(tag)])
+
+
+def _keys(rollouts: Sequence[RolloutRows]) -> list[str]:
+    return [key for rollout in rollouts for key in rollout.keys]
 
 
 @lru_cache

@@ -134,13 +134,25 @@ class ScriptedServer:
 class Rollout:
     """What came out of one run of the loop, and what the server saw and returned."""
 
-    output: AgentLoopOutput
+    outputs: list[AgentLoopOutput]
+    """One for each training sequence."""
     server: ScriptedServer
     family: Family = "qwen2_5_vl"
 
     @property
+    def output(self) -> AgentLoopOutput:
+        """The only sequence."""
+        (output,) = self.outputs
+        return output
+
+    @property
+    def sequences(self) -> list[Rollout]:
+        """Each sequence as if it were the only one."""
+        return [Rollout([output], self.server, self.family) for output in self.outputs]
+
+    @property
     def trajectory(self) -> Trajectory:
-        return unpack_record(self.output.extra_fields)
+        return unpack_record(self.outputs[-1].extra_fields)
 
     @property
     def ids(self) -> list[int]:
@@ -220,9 +232,8 @@ async def run_loop(
         method=method,
     )
     row = row if row is not None else make_row(video_path or video(), question)
-    return Rollout(
-        await loop.run({"temperature": 1.0, "logprobs": True, **(sampling_params or {})}, **row), server, family
-    )
+    result = await loop.run({"temperature": 1.0, "logprobs": True, **(sampling_params or {})}, **row)
+    return Rollout(result if isinstance(result, list) else [result], server, family)
 
 
 def make_row(video_path: str, question: str = QUESTION, truth: str = "B") -> dict[str, Any]:

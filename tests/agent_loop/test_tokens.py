@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from verl_video_tools.agent_loop.sequences import OneSequence
 from verl_video_tools.agent_loop.tokens import (
     TokenBudget,
+    TokenCounter,
     TokenStream,
     check_invariants,
     placeholder_runs,
     to_chat_message,
 )
 from verl_video_tools.errors import InvariantError
-from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, StopReason
+from verl_video_tools.types import FrameRecord, ImagePart, Message, StopReason
 
 # One letter per token: p prompt, I placeholder, a sampled, E end of turn, n newline, o observation, g next header.
 LETTERS = "pIaEnog"
@@ -174,7 +176,9 @@ def test_placeholder_runs() -> None:
 
 def budget(stream: TokenStream, **limits: int) -> TokenBudget:
     defaults: dict[str, Any] = {"prompt_length": 100, "response_length": 100}
-    return TokenBudget(stream, PixelEnvelope(), IMAGE, **{**defaults, **limits})
+    tokens = OneSequence(stream.builder, TokenCounter(stream.builder, IMAGE, factor=1), END)
+    tokens.current = stream
+    return TokenBudget(tokens, **{**defaults, **limits})
 
 
 def test_budget_counts_expanded_pictures() -> None:

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 from verl.utils.model import extract_multi_modal_inputs
 
+from tests import context_method
 from tests.agent_loop.harness import model_dir, processor, run_loop, tokenizer
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
@@ -265,3 +266,13 @@ def test_cache_is_bounded(sft_parquet: str, monkeypatch: pytest.MonkeyPatch) -> 
         dataset[0]
         dataset[1]
     assert len(started) == 4
+
+
+def test_a_context_policy_of_several_sequences_is_refused(sft_parquet: str, tmp_path: Path) -> None:
+    table = pq.read_table(sft_parquet).slice(0, 2)
+    names = pa.array([context_method.NAME] * 2)
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(table.set_column(table.column_names.index("agent_name"), "agent_name", names), path)
+    with pytest.raises(UsageError, match="context policy last_evidence"):
+        make_dataset(path)
+    make_dataset(path, video_tools={context_method.NAME: {"context": "append"}})

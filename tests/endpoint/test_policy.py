@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from benchmarks.video.files import write_video
+from tests import context_method
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import MODEL, JudgeServer, Reply
+from verl_video_tools.agent_loop.context import DROPPED_MARK
 from verl_video_tools.endpoint import client
 from verl_video_tools.endpoint.chat import Completion, restore_stop
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import Method, Sample, StopReason
+from verl_video_tools.types import IMAGE_MARK, Method, Sample, StopReason
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
@@ -78,6 +80,29 @@ async def test_pictures_are_those_of_the_record_in_reading_order(
         assert [picture.size for picture in pictures] == [(frame.width, frame.height) for frame in records]
         assert len(pictures) == texts_of(message).count("<image>") > 0
     assert texts_of(second[3]) == trajectory.turns[0].observation
+
+
+@pytest.mark.parametrize(
+    ("context", "shown"),
+    [("append", [8, 8, 8]), ("last_evidence", [0, 0, 8]), ("initial_plus_last", [8, 0, 8])],
+)
+async def test_later_turns_see_what_the_context_policy_leaves(
+    server: JudgeServer, sample: Sample, context: str, shown: list[int]
+) -> None:
+    looks = [
+        f"<think>there</think><action>choose frames between {start} and {start + 20}</action>" for start in (20, 60)
+    ]
+    answer = "<think>so</think><action>output answer: B</action>"
+    server.reply = scripted({QUESTION: [*looks, answer]})
+    trajectory = (await rollout(server, sample, get_method(context_method.NAME, context=context))).trajectory
+    assert (trajectory.answer, trajectory.flags) == ("B", [])
+    messages = server.requests[-1]["messages"]
+    assert [len(pictures_of(message)) for message in messages if message["role"] == "user"] == shown
+    assert [message["content"] for message in messages if message["role"] == "assistant"] == looks
+    for number, turn in ((3, trajectory.turns[0]), (5, trajectory.turns[1])):
+        told = texts_of(messages[number]).replace(DROPPED_MARK, IMAGE_MARK)
+        assert told == turn.observation  # labels and all
+    assert texts_of(messages[1]).count(DROPPED_MARK) == 8 - shown[0]
 
 
 async def test_png_is_lossless_and_jpeg_is_nearly(server: JudgeServer, sample: Sample) -> None:

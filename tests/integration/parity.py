@@ -53,8 +53,9 @@ def response_logprobs(
     folder: Path, line: dict[str, Any], banned: bool = True, fault: Fault | None = None
 ) -> np.ndarray:
     """`sequence_logprobs` of a recorded rollout, its pictures decoded again."""
+    (tokens,) = line["sequences"]
     images = pictures(line["trajectory"], line["extra_info"]["video_path"])
-    return sequence_logprobs(folder, line["tokens"]["prompts"], line["tokens"]["responses"], images, banned, fault)
+    return sequence_logprobs(folder, tokens["prompts"], tokens["responses"], images, banned, fault)
 
 
 @torch.no_grad()
@@ -103,9 +104,10 @@ def sequence_logprobs(
 def compare(line: dict[str, Any], logprobs: np.ndarray, reference: str, image_id: int) -> tuple[list, list]:
     """Absolute differences to the recorded `reference` over sampled tokens, before and after the first observation
     picture."""
-    mask = np.array(line["tokens"]["response_mask"], dtype=bool)
-    differences = np.abs(logprobs - np.array(line["tokens"][reference]))
-    observed = np.cumsum(np.array(line["tokens"]["responses"]) == image_id) > 0
+    (tokens,) = line["sequences"]
+    mask = np.array(tokens["response_mask"], dtype=bool)
+    differences = np.abs(logprobs - np.array(tokens[reference]))
+    observed = np.cumsum(np.array(tokens["responses"]) == image_id) > 0
     return list(differences[mask & ~observed]), list(differences[mask & observed])
 
 

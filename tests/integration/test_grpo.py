@@ -104,7 +104,7 @@ def test_masks_cover_exactly_what_the_server_logged(grpo_run: Run, lines: list[d
         generation = json.loads(text)
         logged[tuple(generation["prompt_ids"])].append(generation["token_ids"])
     for line in lines:
-        tokens = line["tokens"]
+        (tokens,) = line["sequences"]
         ids, mask = tokens["prompts"] + tokens["responses"], [0] * len(tokens["prompts"]) + tokens["response_mask"]
         position, turns = 0, 0
         while position < len(ids):
@@ -186,7 +186,7 @@ def test_parity_fails_without_weight_sync(unsynced_lines: list[dict], sft_model:
         abs(a - b)
         for line in healthy
         for a, b, m in zip(
-            *(line["tokens"][k] for k in ("rollout_log_probs", "old_log_probs", "response_mask")), strict=True
+            *(line["sequences"][0][k] for k in ("rollout_log_probs", "old_log_probs", "response_mask")), strict=True
         )
         if m
     ]

@@ -39,6 +39,7 @@ from verl_video_tools.types import (
 from verl_video_tools.video import Video, cache_stats, decode_frames, open_video
 
 _BUDGET_CODES = {
+    StopReason.PROMPT_BUDGET: CallErrorCode.PROMPT_BUDGET,
     StopReason.RESPONSE_BUDGET: CallErrorCode.RESPONSE_BUDGET,
     StopReason.IMAGE_BUDGET: CallErrorCode.IMAGE_BUDGET,
 }
@@ -52,7 +53,7 @@ class Budget(Protocol):
         ...
 
     def refuses_observation(self, content: Content) -> StopReason | None:
-        """`RESPONSE_BUDGET` or `IMAGE_BUDGET` if the observation does not fit, else None."""
+        """`PROMPT_BUDGET`, `RESPONSE_BUDGET` or `IMAGE_BUDGET` if the observation does not fit, else None."""
         ...
 
 

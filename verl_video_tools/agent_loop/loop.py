@@ -1,4 +1,4 @@
-"""verl's agent loop for every method: an `Episode` (what happens) joined to a `TokenStream` (what is trained on).
+"""verl's agent loop for every method: an `Episode` (what happens) joined to its token sequences (what is trained on).
 
 Selected per row by `agent_name` through the YAML file of `vvt path agent-loops`. A method's config comes from
 `actor_rollout_ref.rollout.custom.video_tools.<method>`.
@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -20,6 +20,7 @@ from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools import retrieval
 from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.agent_loop.sequences import rollout_tokens
 from verl_video_tools.agent_loop.settings import (
     group_methods,
     is_validation,
@@ -28,7 +29,14 @@ from verl_video_tools.agent_loop.settings import (
     pack_record,
     retrieval_config,
 )
-from verl_video_tools.agent_loop.tokens import TokenBudget, TokenStream, check_invariants, processor_token_counts
+from verl_video_tools.agent_loop.tokens import (
+    RolloutTokens,
+    TokenBudget,
+    TokenCounter,
+    TokenStream,
+    check_invariants,
+    processor_token_counts,
+)
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
 from verl_video_tools.rewards.grading import check_question
 from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, Sample, StopReason, Trajectory
@@ -59,10 +67,13 @@ class VideoAgentLoop(AgentLoopBase):
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
 
-    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
+    async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Run one rollout. Failures of row, video, tool or invariant end up in the record; those of the inference
-        engine are raised, since nothing can go on without it."""
-        stream = TokenStream(self.continuous_token_builder)
+        engine are raised, since nothing can go on without it.
+
+        Returns:
+            The rollout's training sequence, or a list of several in order of turns.
+        """
         timing = AgentLoopMetrics()
         server_fields: dict[str, Any] = {}
         try:
@@ -72,16 +83,17 @@ class VideoAgentLoop(AgentLoopBase):
             logger.error("%s", error)
             trajectory = Trajectory(method=self.method.name, question="")
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
-            return self._output(trajectory, await self._placeholder_stream(), timing, server_fields)
+            return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
 
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         validate = is_validation(sampling_params, self.rollout_config)
         group = group_methods(self.method, self.rollout_config, validate)
         self.method = group[session_id % len(group)]
+        builder = self.continuous_token_builder
+        counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
+        tokens = rollout_tokens(self.method.context_policy(), builder, counter, self.end_of_turn_id)
         budget = TokenBudget(
-            stream=stream,
-            envelope=self.envelope,
-            image_token_id=self.image_token_id,
+            tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,
             response_length=self.rollout_config.response_length,
             max_images=self.rollout_config.get("limit_images"),
@@ -93,34 +105,35 @@ class VideoAgentLoop(AgentLoopBase):
         if messages is None:
             if episode.trajectory.error:
                 logger.warning("rollout of row %s: %s", sample.extra_info.get("index"), episode.trajectory.error)
-            return self._output(episode.trajectory, await self._placeholder_stream(), timing, server_fields)
-        await asyncio.to_thread(stream.start, messages)
+            return self._outputs(episode.trajectory, [await self._placeholder_stream()], timing, server_fields)
+        await asyncio.to_thread(tokens.start, messages)
 
         request_id = uuid4().hex
         while episode.trajectory.stop_reason is None:
             turn_text, truncated = await self._generate(
-                stream, budget, request_id, sampling_params, timing, server_fields
+                tokens, budget, request_id, sampling_params, timing, server_fields
             )
             started = time.perf_counter()
             observation = await episode.step(turn_text, truncated)
             if observation is not None:
-                await asyncio.to_thread(stream.append_observation, observation, self.end_of_turn_id)
+                await asyncio.to_thread(tokens.append_observation, observation)
             timing.tool_calls += time.perf_counter() - started
 
         trajectory = episode.trajectory
         try:
-            counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
-            check_invariants(stream, self.image_token_id, counts)
+            for stream in tokens.sequences:
+                counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
+                check_invariants(stream, self.image_token_id, counts)
         except InvariantError as error:
             logger.error("rollout of row %s broke an invariant: %s", sample.extra_info.get("index"), error)
             trajectory.flags.append("invariant")
             trajectory.error = str(error)
-            return self._output(trajectory, await self._placeholder_stream(), timing, server_fields)
-        return self._output(trajectory, stream, timing, server_fields)
+            return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
+        return self._outputs(trajectory, tokens.sequences, timing, server_fields)
 
     async def _generate(
         self,
-        stream: TokenStream,
+        tokens: RolloutTokens,
         budget: TokenBudget,
         request_id: str,
         sampling_params: Mapping[str, Any],
@@ -132,6 +145,7 @@ class VideoAgentLoop(AgentLoopBase):
         params = {**sampling_params, "max_tokens": max_tokens}
         if self.method.stop:
             params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
+        stream = tokens.current
         started = time.perf_counter()
         output = await self.server_manager.generate(
             request_id=request_id,
@@ -162,10 +176,23 @@ class VideoAgentLoop(AgentLoopBase):
         await asyncio.to_thread(stream.start, [Message("user", (blank,))])
         return stream
 
+    def _outputs(
+        self,
+        trajectory: Trajectory,
+        sequences: Sequence[TokenStream],
+        timing: AgentLoopMetrics,
+        server_fields: Mapping[str, Any],
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
+        """The rollout as verl takes it. The record goes with the last sequence: reward manager, validation and
+        advantage look at no other, and verl hands reward and advantage on to the others."""
+        outputs = [self._output(stream, len(trajectory.turns), timing, server_fields) for stream in sequences]
+        outputs[-1].extra_fields |= pack_record(trajectory)
+        return outputs if len(outputs) > 1 else outputs[0]
+
     def _output(
-        self, trajectory: Trajectory, stream: TokenStream, timing: AgentLoopMetrics, server_fields: Mapping[str, Any]
+        self, stream: TokenStream, num_turns: int, timing: AgentLoopMetrics, server_fields: Mapping[str, Any]
     ) -> AgentLoopOutput:
-        """The record as verl takes it. A rollout without tokens gets one end-of-turn token with mask 0."""
+        """One sequence. One without a response gets a single end-of-turn token with mask 0."""
         response_ids, mask, logprobs = stream.response_ids, stream.response_mask, stream.response_logprobs
         if not response_ids:  # also an engine may return no token, as for an aborted request; verl needs one
             response_ids, mask, logprobs = [self.end_of_turn_id], [0], [0.0]
@@ -175,7 +202,7 @@ class VideoAgentLoop(AgentLoopBase):
             response_mask=mask,
             response_logprobs=logprobs if self.rollout_config.calculate_log_probs else None,
             multi_modal_data={"images": stream.pil_images},
-            num_turns=2 * len(trajectory.turns) + 1,
+            num_turns=2 * num_turns + 1,
             metrics=timing,
             extra_fields={
                 # Policy versions are logged per rollout; one that never reached the server belongs to no version.
@@ -183,7 +210,6 @@ class VideoAgentLoop(AgentLoopBase):
                 "max_global_steps": server_fields.get("max_global_steps", -1),
                 "turn_scores": [],
                 "tool_rewards": [],
-                **pack_record(trajectory),
             },
         )
 

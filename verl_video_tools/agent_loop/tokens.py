@@ -1,4 +1,4 @@
-"""Token ids, loss mask and log-probabilities of one rollout, built by verl's own Continuous Token builder.
+"""Token ids, loss mask and log-probabilities of one sequence, built by verl's own Continuous Token builder.
 
     ids   p p p p p | a a a a E | n o o o o o g g | a a a E
     mask      -     | 1 1 1 1 1 | 0 0 0 0 0 0 0 0 | 1 1 1 1
@@ -6,7 +6,8 @@
 
 p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o observation (pictures expanded to
 placeholder runs), g header of the next assistant turn. A turn that ends without E (stop string, cut) gets one appended
-with mask 0. The last token of a rollout is always a sampled one.
+with mask 0. The last token of a sequence is always a sampled one. A rollout is one such sequence, or one for each of
+its turns: `sequences`.
 
 The same class builds training sequences for SFT, so that both are equal by construction.
 """
@@ -21,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from verl_video_tools.errors import InvariantError
-from verl_video_tools.types import Content, ImagePart, Message, PixelEnvelope, StopReason, content_images
+from verl_video_tools.types import Content, ImagePart, Message, StopReason, content_images
 from verl_video_tools.video import image_tokens
 
 
@@ -56,7 +57,7 @@ def to_chat_message(message: Message) -> dict[str, Any]:
 
 @dataclass
 class TokenStream:
-    """One rollout as tokens. Grows by `start`, then alternately `append_turn` and `append_observation`."""
+    """One sequence as tokens. Grows by `start`, then alternately `append_turn` and `append_observation`."""
 
     builder: TokenBuilder
     prompt_ids: list[int] = field(default_factory=list)
@@ -113,52 +114,98 @@ def _pixels(image: ImagePart) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class TokenBudget:
-    """The `Budget` of a token-level rollout: exact token counts, before a pixel is decoded.
+class Lengths:
+    """What the sequence that a turn is sampled from holds before that turn."""
 
-    Args:
-        prompt_length: tokens that verl reserves for the prompt.
-        response_length: tokens for everything after it: sampled turns and observations.
-        max_images: pictures per rollout that the inference engine takes; None if it has no limit.
-    """
+    prompt_tokens: int
+    response_tokens: int
+    num_images: int
 
-    stream: TokenStream
-    envelope: PixelEnvelope
+
+class RolloutTokens(Protocol):
+    """The training sequences of one rollout (`sequences`). Grows like a `TokenStream`."""
+
+    current: TokenStream
+    """The sequence that the next turn is sampled from, and appended to."""
+    counter: TokenCounter
+
+    @property
+    def sequences(self) -> list[TokenStream]:
+        """What is trained on, in order of turns."""
+        ...
+
+    def start(self, messages: Sequence[Message]) -> None: ...
+
+    def append_observation(self, content: Content) -> None:
+        """Make `current` what the next turn is sampled from."""
+        ...
+
+    def lengths_with(self, content: Content) -> Lengths:
+        """What `append_observation` would make of `current`, at most. Pictures may come without pixels."""
+        ...
+
+
+@dataclass(frozen=True)
+class TokenCounter:
+    """Lengths of messages in tokens, from the sizes of their pictures alone."""
+
+    builder: TokenBuilder
     image_token_id: int
-    prompt_length: int
-    response_length: int
-    max_images: int | None = None
+    factor: int
+    """Sides of pictures are multiples of it (`PixelEnvelope.factor`)."""
 
-    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
-        images = [image for message in messages for image in content_images(message.content)]
-        ids = self.stream.builder.build_initial_tokens([to_chat_message(strip(message)) for message in messages])
-        if self._expanded(ids, images) > self.prompt_length:
-            return StopReason.PROMPT_BUDGET
-        return self._refuses_images(len(images))
+    def prompt(self, messages: Sequence[Message]) -> int:
+        ids = self.builder.build_initial_tokens([to_chat_message(strip(message)) for message in messages])
+        return self._expanded(ids, [image for message in messages for image in content_images(message.content)])
 
-    def refuses_observation(self, content: Content) -> StopReason | None:
-        images = content_images(content)
+    def observation(self, content: Content) -> int:
+        """A user message and the header of the next assistant turn."""
         message = to_chat_message(strip(Message("user", content)))
-        ids = self.stream.builder.tokenize_context_incremental_messages([], [message])
-        # Two more: the end of the turn, if it lacks one, and the newline after it. And one to answer with.
-        needed = self._expanded(ids, images) + 2 + 1
-        if needed > self.tokens_left():
-            return StopReason.RESPONSE_BUDGET
-        return self._refuses_images(len(self.stream.images) + len(images))
-
-    def tokens_left(self) -> int:
-        return self.response_length - len(self.stream.response_ids)
+        ids = self.builder.tokenize_context_incremental_messages([], [message])
+        return self._expanded(ids, content_images(content))
 
     def _expanded(self, ids: Sequence[int], images: Sequence[ImagePart]) -> int:
         """Length of `ids`, which hold one placeholder per picture, once each is expanded."""
         if (placeholders := list(ids).count(self.image_token_id)) != len(images):
             raise InvariantError(f"{len(images)} pictures but {placeholders} placeholders in the rendered text")
         return len(ids) + sum(
-            image_tokens(image.record.width, image.record.height, self.envelope.factor) - 1 for image in images
+            image_tokens(image.record.width, image.record.height, self.factor) - 1 for image in images
         )
 
-    def _refuses_images(self, count: int) -> StopReason | None:
-        return StopReason.IMAGE_BUDGET if self.max_images is not None and count > self.max_images else None
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """The `Budget` of a token-level rollout: exact token counts, before a pixel is decoded.
+
+    Args:
+        prompt_length: tokens that verl reserves for the prompt of a sequence.
+        response_length: tokens for everything after it: sampled turns, and observations between them.
+        max_images: pictures per sequence that the inference engine takes; None if it has no limit.
+    """
+
+    tokens: RolloutTokens
+    prompt_length: int
+    response_length: int
+    max_images: int | None = None
+
+    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
+        num_images = sum(len(content_images(message.content)) for message in messages)
+        return self._refuses(Lengths(self.tokens.counter.prompt(messages), 0, num_images))
+
+    def refuses_observation(self, content: Content) -> StopReason | None:
+        return self._refuses(self.tokens.lengths_with(content))
+
+    def tokens_left(self) -> int:
+        return self.response_length - len(self.tokens.current.response_ids)
+
+    def _refuses(self, lengths: Lengths) -> StopReason | None:
+        if lengths.prompt_tokens > self.prompt_length:
+            return StopReason.PROMPT_BUDGET
+        if lengths.response_tokens + 1 > self.response_length:  # one to answer with
+            return StopReason.RESPONSE_BUDGET
+        if self.max_images is not None and lengths.num_images > self.max_images:
+            return StopReason.IMAGE_BUDGET
+        return None
 
 
 def strip(message: Message) -> Message:
@@ -168,7 +215,7 @@ def strip(message: Message) -> Message:
 
 
 def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int]) -> None:
-    """Assert what must hold between a finished rollout's tokens, mask, log-probabilities and pictures.
+    """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and pictures.
 
     Args:
         tokens_per_image: placeholder tokens of each picture, in order, as the model's own processor counts them.

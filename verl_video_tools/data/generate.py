@@ -220,7 +220,6 @@ async def _record(
         "step": 0,
         "uid": task.uid,
         "session_id": task.session_id,
-        "output_index": 0,
         "agent_name": method.name,
         "data_source": task.row.get("data_source"),
         "ground_truth": (task.row.get("reward_model") or {}).get("ground_truth"),

@@ -191,7 +191,14 @@ class TrajectorySFTDataset(Dataset):
 
     def _method(self, name: str) -> Method:
         if name not in self._methods:
-            self._methods[name] = get_method(name, **self._method_fields.get(name, {}))
+            method = get_method(name, **self._method_fields.get(name, {}))
+            if method.context_policy() != "append":
+                raise UsageError(
+                    f"{name} is configured with the context policy {method.context_policy()}, which makes a sequence "
+                    "of each turn; a row of this data set is one sequence. Let data.video_tools say append: the turns "
+                    "are the same, and reinforcement learning may then use the other policy"
+                )
+            self._methods[name] = method
         return self._methods[name]
 
     def _lengths(self) -> list[int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from verl_video_tools.agent_loop.context import visible_messages
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
@@ -73,6 +74,8 @@ class ChatPolicy:
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
+        Each request shows what the method's context policy leaves of the pictures, as in training.
+
         Args:
             given_turns: assistant turns that come first, executed and not sampled.
             instruction: appended to the method's system prompt.
@@ -84,14 +87,20 @@ class ChatPolicy:
         start = await episode.start()
         if start is None:
             return ChatRollout(episode.trajectory, num_tokens)
-        messages = await self._encoded(start if instruction is None else _instructed(start, instruction))
+        messages = list(start) if instruction is None else _instructed(start, instruction)
+        encoded = await self._encoded(messages)
         number = 0
         while episode.trajectory.stop_reason is None:
             if number < len(given_turns):
                 text, truncated = given_turns[number], False
             else:
+                visible = visible_messages(method.context_policy(), messages)
+                request = [  # what has lost its pictures is text, and cheap to encode
+                    done if seen is whole else to_chat_message(seen)
+                    for whole, seen, done in zip(messages, visible, encoded, strict=True)
+                ]
                 try:
-                    completion = await self._complete(method, messages, None if seed is None else seed + number)
+                    completion = await self._complete(method, request, None if seed is None else seed + number)
                 except EndpointError as error:
                     episode.abort(str(error))
                     break
@@ -100,8 +109,8 @@ class ChatPolicy:
             number += 1
             observation = await episode.step(text, truncated)
             if observation is not None:
-                messages.append({"role": "assistant", "content": text})
-                messages += await self._encoded([Message("user", observation)])
+                messages += (answered := [Message("assistant", (text,)), Message("user", observation)])
+                encoded += await self._encoded(answered)
         if given_turns and number <= len(given_turns) and not episode.trajectory.flags:
             reason = episode.trajectory.stop_reason
             episode.abort(f"the given turns do not replay: {reason} after {number} of {len(given_turns)}")

@@ -21,6 +21,9 @@ class Rollout:
     """The breakdown under the names of the reward manager."""
     num_generated_tokens: int
     num_observation_tokens: int
+    num_prompt_tokens: int = 0
+    num_sequences: int = 1
+    """Training sequences: one, or one per turn."""
     components: Sequence[str] = field(default=())
     """Reward components of the rollout's own method."""
 
@@ -49,6 +52,8 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics["tool/executed_per_rollout"] = _mean([count["executed_calls"] for count in counts])
     metrics["tokens/generated/mean"] = _mean([rollout.num_generated_tokens for rollout in rollouts])
     metrics["tokens/observation/mean"] = _mean([rollout.num_observation_tokens for rollout in rollouts])
+    metrics["tokens/prompt/mean"] = _mean([rollout.num_prompt_tokens for rollout in rollouts])
+    metrics["rollout/sequences/mean"] = _mean([rollout.num_sequences for rollout in rollouts])
     metrics |= _cache_metrics(rollouts)
     metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
     metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))

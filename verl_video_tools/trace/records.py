@@ -1,7 +1,7 @@
 """Trajectories of a run as JSON lines: one file per step, one line per rollout.
 
 `replay`, viewer, exports and the parity test read them. A line holds the trajectory, the reward breakdown, the row it
-came from, its advantage, and, when asked for, the tokens with mask and both log-probabilities.
+came from, its advantage, and, when asked for, its training sequences: tokens with mask and both log-probabilities.
 """
 
 from __future__ import annotations

@@ -1,0 +1,97 @@
+"""Real GRPO steps in which every turn is a training sequence of its own."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from datasets import Dataset
+from transformers import AutoTokenizer
+
+from tests.context_method import NAME
+from tests.integration.conftest import Run, assert_succeeded, run_recipe
+from verl_video_tools.agent_loop.tokens import placeholder_runs
+from verl_video_tools.trace.records import read_records
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+
+BOUND = 1e-4
+"""Mean difference of log-probabilities that engine and actor may have in float32."""
+
+
+@pytest.fixture(scope="module")
+def run(output_dir: Path, sft_model: Path) -> Run:
+    """Two steps of four groups of four."""
+    demo_dir = output_dir / "demo_framethinker"
+    rows = [{**row, "agent_name": NAME} for row in pq.read_table(demo_dir / "train.parquet").to_pylist()]
+    path = output_dir / "context.parquet"
+    Dataset.from_list(rows).to_parquet(path)
+    fields = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
+    run = run_recipe(
+        "context",
+        "framethinker_grpo",
+        output_dir,
+        "trainer.total_training_steps=2",
+        "+trainer.video_tools.record_tokens=True",
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('context_loops.yaml')}",
+        f"{fields}.prompt_file={demo_dir / 'prompts' / 'framethinker.txt'}",
+        f"{fields}.max_turn_tokens=96",
+        f"{fields}.context=last_evidence",
+        TRAIN_FILES=str(path),
+        MODEL_PATH=str(sft_model),
+        ROLLOUT_N="4",
+        MAX_PROMPT_LENGTH="1024",
+        MAX_RESPONSE_LENGTH="128",
+        MAX_MODEL_LEN="1152",
+        VERL_USE_EXTERNAL_MODULES="tests.context_method",
+    )
+    assert_succeeded(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def lines(run: Run) -> list[dict]:
+    return list(read_records(run.folder / "trajectories"))
+
+
+def test_a_line_per_rollout_and_a_sequence_per_turn(run: Run, lines: list[dict]) -> None:
+    assert [line["step"] for line in lines] == [1] * 16 + [2] * 16
+    assert all(line["num_sequences"] == len(line["trajectory"].turns) for line in lines)
+    assert sum(line["num_sequences"] > 1 for line in lines) >= 5
+    assert not any(line["trajectory"].flags for line in lines)
+    assert "rollout/sequences/mean:" in run.log
+    assert (run.folder / "huggingface" / "config.json").exists()
+
+
+def test_each_sequence_holds_the_latest_pictures(lines: list[dict], sft_model: Path) -> None:
+    image_token = AutoTokenizer.from_pretrained(sft_model).convert_tokens_to_ids("<|image_pad|>")
+    for line in lines:
+        evidence = len(line["trajectory"].initial_frames)
+        for sequence, turn in zip(line["sequences"], line["trajectory"].turns, strict=True):
+            assert len(placeholder_runs(sequence["prompts"], image_token)) == evidence
+            assert all(sequence["response_mask"])
+            evidence = sum(len(call.frames) for call in turn.calls) or evidence
+
+
+def test_engine_and_actor_agree_on_every_turn(lines: list[dict]) -> None:
+    for number in range(2):  # first turns, and turns that lost pictures
+        sequences = [line["sequences"][number] for line in lines if line["num_sequences"] > number]
+        pairs = [(sequence["rollout_log_probs"], sequence["old_log_probs"]) for sequence in sequences]
+        differences = np.concatenate([np.abs(np.subtract(*pair)) for pair in pairs])
+        assert len(differences) > 50 and differences.mean() <= BOUND
+
+
+def test_the_advantage_is_the_rollouts(lines: list[dict]) -> None:
+    groups = defaultdict(list)
+    for line in lines:
+        groups[line["step"], line["uid"]].append(line)
+    for members in groups.values():
+        scores = np.array([line["reward"]["score"] for line in members])
+        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6)
+        assert [line["advantage"] for line in members] == pytest.approx(list(expected), abs=1e-4)
+    for line in lines:
+        values = {value for sequence in line["sequences"] for value in sequence["advantages"]}
+        assert values == {line["advantage"]}

@@ -1,0 +1,48 @@
+"""Rows of a training batch and the rollouts they belong to. Pure functions over TransferQueue's keys.
+
+A key is `{uid}_{session_id}_{index}`: group, rollout in the group, sequence in the rollout (one, or one per turn).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRows:
+    """One rollout of a batch."""
+
+    uid: str
+    session_id: int
+    keys: tuple[str, ...]
+    """Keys of its sequences in order of turns; reward and record go with the last."""
+
+
+def group_rollouts(keys: Sequence[str]) -> list[RolloutRows]:
+    """The rollouts of a batch in order of their first key. Keys of one rollout may come in any order, and apart."""
+    indices: dict[tuple[str, int], list[int]] = {}
+    for key in keys:
+        uid, session_id, index = key.rsplit("_", 2)
+        indices.setdefault((uid, int(session_id)), []).append(int(index))
+    return [
+        RolloutRows(uid, session_id, tuple(f"{uid}_{session_id}_{index}" for index in sorted(members)))
+        for (uid, session_id), members in indices.items()
+    ]
+
+
+def spread_padding(is_padding: Sequence[bool], num_ranks: int, num_mini_batches: int) -> list[int]:
+    """Order of rows in which padding is dealt evenly to the mini-batches of each rank.
+
+    Ranks take consecutive rows, and of these each mini-batch does. Rows stay on their rank.
+
+    Args:
+        is_padding: for each row; their number is a multiple of `num_ranks * num_mini_batches`.
+    """
+    rows_per_rank = len(is_padding) // num_ranks
+    order: list[int] = []
+    for first in range(0, len(is_padding), rows_per_rank):
+        rows = range(first, first + rows_per_rank)
+        dealt = [row for row in rows if not is_padding[row]] + [row for row in rows if is_padding[row]]
+        order += [row for number in range(num_mini_batches) for row in dealt[number::num_mini_batches]]
+    return order
