@@ -90,5 +90,5 @@ def test_reaches_the_stated_accuracy(model: TinyModel, processor: TinyProcessor,
 
 def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("verl_video_tools.demo.files", lambda package: tmp_path)
-    with pytest.raises(FileNotFoundError, match="pretrain --out"):
+    with pytest.raises(FileNotFoundError, match="pretrain --family qwen2_5_vl --out"):
         base_model_dir()

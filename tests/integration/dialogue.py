@@ -54,7 +54,12 @@ def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any]) 
     from vllm import LLM, SamplingParams
 
     tokenizer = hf_tokenizer(str(folder))
-    builder = create_continuous_token_builder(tokenizer, hf_model_type=processor.config.model_type, processor=processor)
+    builder = create_continuous_token_builder(
+        tokenizer,
+        hf_model_type=processor.config.model_type,
+        mm_processor_kwargs=mm_processor_kwargs,
+        processor=processor,
+    )
     end_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
     engine = LLM(
         str(folder),
@@ -62,7 +67,7 @@ def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any]) 
         enforce_eager=True,
         max_model_len=1024,
         max_num_seqs=4,
-        limit_mm_per_prompt={"image": MAX_IMAGES},
+        limit_mm_per_prompt={"image": MAX_IMAGES, "video": 0},  # without: it warms up on long videos
         logprobs_mode="processed_logprobs",  # as verl sets it
         seed=0,
     )
