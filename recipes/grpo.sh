@@ -67,7 +67,7 @@ ROLLOUT=(
     actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     +actor_rollout_ref.rollout.limit_images="$MAX_IMAGES"
     actor_rollout_ref.rollout.agent.agent_loop_config_path="$("$PYTHON" -m verl_video_tools.config agent-loops)"
-    actor_rollout_ref.rollout.agent.default_agent_loop="$METHOD"
+    actor_rollout_ref.rollout.agent.default_agent_loop="${METHODS[0]}"
 )
 REWARD=(
     reward.reward_manager.source=importlib reward.reward_manager.name=VideoToolsRewardManager

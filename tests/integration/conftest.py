@@ -10,11 +10,15 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
+import pyarrow.parquet as pq
 import pytest
+from datasets import Dataset
 
 REPO = Path(__file__).parents[2]
 RUN_TIMEOUT_SECONDS = 1200
@@ -99,16 +103,27 @@ def output_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def sft_model(output_dir: Path) -> Path:
-    """The cold-started tiny model, made by the SFT recipe."""
-    folder = output_dir / "framethinker_sft" / "huggingface"
+    """The tiny model, cold-started on all methods by the SFT recipe."""
+    folder = output_dir / "mixed_sft" / "huggingface"
     if not (folder / "config.json").exists():
-        run = run_recipe("framethinker_sft", "framethinker_sft", output_dir, SFT_DIR=str(folder.parent))
+        run = run_recipe("mixed_sft", "mixed_sft", output_dir, SFT_DIR=str(folder.parent))
         assert_succeeded(run)
     return folder
 
 
+def write_rows(output_dir: Path, name: str, method: str, change: Callable[[int, dict[str, Any]], None]) -> str:
+    """Path of a file `name` with the demo's rows of a method, each as `change(number, row)` leaves it."""
+    rows = pq.read_table(output_dir / "demo_mixed" / "train.parquet").to_pylist()
+    rows = [row for row in rows if row["agent_name"] == method]
+    for number, row in enumerate(rows):
+        change(number, row)
+    path = output_dir / name
+    Dataset.from_list(rows).to_parquet(path)
+    return str(path)
+
+
 INSTRUMENTED = {"VERL_USE_EXTERNAL_MODULES": "tests.integration.instrumented"}
-NUM_STEPS = 3
+NUM_STEPS, GROUP_SIZE = 3, 8
 GRPO_OPTIONS = (
     f"trainer.total_training_steps={NUM_STEPS}",
     "trainer.save_freq=1",
@@ -119,16 +134,16 @@ GRPO_OPTIONS = (
 
 @pytest.fixture(scope="session")
 def grpo_run(output_dir: Path, sft_model: Path) -> Run:
-    """Three GRPO steps at a large learning rate, every token recorded, every checkpoint kept."""
+    """Three GRPO steps on a group of each method, at a large learning rate; all tokens recorded, all checkpoints kept."""
     server_log = output_dir / "grpo_server.jsonl"
     server_log.unlink(missing_ok=True)
     run = run_recipe(
         "grpo",
-        "framethinker_grpo",
+        "mixed_grpo",
         output_dir,
         *GRPO_OPTIONS,
         MODEL_PATH=str(sft_model),
-        ROLLOUT_N="4",
+        ROLLOUT_N=str(GROUP_SIZE),
         LEARNING_RATE="1e-3",
         VVT_TEST_SERVER_LOG=str(server_log),
         **INSTRUMENTED,

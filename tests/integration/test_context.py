@@ -6,13 +6,11 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset
 from transformers import AutoTokenizer
 
 from tests.context_method import NAME
-from tests.integration.conftest import Run, assert_succeeded, run_recipe
+from tests.integration.conftest import Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.agent_loop.tokens import placeholder_runs
 from verl_video_tools.trace.records import read_records
 
@@ -25,23 +23,24 @@ BOUND = 1e-4
 @pytest.fixture(scope="module")
 def run(output_dir: Path, sft_model: Path) -> Run:
     """Two steps of four groups of four."""
-    demo_dir = output_dir / "demo_framethinker"
-    rows = [{**row, "agent_name": NAME} for row in pq.read_table(demo_dir / "train.parquet").to_pylist()]
-    path = output_dir / "context.parquet"
-    Dataset.from_list(rows).to_parquet(path)
+
+    def rename(number: int, row: dict) -> None:
+        row["agent_name"] = NAME
+
     fields = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
     run = run_recipe(
         "context",
-        "framethinker_grpo",
+        "mixed_grpo",
         output_dir,
         "trainer.total_training_steps=2",
         "+trainer.video_tools.record_tokens=True",
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('context_loops.yaml')}",
-        f"{fields}.prompt_file={demo_dir / 'prompts' / 'framethinker.txt'}",
+        f"{fields}.prompt_file={output_dir / 'demo_mixed' / 'prompts' / 'framethinker.txt'}",
         f"{fields}.max_turn_tokens=96",
         f"{fields}.context=last_evidence",
-        TRAIN_FILES=str(path),
+        TRAIN_FILES=write_rows(output_dir, "context.parquet", "framethinker", rename),
         MODEL_PATH=str(sft_model),
+        TRAIN_BATCH_SIZE="4",
         ROLLOUT_N="4",
         MAX_PROMPT_LENGTH="1024",
         MAX_RESPONSE_LENGTH="128",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import INSTRUMENTED, Run, assert_succeeded, run_recipe
+from tests.integration.conftest import INSTRUMENTED, Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.trace.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 300
 def run_with_dying_engine(output_dir: Path, sft_model: Path, during: str) -> Run:
     return run_recipe(
         f"dies_during_{during}",
-        "framethinker_grpo",
+        "mixed_grpo",
         output_dir,
         "trainer.total_training_steps=4",
         "trainer.save_freq=1",
@@ -54,7 +54,7 @@ def test_the_run_resumes_from_its_checkpoint(dead_in_update: Run, output_dir: Pa
     assert (dead_in_update.folder / "latest_checkpointed_iteration.txt").read_text().strip() == "1"
     run = run_recipe(
         "dies_during_update",
-        "framethinker_grpo",
+        "mixed_grpo",
         output_dir,
         "trainer.total_training_steps=2",
         "trainer.save_freq=1",
@@ -69,17 +69,15 @@ def test_the_run_resumes_from_its_checkpoint(dead_in_update: Run, output_dir: Pa
 
 
 def test_an_unknown_agent_name_is_one_clear_error(output_dir: Path, sft_model: Path) -> None:
-    import pyarrow.parquet as pq
-    from datasets import Dataset
+    def misname(number: int, row: dict) -> None:
+        row["agent_name"] = "framethinkr"
 
-    rows = pq.read_table(output_dir / "demo_framethinker" / "train.parquet").to_pylist()
-    Dataset.from_list([{**row, "agent_name": "framethinkr"} for row in rows]).to_parquet(output_dir / "typo.parquet")
     run = run_recipe(
         "typo",
-        "framethinker_grpo",
+        "mixed_grpo",
         output_dir,
         "trainer.total_training_steps=1",
-        TRAIN_FILES=str(output_dir / "typo.parquet"),
+        TRAIN_FILES=write_rows(output_dir, "typo.parquet", "framethinker", misname),
         MODEL_PATH=str(sft_model),
     )
     assert run.returncode != 0

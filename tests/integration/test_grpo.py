@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from tests.integration.conftest import GRPO_OPTIONS, INSTRUMENTED, NUM_STEPS, Run, assert_succeeded, run_recipe
+from tests.integration.conftest import (
+    GROUP_SIZE,
+    GRPO_OPTIONS,
+    INSTRUMENTED,
+    NUM_STEPS,
+    Run,
+    assert_succeeded,
+    run_recipe,
+    write_rows,
+)
 from tests.integration.parity import compare, load, response_logprobs, summarise
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import Sample
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
+METHODS = ("framethinker", "videozoomer", "longvt", "videobrain", "framemind")
 BOUND = 1e-4
 """Mean difference of log-probabilities that engine and actor may have in float32."""
 
@@ -49,7 +60,9 @@ def test_the_recipe_ends_with_table_records_and_a_model(grpo_run: Run, lines: li
     assert "executed calls per rollout" in grpo_run.log
     assert str(grpo_run.folder / "trajectories") in grpo_run.log.replace("\n", "")
     assert {line["step"] for line in lines} == set(range(1, NUM_STEPS + 1))
-    assert all(len(of_step(lines, step)) == 16 for step in range(1, NUM_STEPS + 1))
+    for step in range(1, NUM_STEPS + 1):
+        methods = Counter(line["trajectory"].method for line in of_step(lines, step))
+        assert methods == dict.fromkeys(METHODS, GROUP_SIZE)
     assert (grpo_run.folder / "huggingface" / "config.json").exists()
 
 
@@ -62,6 +75,34 @@ def test_calls_are_executed_and_groups_differ(lines: list[dict]) -> None:
         groups[line["uid"]].add(line["reward"]["score"])
     unequal = np.mean([len(scores) > 1 for scores in groups.values()])
     assert unequal >= 0.25, f"{unequal:.0%} of the groups have unequal rewards"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_executes_calls(lines: list[dict], method: str) -> None:
+    calls = [call for line in lines if line["trajectory"].method == method for call in line["trajectory"].calls()]
+    assert any(call.ok and call.frames for call in calls), [call.error for call in calls]
+
+
+def test_groups_never_mix_methods(lines: list[dict]) -> None:
+    groups = defaultdict(list)
+    for line in lines:
+        groups[line["step"], line["uid"]].append(line)
+    for members in groups.values():
+        assert len({line["trajectory"].method for line in members}) == 1
+        assert sorted(line["session_id"] for line in members) == list(range(GROUP_SIZE))
+
+
+def test_every_rung_is_present_once_per_group(lines: list[dict]) -> None:
+    groups = defaultdict(list)
+    for line in lines:
+        if line["trajectory"].method == "framemind":
+            frames = line["trajectory"].initial_frames
+            groups[line["step"], line["uid"]].append((line["session_id"], len(frames), frames[0].width))
+    assert len(groups) == NUM_STEPS
+    ladder = resolution_ladder(GROUP_SIZE, low=(8, 56), high=(4, 112))  # recipes/synthetic.sh
+    sides = [round(side / 28) * 28 for _, side in ladder]  # as the processor takes them
+    expected = [(number, frames, side) for number, ((frames, _), side) in enumerate(zip(ladder, sides, strict=True))]
+    assert all(sorted(group) == expected for group in groups.values()), (groups, expected)
 
 
 def test_engine_and_actor_agree_on_the_first_step(lines: list[dict], policies: list[Path]) -> None:
@@ -120,8 +161,8 @@ def test_masks_cover_exactly_what_the_server_logged(grpo_run: Run, lines: list[d
 
 
 def test_rewards_equal_a_recomputation_from_the_record(lines: list[dict]) -> None:
-    method = get_method("framethinker")
     for line in lines:
+        method = get_method(line["trajectory"].method)
         row = {"extra_info": line["extra_info"], "reward_model": {"ground_truth": line["ground_truth"]}}
         reward = asyncio.run(method.score(line["trajectory"], Sample.from_row(row)))
         assert {key: line["reward"][key] for key in reward} == reward
@@ -138,7 +179,8 @@ def test_advantages_are_those_of_the_group(lines: list[dict]) -> None:
 
 
 def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:
-    for name in ("video_tools/framethinker/score/mean", "stop/answer", "frames/total/mean", "tokens/observation/mean"):
+    scores = [f"video_tools/{method}/score/mean" for method in METHODS]
+    for name in (*scores, "stop/answer", "frames/total/mean", "tokens/observation/mean"):
         assert f"{name}:" in grpo_run.log, name
     assert "invariant/violations:0" in grpo_run.log
 
@@ -149,12 +191,13 @@ def unsynced_lines(output_dir: Path, sft_model: Path) -> list[dict]:
     loops = Path(__file__).with_name("flagging_loops.yaml")
     run = run_recipe(
         "unsynced",
-        "framethinker_grpo",
+        "mixed_grpo",
         output_dir,
         *GRPO_OPTIONS,
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}",
-        TRAIN_FILES=str(flagging_rows(output_dir)),
+        TRAIN_FILES=write_rows(output_dir, "flagging.parquet", "framethinker", for_flagging_loop),
         MODEL_PATH=str(sft_model),
+        TRAIN_BATCH_SIZE="4",
         ROLLOUT_N="4",
         LEARNING_RATE="1e-3",
         VVT_TEST_SKIP_WEIGHT_SYNC="1",
@@ -164,19 +207,11 @@ def unsynced_lines(output_dir: Path, sft_model: Path) -> list[dict]:
     return list(read_records(run.folder / "trajectories"))
 
 
-def flagging_rows(output_dir: Path) -> Path:
-    """The demo's rows for the flagging loop, every fourth with a video that does not exist."""
-    import pyarrow.parquet as pq
-    from datasets import Dataset
-
-    rows = pq.read_table(output_dir / "demo_framethinker" / "train.parquet").to_pylist()
-    for i, row in enumerate(rows):
-        row["agent_name"] = "framethinker_flagging"
-        if i % 4 == 0:
-            row["extra_info"]["video_path"] += ".missing"
-    path = output_dir / "flagging.parquet"
-    Dataset.from_list(rows).to_parquet(path)
-    return path
+def for_flagging_loop(number: int, row: dict) -> None:
+    """Every fourth row gets a video that does not exist."""
+    row["agent_name"] = "framethinker_flagging"
+    if number % 4 == 0:
+        row["extra_info"]["video_path"] += ".missing"
 
 
 def test_parity_fails_without_weight_sync(unsynced_lines: list[dict], sft_model: Path, output_dir: Path) -> None:
