@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import REPO, Run, assert_succeeded, run_recipe
+from verl_video_tools.demo.dataset import question_from_row
+from verl_video_tools.demo.world import label_at
 from verl_video_tools.trace.summary import step_summaries
 
 pytestmark = pytest.mark.recipes
@@ -54,6 +56,22 @@ def test_grpo_recipe_trains_on_executed_calls(method: str, grpo_run: Any, output
     assert {trajectory["method"] for trajectory in trajectories} == {method}
     calls = [call for trajectory in trajectories for turn in trajectory["turns"] for call in turn["calls"]]
     assert sum(call["ok"] and bool(call["frames"]) for call in calls) >= 0.3 * len(trajectories)
+
+
+@pytest.mark.timeout(2400)
+def test_videobrain_finds_what_it_searches_for(grpo_run: Any) -> None:
+    """In the recorded rollouts, against the truth about the synthetic videos that their rows hold."""
+    shown: list[bool] = []
+    for record in records(grpo_run("videobrain")):
+        spec, _ = question_from_row(record["row"])
+        for turn in record["trajectory"]["turns"]:
+            for call in turn["calls"]:
+                if call["ok"] and call["name"] == "clip_sample":
+                    labels = [label_at(spec, frame["index"]) or "" for frame in call["frames"]]
+                    words = str(call["arguments"]["prompt"]).split()
+                    if any(set(words) <= set(event.label.split()) for event in spec.events):
+                        shown += [set(words) <= set(label.split()) for label in labels]
+    assert shown and sum(shown) > 0.9 * len(shown)
 
 
 @pytest.mark.timeout(2400)
