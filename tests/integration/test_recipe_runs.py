@@ -16,12 +16,15 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import REPO, Run, assert_succeeded, run_recipe
+from verl_video_tools.demo.dataset import question_from_row
+from verl_video_tools.demo.world import label_at
 from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.trace.summary import step_summaries
 
 pytestmark = pytest.mark.recipes
 
-METHODS = sorted(path.stem.removesuffix("_grpo") for path in (REPO / "recipes").glob("*_grpo.sh"))
+RECIPES = {path.stem.removesuffix("_grpo") for path in (REPO / "recipes").glob("*_grpo.sh")}
+METHODS = sorted(RECIPES - {"mixed"})
 
 
 @pytest.fixture(scope="session")
@@ -58,6 +61,18 @@ def test_grpo_recipe_trains_on_executed_calls(method: str, grpo_run: Any, output
 
 
 @pytest.mark.timeout(2400)
+def test_mixed_recipe_trains_all_methods(grpo_run: Any) -> None:
+    executed = {
+        record["trajectory"]["method"]
+        for record in records(grpo_run("mixed"))
+        for turn in record["trajectory"]["turns"]
+        for call in turn["calls"]
+        if call["ok"] and call["frames"]
+    }
+    assert executed == set(METHODS)
+
+
+@pytest.mark.timeout(2400)
 def test_framemind_shows_every_rung_once_per_group(grpo_run: Any) -> None:
     groups: dict[tuple[int, str], list[tuple[int, int]]] = {}
     for record in records(grpo_run("framemind")):
@@ -68,6 +83,21 @@ def test_framemind_shows_every_rung_once_per_group(grpo_run: Any) -> None:
     assert groups
     for rungs in groups.values():
         assert sorted(rungs) == sorted(zip(numbers, sides, strict=True))
+
+
+def test_videobrain_finds_what_it_searches_for(grpo_run: Any) -> None:
+    """In the recorded rollouts, against the truth about the synthetic videos that their rows hold."""
+    shown: list[bool] = []
+    for record in records(grpo_run("videobrain")):
+        spec, _ = question_from_row(record)
+        for turn in record["trajectory"]["turns"]:
+            for call in turn["calls"]:
+                if call["ok"] and call["name"] == "clip_sample":
+                    labels = [label_at(spec, frame["index"]) or "" for frame in call["frames"]]
+                    words = str(call["arguments"]["prompt"]).split()
+                    if any(set(words) <= set(event.label.split()) for event in spec.events):
+                        shown += [set(words) <= set(label.split()) for label in labels]
+    assert shown and sum(shown) > 0.9 * len(shown)
 
 
 @pytest.mark.timeout(2400)
