@@ -134,7 +134,7 @@ GRPO_OPTIONS = (
 
 @pytest.fixture(scope="session")
 def grpo_run(output_dir: Path, sft_model: Path) -> Run:
-    """Three GRPO steps on a group of each method, at a large learning rate; all tokens recorded, all checkpoints kept."""
+    """Three GRPO steps on a group of each method, at a large learning rate; tokens and checkpoints are kept."""
     server_log = output_dir / "grpo_server.jsonl"
     server_log.unlink(missing_ok=True)
     run = run_recipe(
