@@ -80,12 +80,12 @@ def test_names_decoded_frames_through_the_ordinary_processor_and_generate(
 def test_reaches_the_stated_accuracy(model: TinyModel, processor: TinyProcessor, pool: FramePool) -> None:
     tasks = ("list_all", "recall", "table")
     shares = evaluate(model, processor, pool, num_per_task=30, seed=1, tasks=tasks)
-    # The README's figures less what a sample of 30 may scatter. Guessing names 1 of 17; `table` takes every entry of a
+    # The READMEs' figures less what a sample of 30 may scatter. Guessing names 1 of 17; `table` takes every entry of a
     # table of 2 to 5, so that guessing would get 1 in 50 right throughout.
     assert shares["naming"] >= 0.9
     assert shares["copying"] >= 0.95
     assert shares["recall"] >= 0.9
-    assert shares["table"] >= 0.2
+    assert shares["table"] >= {"qwen2_5_vl": 0.2, "qwen3_vl": 0.1}[model.config.model_type]
 
 
 def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

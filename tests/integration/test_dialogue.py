@@ -54,10 +54,10 @@ def test_two_sampled_turns_with_pictures_between_them(family: Family) -> None:
 
 
 def test_pixel_limits_of_a_run_reach_engine_and_actor(tmp_path: Path) -> None:
-    """The limits of released Qwen3-VL processors would enlarge a small frame to 256 x 256 pixels."""
+    """The least area of released Qwen3-VL processors would enlarge a small frame to 256 x 256 pixels."""
     folder = tmp_path / "model"
     shutil.copytree(base_model_dir("qwen3_vl"), folder)
     config = json.loads((folder / "processor_config.json").read_text())
-    config["image_processor"]["size"] = {"shortest_edge": 65_536, "longest_edge": 16_777_216}
+    config["image_processor"]["size"] = {"shortest_edge": 65_536, "longest_edge": 262_144}
     (folder / "processor_config.json").write_text(json.dumps(config))
     assert hold_dialogue(folder, {"min_pixels": 1024, "max_pixels": 65_536})["pixels"] == [64, 64]
