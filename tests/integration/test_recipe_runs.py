@@ -63,7 +63,7 @@ def test_videobrain_finds_what_it_searches_for(grpo_run: Any) -> None:
     """In the recorded rollouts, against the truth about the synthetic videos that their rows hold."""
     shown: list[bool] = []
     for record in records(grpo_run("videobrain")):
-        spec, _ = question_from_row(record["row"])
+        spec, _ = question_from_row(record)
         for turn in record["trajectory"]["turns"]:
             for call in turn["calls"]:
                 if call["ok"] and call["name"] == "clip_sample":
