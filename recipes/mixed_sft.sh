@@ -21,6 +21,7 @@ if [ "$SYNTHETIC" = 0 ]; then # ours: no paper trains several methods
 else
     MAX_LENGTH=${MAX_LENGTH:-1664}
     QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-20} # five methods share them
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
     EXPORT_OPTIONS=(--retrieval "model=$DEMO_DIR/clip")
 fi
 
