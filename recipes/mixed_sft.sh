@@ -20,8 +20,7 @@ if [ "$SYNTHETIC" = 0 ]; then # ours: no paper trains several methods
     REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=235200)
 else
     MAX_LENGTH=${MAX_LENGTH:-1664}
-    QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-20} # five methods share them
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
+    QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-15} # five methods share them
     EXPORT_OPTIONS=(--retrieval "model=$DEMO_DIR/clip")
 fi
 
