@@ -154,7 +154,7 @@ class RewardWorker:
 
 async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     result = await rollout()
-    worker, reward_worker = object.__new__(VideoAgentLoopWorker), RewardWorker()
+    worker, reward_worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__), RewardWorker()
     worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), {}
     worker.distillation_enabled, worker.reward_loop_worker_handles = False, [reward_worker]
     stored: dict[str, dict[str, Any]] = {}

@@ -13,10 +13,12 @@ import ray
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-# verl exports the Ray actor; a class can only inherit from the one inside.
+# verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
+# sends it to its workers by value; the class below must not have one either, or the two would come apart there.
 _Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
 
 
+@ray.remote
 class VideoAgentLoopWorker(_Worker):
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""
@@ -26,4 +28,4 @@ class VideoAgentLoopWorker(_Worker):
 class VideoAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.agent_loop_workers_class = ray.remote(VideoAgentLoopWorker)
+        self.agent_loop_workers_class = VideoAgentLoopWorker
