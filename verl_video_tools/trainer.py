@@ -3,6 +3,8 @@
 verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook between reward and advantage,
 so registration alone is not enough. Overridden, each beside its reason:
 
+- `__init__`: agent loop workers that can score a rollout of several sequences (`agent_loop.worker`), unless others are
+  configured; verl makes them after its trainer.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
@@ -26,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 import transfer_queue as tq
+from omegaconf import OmegaConf
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
@@ -45,6 +48,7 @@ from verl_video_tools.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
+_AGENT_LOOP_MANAGER = "verl_video_tools.agent_loop.worker.VideoAgentLoopManager"
 _GENERATING = "generating rollouts"
 
 
@@ -58,6 +62,9 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
+        agent = config.actor_rollout_ref.rollout.agent
+        if not agent.get("agent_loop_manager_class"):
+            OmegaConf.update(agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
         super().__init__(config)
         options = plain_dict(config.trainer.get("video_tools"))
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"

@@ -25,9 +25,11 @@ from tests.agent_loop.harness import (
 )
 from tests.context_method import NAME, FrameThinkerWithContext
 from verl_video_tools.agent_loop.context import DROPPED_MARK
+from verl_video_tools.agent_loop.settings import unpack_record
 from verl_video_tools.agent_loop.tokens import placeholder_runs
+from verl_video_tools.agent_loop.worker import VideoAgentLoopWorker
 from verl_video_tools.replay import areplay
-from verl_video_tools.types import RecipeBudget, StopReason
+from verl_video_tools.types import RecipeBudget, StopReason, Trajectory
 
 TURNS = [choose(20, 60), get("0:03"), Unended(choose(100, 140)), answer("B")]
 END = "<|im_end|>"
@@ -138,14 +140,23 @@ async def test_the_image_limit_is_one_turns() -> None:
 # ------------------------------------------------------------------------------------------ what verl makes of the list
 
 
-async def stored_rows(result: Rollout, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    """Rows that verl's own worker writes for a rollout, by key."""
-    worker_class = agent_loop_tq.AgentLoopWorkerTQ.__ray_metadata__.modified_class
-    worker = object.__new__(worker_class)
+class RewardWorker:
+    """Stands for the handle of a reward worker; keeps the records of the rollouts it is asked to score."""
+
+    def __init__(self) -> None:
+        self.compute_score = SimpleNamespace(remote=self._score)
+        self.trajectories: list[Trajectory] = []
+
+    async def _score(self, data: Any) -> dict[str, Any]:
+        self.trajectories.append(unpack_record(data[-1].non_tensor_batch["tool_extra_fields"]))
+        return {"reward_score": 0.75, "reward_extra_info": {"score": 0.75}}
+
+
+async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await rollout()
+    worker, reward_worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__), RewardWorker()
     worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), {}
-    worker.distillation_enabled, worker.reward_loop_worker_handles = False, None
-    result.outputs[-1].reward_score = 0.75
-    result.outputs[-1].extra_fields["reward_extra_info"] = {"score": 0.75}
+    worker.distillation_enabled, worker.reward_loop_worker_handles = False, [reward_worker]
     stored: dict[str, dict[str, Any]] = {}
 
     async def put(keys: list[str], fields: Any, tags: list[dict], partition_id: str) -> None:
@@ -154,12 +165,7 @@ async def stored_rows(result: Rollout, monkeypatch: pytest.MonkeyPatch) -> dict[
 
     monkeypatch.setattr(agent_loop_tq, "tq", SimpleNamespace(async_kv_batch_put=put))
     await worker._agent_loop_postprocess(result.outputs, validate=False, **make_row("video.mp4"))
-    return stored
-
-
-async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = await rollout()
-    stored = await stored_rows(result, monkeypatch)
+    assert [trajectory.answer for trajectory in reward_worker.trajectories] == ["B"]  # scored once
     assert list(stored) == [f"u_0_{turn}" for turn in range(4)]
     for row, output in zip(stored.values(), result.outputs, strict=True):
         assert row["prompts"].tolist() == output.prompt_ids
