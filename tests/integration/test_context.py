@@ -27,6 +27,7 @@ def run(output_dir: Path, sft_model: Path) -> Run:
     def rename(number: int, row: dict) -> None:
         row["agent_name"] = NAME
 
+    rows = write_rows(output_dir, "context.parquet", "framethinker", rename)
     fields = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
     run = run_recipe(
         "context",
@@ -38,7 +39,8 @@ def run(output_dir: Path, sft_model: Path) -> Run:
         f"{fields}.prompt_file={output_dir / 'demo_mixed' / 'prompts' / 'framethinker.txt'}",
         f"{fields}.max_turn_tokens=96",
         f"{fields}.context=last_evidence",
-        TRAIN_FILES=write_rows(output_dir, "context.parquet", "framethinker", rename),
+        TRAIN_FILES=rows,
+        VAL_FILES=rows,
         MODEL_PATH=str(sft_model),
         TRAIN_BATCH_SIZE="4",
         ROLLOUT_N="4",

@@ -189,13 +189,15 @@ def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:
 def unsynced_lines(output_dir: Path, sft_model: Path) -> list[dict]:
     """The same run without weight sync, with one flagged rollout in every group, resumed from nothing."""
     loops = Path(__file__).with_name("flagging_loops.yaml")
+    rows = write_rows(output_dir, "flagging.parquet", "framethinker", for_flagging_loop)
     run = run_recipe(
         "unsynced",
         "mixed_grpo",
         output_dir,
         *GRPO_OPTIONS,
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}",
-        TRAIN_FILES=write_rows(output_dir, "flagging.parquet", "framethinker", for_flagging_loop),
+        TRAIN_FILES=rows,
+        VAL_FILES=rows,
         MODEL_PATH=str(sft_model),
         TRAIN_BATCH_SIZE="4",
         ROLLOUT_N="4",
