@@ -145,7 +145,7 @@ def _measure(scale: Scale, options: argparse.Namespace) -> dict[str, Any]:
     ]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "command": " ".join(["python -m benchmarks.video_io", *sys.argv[1:]]),
+        "command": _command(options),
         "machine": _machine(),
         "files": {
             video.name: f"{video.num_frames // video.fps / 60:.3g} min of {video.width}x{video.height}"
@@ -193,6 +193,17 @@ def _measure_traces(
             ways["qwen"] = measure("qwen", run_name=f"{name}-qwen")
         traces[f"G={num_rollouts}"] = ways
     return traces
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The command that measures the same; its folders are left out, for they are of one machine."""
+    command = ["python", "-m", "benchmarks.video_io"]
+    for name, value in vars(options).items():
+        if name in ("out", "cache_dir", "no_gate") or value == _parser().get_default(name):
+            continue
+        values = [] if value is True else value if isinstance(value, list) else [value]
+        command += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return " ".join(command)
 
 
 def _machine() -> dict[str, Any]:
