@@ -171,7 +171,12 @@ def test_damage_is_no_wrong_frame(backend: str, tmp_path: Path) -> None:
     if backend == "torchcodec":
         pytest.skip("torchcodec does not tell patched-up frames from sound ones; the documentation says so")
     num_refused = 0
-    with Video(path, backend=backend) as video:
+    try:
+        video = Video(path, backend=backend)
+    except BackendError:
+        assert backend == "decord", "its threads read ahead and may meet the damage before the first frame is out"
+        return
+    with video:
         for index in range(0, 120, 3):
             try:
                 (frame,) = video.frames_at_indices([index], deadline_seconds=10.0).frames_THWC
