@@ -23,8 +23,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["VVT_FRAME_CACHE"] = f"tests-{os.getpid()}"
 os.environ.setdefault("VVT_FRAME_CACHE_BYTES", str(64 << 20))
 
-# Examples run on shared machines: wall-clock time per example says nothing about the code.
-settings.register_profile("shared_machine", deadline=None, print_blob=True)
+# Examples run on shared machines: wall-clock time per example says nothing about the code. The same examples in every
+# run, so that a change is to blame for a failure; `--hypothesis-profile=explore` draws others.
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.register_profile("shared_machine", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("shared_machine")
 
 
