@@ -160,6 +160,9 @@ def _replay(
         list[str] | None,
         typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
+    ] = None,
 ) -> None:
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
     from verl_video_tools.cli import replay
@@ -176,4 +179,5 @@ def _replay(
         judge_base_url=judge_base_url,
         rung=rung,
         retrieval=retrieval or [],
+        html=html,
     )

@@ -203,7 +203,7 @@ def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
     response: list[list[Any]] = []
     for id, mask, rollout, training in zip(*columns, strict=True):
         if mask:
-            response.append([id, 1, 1, rollout, training])
+            response.append([id, 1, 1, round(rollout, 4), round(training, 4)])  # all digits would be half of the page
         elif response and response[-1][0] == id and response[-1][2] == 0:
             response[-1][1] += 1
         else:

@@ -52,7 +52,7 @@ def view_command(
     print(f"{out}: {len(lines)} rollouts{left_out}, {num_pictures} thumbnails, {num_bytes / 1e6:.1f} MB")
     if pictures.notes:
         example = next(iter(pictures.notes.values()))
-        print(f"{len(pictures.notes)} videos without thumbnails, for example: {example}")
+        print(f"videos without thumbnails: {len(pictures.notes)}, for example {example}")
 
 
 def _token_text(folder: Path) -> Callable[[int], str]:

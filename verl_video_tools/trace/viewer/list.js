@@ -73,7 +73,11 @@ function markChosen() {
   for (const row of body.children) {
     if (row.dataset.rollout === view.get("rollout")) {
       row.setAttribute("aria-current", "true");
-      row.scrollIntoView({ block: "nearest" });
+      // Not scrollIntoView: that would move the page as well.
+      const list = document.getElementById("list");
+      const head = list.querySelector("thead").offsetHeight;
+      if (row.offsetTop < list.scrollTop + head) list.scrollTop = row.offsetTop - head;
+      else if (row.offsetTop + row.offsetHeight > list.scrollTop + list.clientHeight) list.scrollTop = row.offsetTop + row.offsetHeight - list.clientHeight;
     } else row.removeAttribute("aria-current");
   }
 }

@@ -99,6 +99,7 @@ function groupTable(id) {
   if (uid === null) return null;
   const members = [];
   index.rollouts.forEach((other, position) => { if (other.uid === uid && other.step === step) members.push(position); });
+  members.sort((a, b) => compare(index.rollouts[a].session, index.rollouts[b].session));
   const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
     ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer]];
   const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
