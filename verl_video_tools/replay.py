@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, get_args
 
 from verl_video_tools.agent_loop.episode import Episode
@@ -17,6 +18,8 @@ from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.methods import get_method
 from verl_video_tools.rewards.grading import check_question
+from verl_video_tools.trace.html import write_html
+from verl_video_tools.trace.thumbnails import decode_thumbnails
 from verl_video_tools.types import (
     Content,
     Message,
@@ -42,6 +45,7 @@ def replay(
     processor: str | None = None,
     judge_base_url: str | None = None,
     retriever: Retriever | None = None,
+    html: Path | None = None,
 ) -> dict[str, Any]:
     """Run `turns` as the assistant's turns of one rollout, and score it.
 
@@ -57,17 +61,19 @@ def replay(
         judge_base_url: OpenAI-compatible endpoint for questions that need a judge; its first model is asked.
         retriever: for methods that find frames by text, such as `retrieval.local` gives. Without one such a call fails
             (`retrieval_error`).
+        html: file to draw the rollout in, as `vvt view` draws recorded ones.
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
         `turns`, `stop_reason`, `answer`, `reward`, `counts`.
 
     Raises:
-        UsageError: unknown method or setting, a row that makes no sense, or a question that needs a judge.
+        UsageError: unknown method or setting, a row that makes no sense, a question that needs a judge, or a page that
+            cannot be written.
         JudgeError: the judge gave no verdict.
     """
     return asyncio.run(
-        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url, retriever),
+        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url, retriever, html),
     )
 
 
@@ -82,6 +88,7 @@ async def areplay(
     processor: str | None = None,
     judge_base_url: str | None = None,
     retriever: Retriever | None = None,
+    html: Path | None = None,
 ) -> dict[str, Any]:
     """`replay` for callers that run an event loop."""
     if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
@@ -95,7 +102,10 @@ async def areplay(
             judge = await stack.enter_async_context(LLMJudge(JudgeConfig(base_url=judge_base_url)))
         check_question(sample, judge)
         trajectory = await _run(configured, sample, turns, tokens, retriever)
-        return _as_result(trajectory, await configured.score(trajectory, sample, judge))
+        reward = await configured.score(trajectory, sample, judge)
+    if html is not None:
+        await asyncio.to_thread(_draw, trajectory, sample, reward, html)
+    return _as_result(trajectory, reward)
 
 
 async def _run(
@@ -133,6 +143,17 @@ def _sample(video: str, question: str, answer: str, extra: Mapping[str, Any]) ->
     if sample.question_type not in get_args(QuestionType):
         raise UsageError(f"question_type must be one of {get_args(QuestionType)}, got {sample.question_type!r}")
     return sample
+
+
+def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], out: Path) -> None:
+    line = {
+        "trajectory": trajectory,
+        "reward": reward,
+        "ground_truth": sample.ground_truth,
+        "extra_info": dict(sample.extra_info),
+    }
+    thumbnails = decode_thumbnails([(sample.video_path, trajectory)])
+    write_html([line], out, title=f"{trajectory.method}: replay", thumbnails=thumbnails)
 
 
 def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, Any]:

@@ -68,6 +68,7 @@ def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]
             "processor": "folder",
             "judge_base_url": "http://judge/v1",
             "retriever": None,
+            "html": None,
         }
     ]
 
@@ -149,7 +150,7 @@ def test_unusable_turns_file(
         (["--rung", "1", "--set", "rung=2"], "--rung"),
         (["--rung", "-1"], "--rung"),
         (["--rung", "high"], "--rung"),
-        (["--html", "page.html"], "--html"),
+        (["--picture", "page.png"], "--picture"),
         (["stray"], "stray"),
     ],
 )

@@ -21,6 +21,7 @@ from verl_video_tools.data.generate_command import generate_command, reflect_com
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.trace.view_command import view_command
 
 app = typer.Typer(
     name="vvt",
@@ -35,6 +36,7 @@ data_app.command("convert")(convert_command)
 data_app.command("generate")(generate_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
+app.command("view")(view_command)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -158,6 +160,9 @@ def _replay(
         list[str] | None,
         typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
     ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
+    ] = None,
 ) -> None:
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
     from verl_video_tools.cli import replay
@@ -174,4 +179,5 @@ def _replay(
         judge_base_url=judge_base_url,
         rung=rung,
         retrieval=retrieval or [],
+        html=html,
     )

@@ -29,6 +29,7 @@ def run(
     judge_base_url: str | None,
     rung: int | None,
     retrieval: Sequence[str],
+    html: Path | None,
 ) -> None:
     """Runs one replay and prints it.
 
@@ -60,6 +61,7 @@ def run(
                 processor=processor,
                 judge_base_url=judge_base_url,
                 retriever=local_from_fields(retrieval_fields),
+                html=html,
             )
         except UsageError:
             held.discard()

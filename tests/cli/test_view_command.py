@@ -1,0 +1,77 @@
+"""`vvt view`: options, what is told, and bad usage; and `vvt replay --html`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.video.files import MakeVideo
+from tests.viewer_page import Page, line
+from verl_video_tools.cli.main import run
+from verl_video_tools.replay import replay
+from verl_video_tools.trace.records import RecordWriter
+
+
+@pytest.fixture
+def records(tmp_path: Path, make_video: MakeVideo) -> Path:
+    path = make_video(num_frames=50, width=64, height=36)
+    lines = [line(0, path=path), line(1, path=path), line(2, path="/no/video.mp4")]
+    for recorded in lines:
+        recorded["trajectory"] = recorded["trajectory"].to_dict()
+    RecordWriter(tmp_path / "trajectories").write(3, lines)
+    return tmp_path / "trajectories"
+
+
+def test_the_page_of_a_run(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "view.html"
+    assert run(["view", str(records), "--out", str(out)]) == 0
+    told = capsys.readouterr().out
+    assert f"{out}: 3 rollouts, 5 thumbnails" in told
+    assert "videos without thumbnails: 1, for example VideoNotFoundError" in told
+    assert len(Page(out.read_text()).blocks["index"]["rollouts"]) == 3
+
+
+def test_the_last_rollouts_without_thumbnails(
+    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "view.html"
+    options = ["--out", str(out), "--max-rollouts", "2", "--no-thumbnails"]
+    assert run(["view", str(records / "step_000003.jsonl"), *options]) == 0
+    assert "2 rollouts, 1 earlier ones left out (--max-rollouts), 0 thumbnails" in capsys.readouterr().out
+    index = Page(out.read_text()).blocks["index"]
+    assert [rollout["session"] for rollout in index["rollouts"]] == [1, 2]
+    assert index["num_left_out"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["{folder}/none"], "no recorded rollout"),
+        (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
+        (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
+    ],
+)
+def test_bad_usage_is_one_line(
+    options: list[str], complaint: str, records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [option.format(folder=tmp_path, records=records) for option in options]
+    assert run(["view", "--out", str(tmp_path / "view.html"), *given]) == 2
+    error = capsys.readouterr().err
+    assert complaint in error.splitlines()[-1]
+    assert not (tmp_path / "view.html").exists()
+
+
+def test_replay_draws_what_it_returns(tmp_path: Path, make_video: MakeVideo) -> None:
+    out = tmp_path / "replay.html"
+    turns = ["<think>look</think><action>choose frames between 10 and 30</action>"]
+    video = make_video(num_frames=50, width=64, height=36)
+    result = replay("framethinker", video, "What?\nA. a\nB. b", "B", turns, html=out)
+    blocks = Page(out.read_text()).blocks
+    assert json.loads(json.dumps(result["reward"])) == blocks["rollout-0"]["reward"]
+    assert blocks["rollout-0"]["trajectory"]["turns"][0]["text"] == turns[0]
+    assert blocks["rollout-0"]["ground_truth"] == "B"
+    shown = {frame["index"] for frame in result["initial_frames"]}
+    shown |= {frame["index"] for call in result["turns"][0]["calls"] for frame in call["frames"]}
+    assert {int(index) for index in blocks["video-0"]} == shown

@@ -1,0 +1,231 @@
+"""The viewer's page: what stands in it, that nothing recorded is taken for markup, and what Chromium makes of it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.video.files import MakeVideo
+from tests.viewer_page import Page, frames, line
+from verl_video_tools.errors import UsageError
+from verl_video_tools.trace.html import write_html
+from verl_video_tools.trace.thumbnails import Thumbnails, decode_thumbnails
+from verl_video_tools.types import StopReason, Trajectory
+
+ATTACK = (
+    "</script><script>document.body.dataset.broken = 1</script><img src=x onerror='document.body.dataset.broken = 2'>"
+)
+HOSTILE = [ATTACK, "<!-- <script>", "]]>", "&lt;b&gt;", "{script}", "\u2028", '"><svg onload=alert(1)>', "<image>"]
+
+
+def written(tmp_path: Path, lines: list[dict[str, Any]], **options: Any) -> str:
+    out = tmp_path / "view.html"
+    size = write_html(lines, out, **{"title": "a run", **options})
+    assert size == out.stat().st_size
+    return out.read_text(encoding="utf-8")
+
+
+def hostile_line() -> dict[str, Any]:
+    text = " ".join(HOSTILE)
+    hostile = line(text=text, question=text, path=f"/videos/{text}.mp4", method=text)
+    hostile["uid"] = hostile["ground_truth"] = hostile["trajectory"].answer = text
+    hostile["reward"][text] = 1.0
+    for turn in hostile["trajectory"].turns:
+        turn.observation = text
+        for call in turn.calls:
+            call.name, call.arguments, call.error = text, {text: text}, text
+    hostile["trajectory"].flags = [text]
+    return hostile
+
+
+# ------------------------------------------------------------------------------------------------------------ structure
+
+
+def test_blocks_hold_index_rollouts_and_own_components(tmp_path: Path) -> None:
+    page = Page(written(tmp_path, [line(0), line(1, score=float("nan"), method="of another version")], num_left_out=4))
+    index = page.blocks["index"]
+    assert index["num_left_out"] == 4
+    assert list(index["components"]) == ["longvt"]
+    assert "format" in index["components"]["longvt"]
+    first, second = index["rollouts"]
+    assert (first["method"], first["stop"], first["score"], first["advantage"]) == ("longvt", "answer", 1.0, 0.25)
+    assert (first["calls"], first["frames"], first["session"], first["video"]) == (1, 5, 0, 0)
+    assert second["score"] == "nan"  # JSON has no such number
+    assert page.blocks["rollout-1"]["evidence_seconds"] == [2.0, 4.0]
+    assert page.blocks["rollout-0"]["trajectory"]["turns"][0]["calls"][1]["error"] == "out_of_range: beyond the end"
+
+
+def test_a_line_needs_nothing_but_its_trajectory(tmp_path: Path) -> None:
+    trajectory = Trajectory("direct", "q?", error="the file is gone", stop_reason=StopReason.VIDEO_ERROR)
+    page = Page(written(tmp_path, [{"trajectory": trajectory}]))
+    assert page.blocks["index"]["rollouts"][0]["video"] is None
+    assert page.blocks["rollout-0"]["sequences"] == []
+
+
+def test_nothing_is_loaded_and_only_the_own_script_may_run(tmp_path: Path) -> None:
+    text = written(tmp_path, [line()])
+    page = Page(text)
+    assert not page.having("src") and not page.having("href")
+    (policy,) = [str(attributes["content"]) for _, attributes in page.tags if "http-equiv" in attributes]
+    assert policy.startswith("default-src 'none'; img-src data:;")
+    assert "unsafe" not in policy
+    assert len(page.programs) == 1
+
+
+def test_hostile_text_stays_inside_its_block(tmp_path: Path) -> None:
+    text = written(tmp_path, [hostile_line()], title=ATTACK)
+    page = Page(text)
+    assert len(page.programs) == 1  # the viewer's own
+    assert not [tag for tag, _ in page.tags if tag in ("img", "svg")]
+    assert page.blocks["rollout-0"]["trajectory"]["turns"][0]["text"] == " ".join(HOSTILE)
+    data = "".join(re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL))
+    assert not re.search("[<>&\u2028]", data)
+
+
+def test_half_a_character_does_not_stop_the_page(tmp_path: Path) -> None:
+    page = Page(written(tmp_path, [line(text="cut \ud83d")], title="cut \ud83d"))
+    assert page.blocks["rollout-0"]["trajectory"]["turns"][0]["text"] == "cut \ud83d"
+
+
+def test_tokens_are_counted_in_runs_with_mask_and_probabilities(tmp_path: Path) -> None:
+    recorded = line()
+    recorded["sequences"] = [
+        {
+            "prompts": [5, 7, 7, 7],
+            "responses": [8, 8, 7, 7, 9],
+            "response_mask": [1, 1, 0, 0, 1],
+            "rollout_log_probs": [-0.5, -0.25, 0.0, 0.0, -1.0],
+            "old_log_probs": [-0.5, -0.125, 0.0, 0.0, -1.00004],
+            "advantages": [0.25, 0.25, 0.0, 0.0, 0.25],
+        }
+    ]
+    page = Page(written(tmp_path, [recorded], token_text=lambda id: f"<{id}>"))
+    (sequence,) = page.blocks["rollout-0"]["sequences"]
+    assert sequence["prompt"] == [[5, 1, 0], [7, 3, 0]]
+    assert sequence["response"] == [[8, 1, 1, -0.5, -0.5], [8, 1, 1, -0.25, -0.125], [7, 2, 0], [9, 1, 1, -1.0, -1.0]]
+    assert sequence["advantage"] == 0.25
+    assert page.blocks["vocabulary"] == {str(id): f"<{id}>" for id in (5, 7, 8, 9)}
+
+
+def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be written"):
+        write_html([line()], tmp_path / "no" / "view.html", title="t")
+
+
+# ----------------------------------------------------------------------------------------------------------- thumbnails
+
+
+def test_each_frame_is_decoded_once_and_missing_videos_are_told(tmp_path: Path, make_video: MakeVideo) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    told: list[tuple[int, int]] = []
+    rollouts = [(path, line()["trajectory"]), (path, line(1)["trajectory"]), ("/no/video.mp4", line()["trajectory"])]
+    thumbnails = decode_thumbnails(rollouts, lambda done, wanted: told.append((done, wanted)))
+    assert sorted(thumbnails.jpeg_of[path]) == [0, 10, 12, 25, 49]
+    assert all(jpeg.startswith(b"\xff\xd8") for jpeg in thumbnails.jpeg_of[path].values())
+    assert list(thumbnails.notes) == ["/no/video.mp4"]
+    assert told == [(1, 2), (2, 2)]
+
+    page = Page(written(tmp_path, [line(path=path), line(path="/no/video.mp4")], thumbnails=thumbnails))
+    assert sorted(page.blocks["video-0"], key=int) == ["0", "10", "12", "25", "49"]
+    assert base64.b64decode(page.blocks["video-0"]["25"]) == thumbnails.jpeg_of[path][25]
+    assert "VideoNotFoundError" in page.blocks["index"]["videos"][1]["note"]
+    assert "video-1" not in page.blocks
+
+
+def test_another_file_in_the_place_of_the_recorded_one_is_told(make_video: MakeVideo) -> None:
+    path = make_video(num_frames=60, width=64, height=36)
+    thumbnails = decode_thumbnails([(path, line()["trajectory"])])
+    assert "60 frames now" in thumbnails.notes[path]
+
+
+def test_thumbnails_are_bounded(make_video: MakeVideo) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    trajectory = line()["trajectory"]
+    trajectory.initial_frames = frames(*range(50))
+    thumbnails = decode_thumbnails([(path, trajectory)], max_thumbnails=7)
+    assert sorted(thumbnails.jpeg_of[path]) == [0, 10, 12, 16, 32, 49]  # four of the first look, two of the call
+    none_left = decode_thumbnails([(path, trajectory)], max_thumbnails=1)
+    assert not none_left.jpeg_of and "1 at most" in none_left.notes[path]
+
+
+# ------------------------------------------------------------------------------------------------------------- Chromium
+
+Browse = Callable[[Path, str], Page]
+
+
+@pytest.fixture(scope="module")
+def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
+    """The page as Chromium leaves it after the script ran, opened with a fragment of the address."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((path for name in names if (path := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(names)} is installed")
+    profile = tmp_path_factory.mktemp("profile")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--window-size=1300,900"]
+
+    def dump(file: Path, fragment: str) -> Page:
+        command = [browser, *options, "--dump-dom", f"{file.as_uri()}#{fragment}"]
+        done = subprocess.run(command, capture_output=True, timeout=100, check=True)
+        return Page(done.stdout.decode("utf-8", errors="replace"))
+
+    return dump
+
+
+def listed(page: Page) -> list[int]:
+    """Rollouts in the list, which comes before the rows of the chosen one's group."""
+    count = int(page.having("data-shown")[0])
+    return [int(id) for id in page.having("data-rollout")[:count]]
+
+
+def test_chromium_filters_and_sorts(tmp_path: Path, browse: Browse) -> None:
+    lines = [
+        line(0, score=0.0),
+        line(1, score=2.0),
+        line(2, score=1.0, stop=StopReason.MAX_TURNS),
+        line(3, score=1.0, method="direct"),
+        line(4, score=0.5),
+    ]
+    written(tmp_path, lines)
+    file = tmp_path / "view.html"
+    assert listed(browse(file, "")) == [0, 1, 2, 3, 4]
+    page = browse(file, "method=longvt&stop=answer&min=0.5&max=2&sort=score&descending=1&rollout=4")
+    assert listed(page) == [1, 4]
+    assert "2 of 5 rollouts, mean reward 1.25" in page.texts
+    assert "Reward 0.5, advantage 0.25" in page.texts  # the chosen one
+
+
+def test_chromium_draws_a_rollout(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    recorded = line(path=path)
+    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
+    page = browse(tmp_path / "view.html", "rollout=0")
+    marks = [attributes.get("class") for tag, attributes in page.tags if tag == "line"]
+    assert (marks.count("first"), marks.count("tool")) == (3, 2)
+    assert [attributes["class"] for tag, attributes in page.tags if tag == "rect"].count("evidence") == 1
+    assert len([source for source in page.having("src") if source.startswith("data:image/jpeg;base64,")]) == 5
+    for text in (
+        "<think>look</think>",
+        "2.0s <image>",
+        "out_of_range: beyond the end",
+        "turn 1: crop_video: out_of_range",
+    ):
+        assert text in page.texts
+    assert "judge_calls" not in page.texts  # closed, so not drawn
+
+
+def test_chromium_takes_hostile_text_for_text(tmp_path: Path, browse: Browse) -> None:
+    hostile = hostile_line()
+    notes = {hostile["extra_info"]["video_path"]: ATTACK}
+    written(tmp_path, [hostile], title=ATTACK, thumbnails=Thumbnails(notes=notes))
+    page = browse(tmp_path / "view.html", "rollout=0")
+    assert listed(page) == [0]
+    assert not page.having("data-broken")
+    assert not page.having("onerror") and not page.having("onload")
+    assert "".join(page.texts).count(ATTACK) >= 6  # title, question, video, turns, observations, calls

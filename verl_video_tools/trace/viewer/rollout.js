@@ -1,0 +1,146 @@
+// What is known of one rollout.
+
+function showRollout(id) {
+  const summary = index.rollouts[id];
+  const record = block(`rollout-${id}`);
+  const trajectory = record.trajectory;
+  const article = document.getElementById("rollout");
+  // In the page before it is filled: the timeline asks for its width.
+  const add = (...nodes) => article.append(...nodes.filter((node) => node !== null));
+  article.replaceChildren();
+  article.scrollTop = 0;
+  article.dataset.rollout = id;
+
+  add(heading(summary, trajectory), element("p", { class: "text" }, trajectory.question), answers(record));
+  if (trajectory.error) add(element("p", { class: "bad" }, trajectory.error));
+  add(...videoSection(summary, record));
+  add(element("h3", {}, plural(trajectory.turns.length, "turn")), ...trajectory.turns.map((turn, number) => turnView(turn, number, summary)));
+  add(element("h3", {}, "Reward"), rewardTable(summary, record));
+  const group = groupTable(id);
+  if (group !== null) add(element("h3", {}, "Group"), group);
+  add(element("h3", {}, "Tokens"), tokensView(record));
+  add(lazyDetails("Row and record", () => element("pre", { class: "text" }, JSON.stringify(record.row, null, 2))));
+}
+
+function heading(summary, trajectory) {
+  const badges = [summary.method, summary.stop].map((text) => element("span", { class: "badge" }, text));
+  badges.push(...trajectory.flags.map((flag) => element("span", { class: "badge bad" }, `flagged: ${flag}`)));
+  const place = [summary.step === null ? null : `step ${summary.step}`, summary.uid === null ? null : `group ${summary.uid}`,
+    summary.session === null ? null : `rollout ${summary.session}`].filter((part) => part !== null).join(", ");
+  return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, advantage ${number(summary.advantage)}`), ...badges,
+    element("div", { class: "soft" }, place));
+}
+
+function answers(record) {
+  const { answer } = record.trajectory;
+  const right = record.reward.acc === undefined ? "" : record.reward.acc > 0 ? "good" : "bad";
+  return element("p", {}, "Answer ", element("b", { class: right }, answer === null ? "none" : answer), ", truth ",
+    element("b", {}, record.ground_truth === null ? "not recorded" : String(record.ground_truth)));
+}
+
+function videoSection(summary, record) {
+  const { trajectory } = record;
+  const nodes = [element("h3", {}, "Video")];
+  const video = summary.video === null ? null : index.videos[summary.video];
+  if (video !== null) nodes.push(element("div", { class: "soft text" }, video.path));
+  if (trajectory.video === null) return [...nodes, element("p", { class: "bad" }, "The rollout could not read it.")];
+  const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
+  nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
+  if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad note" }, `No thumbnails: ${video.note}`));
+  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary));
+  return nodes;
+}
+
+function frameStrip(frames, summary) {
+  const pictures = summary.video === null ? null : block(`video-${summary.video}`);
+  const strip = element("div", { class: "frames" });
+  let untold = 0;
+  for (const frame of frames) {
+    const jpeg = pictures === null ? undefined : pictures[frame.index];
+    if (jpeg === undefined) { untold += 1; continue; }
+    const caption = element("figcaption", { title: `frame ${frame.index}, shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
+    const image = element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: `frame ${frame.index}`, loading: "lazy" });
+    strip.append(element("figure", {}, image, caption));
+  }
+  if (untold === 0) return strip;
+  const times = frames.map((frame) => clock(frame.timestamp_seconds)).join(" ");
+  const told = untold === frames.length ? `${plural(frames.length, "frame")}: ${times}` : `${untold} more; times of all: ${times}`;
+  return element("div", {}, strip, element("div", { class: "soft" }, told));
+}
+
+function turnView(turn, position, summary) {
+  const marks = [turn.truncated ? "cut by its token limit" : null, turn.well_formed ? "well-formed" : "not well-formed",
+    turn.answer === null ? null : "answers"].filter((mark) => mark !== null).join(", ");
+  const body = element("div", { class: "body" }, element("div", { class: "text" }, turn.text));
+  for (const call of turn.calls) {
+    const outcome = call.ok ? `ok, ${plural(call.frames.length, "frame")}, ${number(call.latency_ms, 1)} ms` : call.error || "refused";
+    body.append(element("div", { class: call.ok ? "call" : "call refused" },
+      element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
+      element("span", { class: call.ok ? "good" : "bad" }, outcome),
+      Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
+      call.frames.length ? frameStrip(call.frames, summary) : null));
+  }
+  if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
+  return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
+}
+
+function rewardTable(summary, record) {
+  const own = index.components[summary.method] || Object.keys(record.reward);
+  const names = ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
+  if (!names.length) return element("p", { class: "soft" }, "None was recorded.");
+  const row = (name) => element("tr", {}, element("td", {}, name), element("td", { class: "number" }, number(record.reward[name], 4)));
+  const rest = Object.keys(record.reward).filter((name) => !names.includes(name));
+  const table = (rows) => element("table", {}, element("tbody", {}, ...rows.map(row)));
+  return element("div", {}, table(names), rest.length ? lazyDetails("Other methods' components, judge", () => table(rest)) : null);
+}
+
+function groupTable(id) {
+  const { uid, step } = index.rollouts[id];
+  if (uid === null) return null;
+  const members = [];
+  index.rollouts.forEach((other, position) => { if (other.uid === uid && other.step === step) members.push(position); });
+  members.sort((a, b) => compare(index.rollouts[a].session, index.rollouts[b].session));
+  const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
+    ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer]];
+  const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
+    ...cells(index.rollouts[position]).map(([name, text]) => element("td", { class: name }, text))));
+  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer"].map((name) => element("th", {}, name));
+  const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
+  table.addEventListener("click", chooseClicked);
+  return element("div", { class: "wide" }, table);
+}
+
+function tokensView(record) {
+  if (record.sequences.length === 0) {
+    return element("p", { class: "soft" }, "The record holds none; +trainer.video_tools.record_tokens=True writes them.");
+  }
+  return element("div", {}, ...record.sequences.map((sequence, position) => {
+    const count = (mask) => sequence.response.reduce((sum, run) => sum + (run[2] === mask ? run[1] : 0), 0);
+    const numPrompt = sequence.prompt.reduce((sum, run) => sum + run[1], 0);
+    const title = `Sequence ${position + 1} of ${record.sequences.length}: ${numPrompt} prompt, ${count(1)} trained, ${count(0)} masked tokens`;
+    return lazyDetails(title, () => sequenceView(sequence));
+  }));
+}
+
+// A token is [id, times it stands there, mask, log-probability in the rollout, and in training].
+function sequenceView(sequence) {
+  const vocabulary = block("vocabulary") || {};
+  const span = (kind) => ([id, times, , rollout, training]) => {
+    const known = vocabulary[id];
+    const text = known === undefined || known === "" ? `${id} ` : known.replace(/\n/g, "⏎\n");
+    const logProbs = rollout === undefined ? "" : `, log-probability ${number(rollout, 4)} in the rollout, ${number(training, 4)} in training`;
+    return element("span", { class: kind, title: `${id}${logProbs}` }, times > 1 ? `${text.trim()}×${times} ` : text);
+  };
+  const tokens = element("div", { class: "text tokens" }, ...sequence.prompt.map(span("prompt")),
+    ...sequence.response.map((run) => span(run[2] ? "trained" : "observed")(run)));
+  const legend = element("div", { class: "legend" }, ...[["prompt", "prompt"], ["trained", "trained (mask 1)"], ["observed", "observation (mask 0)"]]
+    .map(([kind, text]) => element("span", { class: kind }, text)));
+  const advantage = sequence.advantage === null ? null : element("div", { class: "soft" }, `advantage ${number(sequence.advantage, 4)}`);
+  return element("div", {}, legend, advantage, tokens);
+}
+
+function lazyDetails(title, make) {
+  const details = element("details", {}, element("summary", {}, title));
+  details.addEventListener("toggle", () => { if (details.open && details.children.length === 1) details.append(make()); });
+  return details;
+}
