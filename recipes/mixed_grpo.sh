@@ -23,6 +23,9 @@ if [ "$SYNTHETIC" = 0 ]; then
     MAX_IMAGES=1152 # LongVT's
     RETRIEVAL_MODEL=${RETRIEVAL_MODEL:-google/siglip2-base-patch16-224} # VideoBrain's
     REAL_OPTIONS=(
+        # As in videobrain_grpo.sh.
+        +actor_rollout_ref.rollout.custom.video_tools.retrieval.num_threads="${RETRIEVAL_THREADS:-16}"
+        +actor_rollout_ref.rollout.custom.video_tools.videobrain.tool_deadline_seconds=300
         actor_rollout_ref.actor.ulysses_sequence_parallel_size=4
         actor_rollout_ref.rollout.gpu_memory_utilization=0.4 actor_rollout_ref.rollout.max_num_batched_tokens=73728
         # One pixel envelope that holds those of all methods.

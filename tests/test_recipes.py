@@ -295,4 +295,6 @@ def test_paper_values_of_videobrain(composed: Composed) -> None:
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert actor.entropy_coeff == 0.001 and config.algorithm.use_kl_in_reward is False
     assert config.trainer.total_epochs == 1 and config.trainer.save_freq == 10
-    assert config.actor_rollout_ref.rollout.custom.video_tools.retrieval.model == "google/siglip2-base-patch16-224"
+    options = config.actor_rollout_ref.rollout.custom.video_tools
+    assert options.retrieval.model == "google/siglip2-base-patch16-224"
+    assert options.retrieval.num_threads == 16 and options.videobrain.tool_deadline_seconds == 300, "ours"

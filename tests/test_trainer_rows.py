@@ -18,7 +18,7 @@ from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.agent_loop.settings import pack_record
-from verl_video_tools.errors import JudgeError, VideoToolsError
+from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.trainer import VideoToolsTrainer, excluded_rollouts
 from verl_video_tools.trainer_rows import group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
@@ -66,6 +66,7 @@ def run(
     rollouts: list[tuple[str, float, bool]],
     unjudged: tuple[str, ...] = (),
     on_failure: str = "flag",
+    adv_estimator: str = "grpo",
 ) -> dict[str, dict[str, Any]]:
     """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`."""
     rows = {}
@@ -84,7 +85,7 @@ def run(
     monkeypatch.setattr(trainer_module, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
-    algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
+    algorithm = {"use_kl_in_reward": False, "adv_estimator": adv_estimator, "gamma": 1.0, "lam": 1.0}
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
@@ -162,6 +163,15 @@ def test_the_mode_that_verl_sees_stays_sync() -> None:
 
 
 # ------------------------------------------------------------------------------------ several sequences in one rollout
+
+
+def test_an_estimator_that_takes_each_sequence_for_a_rollout_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollout of three turns would weigh three times as much in its group's mean as one of a single turn."""
+    rollouts = [("a_0_0", 1.0, False), ("a_0_1", 1.0, False), ("a_0_2", 1.0, False), ("a_1_0", 0.0, False)]
+    with pytest.raises(UsageError, match="adv_estimator=rloo"):
+        run(monkeypatch, rollouts, adv_estimator="rloo")
+    run(monkeypatch, rollouts)
+    run(monkeypatch, [rollouts[0], rollouts[3]], adv_estimator="rloo")
 
 
 def test_rows_are_grouped_by_rollout_and_ordered_by_turn() -> None:

@@ -205,6 +205,12 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         rollouts = _rollouts(batch)
+        estimator = self.config.algorithm.adv_estimator
+        if estimator != "grpo" and any(len(rollout.keys) > 1 for rollout in rollouts):
+            raise UsageError(
+                f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
+                "verl 0.9.1 knows better for grpo alone. Set that, or the context policy append (docs/training.md)"
+            )
         trajectories = self._trajectories([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
         self._stop_on_judge_failures(sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories))
         uids = [rollout.uid for rollout in rollouts]

@@ -110,3 +110,14 @@ async def test_j32_104_images() -> None:
     result = await rollout(clips, method_fields=fields, limit_images=128, video_path=video())
     assert len(result.images) == 104
     assert (result.trajectory.stop_reason, result.trajectory.flags) == (StopReason.ANSWER, [])
+
+
+async def test_a_rung_that_the_prompt_has_no_room_for_does_not_count_against_its_siblings() -> None:
+    """The policy chooses neither its rung nor the limit."""
+    lengths = [len((await rollout([ANSWER], number)).output.prompt_ids) for number in range(4)]
+    cheapest, dearest = lengths.index(min(lengths)), lengths.index(max(lengths))
+    fits = await rollout([ANSWER], cheapest, prompt_length=min(lengths))
+    assert (fits.trajectory.stop_reason, fits.trajectory.flags) == (StopReason.ANSWER, [])
+    refused = await rollout([], dearest, prompt_length=min(lengths))
+    assert refused.trajectory.stop_reason is StopReason.PROMPT_BUDGET
+    assert refused.trajectory.flags == ["prompt_budget"]

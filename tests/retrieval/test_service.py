@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.video.files import remux
 from tests.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
 from tests.retrieval.encoder import ColourEncoder
 from verl_video_tools.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
@@ -140,6 +141,18 @@ async def test_where_key_frames_are_too_few_to_choose_among_candidates_are_compa
     service = make_service(encoder, frame_mode="keyframe")
     assert await service.best_frames(colours, [20, 25, 29, 30, 31], "green", 4, SECONDS) == [30, 31, 20, 25]
     assert sum(encoder.image_batches) == 5
+
+
+async def test_what_comes_before_the_first_key_frame_is_not_compared_by_the_last_one(
+    colours: str, tmp_path: Path
+) -> None:
+    """A file cut without encoding it anew begins between two key frames."""
+    cut = str(remux(Path(colours), tmp_path / "cut.mp4", from_seconds=0.5))
+    service = make_service(frame_mode="keyframe")
+    assert await service.best_frames(cut, range(0, 85, 2), "red", 3, SECONDS) == [0, 2, 4]
+    assert await service.best_frames(cut, range(0, 85, 2), "blue", 1, SECONDS) == [56]
+    last_group = str(remux(Path(colours), tmp_path / "last.mp4", from_seconds=8.5))  # shows no key frame at all
+    assert await service.best_frames(last_group, range(5), "blue", 2, SECONDS) == [0, 1]
 
 
 # ------------------------------------------------------------------------------------------------------------ failures

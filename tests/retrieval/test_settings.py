@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 import verl_video_tools.replay
@@ -14,7 +16,8 @@ import verl_video_tools.retrieval
 from verl_video_tools.agent_loop.settings import retrieval_config
 from verl_video_tools.cli.main import run
 from verl_video_tools.errors import SetupError, UsageError
-from verl_video_tools.retrieval import RetrievalConfig, connect
+from verl_video_tools.retrieval import RetrievalConfig, connect, transformers_encoder
+from verl_video_tools.retrieval.encoders import load_encoder
 
 
 def _rollout(fields: dict[str, Any]) -> Any:
@@ -27,6 +30,19 @@ def test_section_of_verls_configuration() -> None:
     assert retrieval_config(_rollout({"model": "x", "num_gpus": 1})) == RetrievalConfig(model="x", num_gpus=1.0)
     with pytest.raises(UsageError, match=r"RetrievalConfig\.frame_mode takes"):
         retrieval_config(_rollout({"frame_mode": "nearest"}))
+
+
+def test_threads_of_the_encoder_reach_the_thread_that_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformers_encoder, "TransformersEncoder", lambda model, device: device)
+    before = torch.get_num_threads()
+    try:
+        assert load_encoder(RetrievalConfig(num_threads=3)) == "cpu"
+        with ThreadPoolExecutor(1) as threads:
+            assert threads.submit(torch.get_num_threads).result() == 3
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(UsageError, match=r"RetrievalConfig\.num_threads must be at least 1, or None, got 0"):
+        RetrievalConfig(num_threads=0)
 
 
 def test_connecting_needs_ray() -> None:

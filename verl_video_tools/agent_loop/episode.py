@@ -102,6 +102,7 @@ class Episode:
                 planned = self.method.prompt(self.sample, info, planned_images(request))
                 if reason := self.budget.refuses_prompt(planned):
                     self.trajectory.video = info
+                    self.trajectory.flags.append(reason.value)  # on a ladder siblings may fit; none chose its frames
                     self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
                     return None
             images = await self._decode(request, deadline_seconds, self._siblings_looks(request))

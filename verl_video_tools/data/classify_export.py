@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.data.classify import CATEGORY_OF_LETTER, Category, Classification, Evaluation
-from verl_video_tools.data.export_rollouts import rows_of_records
+from verl_video_tools.data.export_rollouts import rows_of_records, table_of_rows
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.sft import ExportReport
 
@@ -72,7 +72,7 @@ def export_classified(
     rl_rows = sorted(set(found.in_category(*_KEPT)) - set(sft_rows))
     rl_table = read_table(rows_parquet).take(pa.array(rl_rows, pa.int64()))
     tables = {
-        "sft.parquet": pa.Table.from_pylist([usable[row] for row in sft_rows]),
+        "sft.parquet": table_of_rows([usable[row] for row in sft_rows]),
         "rl.parquet": _with_labels(rl_table, [found.letters[row] for row in rl_rows]) if rl_rows else rl_table,
     }
     for name, table in tables.items():

@@ -6,7 +6,7 @@ A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def export_rollouts(
     if not rows:
         raise UsageError(f"{records}: no rollout is worth keeping: {report}")
     Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), out_parquet)
+    pq.write_table(table_of_rows(rows), out_parquet)
     return report
 
 
@@ -75,10 +75,14 @@ def rows_of_records(
         seen.add(key)
         report.kept[row["template"]] += 1
         rows.append(row)
-    if not any(row["retrieved_frames"] for row in rows):  # as in `_row`
-        for row in rows:
-            del row["retrieved_frames"]
     return rows, report
+
+
+def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows of `rows_of_records` as a table; `retrieved_frames` is a column if any of them holds some."""
+    table = pa.Table.from_pylist(rows)  # its columns are those of the first row, so all rows have the same
+    has_answers = any(row["retrieved_frames"] for row in rows)
+    return table if has_answers or not rows else table.drop_columns("retrieved_frames")  # as in `_row`
 
 
 def last_segment_iou(trajectory: Trajectory, video_segment: Any) -> float:

@@ -31,6 +31,8 @@ class RetrievalConfig:
     """Weights of a model that `open_clip` knows by name, such as `webli`; None where `model` says it already."""
     num_gpus: float = 0.0
     """Share of a GPU that the service of a node takes; 0: it runs on the CPU."""
+    num_threads: int | None = None
+    """CPU threads of the encoder's process. None: as OMP_NUM_THREADS says; if it is not set, Ray gives an actor one."""
     image_batch_size: int = 32
     """Frames decoded and encoded at a time."""
     text_batch_size: int = 64
@@ -50,6 +52,7 @@ class RetrievalConfig:
         has_tag = self.pretrained is not None
         require(self, "pretrained", not has_tag or self.backend == "open_clip", "None unless the backend is open_clip")
         require(self, "num_gpus", 0.0 <= self.num_gpus <= 1.0, "0 to 1")
+        require(self, "num_threads", self.num_threads is None or self.num_threads >= 1, "at least 1, or None")
         require(self, "image_batch_size", self.image_batch_size >= 1, "at least 1")
         require(self, "text_batch_size", self.text_batch_size >= 1, "at least 1")
         require(self, "max_wait_ms", self.max_wait_ms >= 0, "at least 0")

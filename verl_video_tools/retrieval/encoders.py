@@ -45,6 +45,10 @@ def load_encoder(config: RetrievalConfig) -> Encoder:
         SetupError: the package of the backend is missing.
         UsageError: no such model, or one that is no pair of image and text encoders.
     """
+    if config.num_threads is not None:
+        import torch
+
+        torch.set_num_threads(config.num_threads)
     device = "cuda" if config.num_gpus else "cpu"
     if config.backend == "open_clip":
         from verl_video_tools.retrieval.open_clip_encoder import OpenCLIPEncoder

@@ -133,8 +133,9 @@ class RetrievalService:
         if self._config.frame_mode == "exact":
             return candidates
         video = await open_video(video_path, _left_seconds(end))
-        keyframes = await run_decode(video.keyframe_indices, deadline_seconds=_left_seconds(end))
-        stand_ins = np.asarray(keyframes)[np.searchsorted(keyframes, candidates, side="right") - 1]
+        marked = await run_decode(video.keyframe_indices, deadline_seconds=_left_seconds(end))
+        keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
+        stand_ins = keyframes[np.searchsorted(keyframes, candidates, side="right") - 1]
         if len(np.unique(stand_ins)) < min(num_frames, len(candidates)):
             return candidates
         return stand_ins.tolist()
