@@ -1,8 +1,8 @@
 # Sourced by every <method>_sft.sh, after it has set METHOD and what the method changes: the SFT run that all share.
 #
-# Needs METHOD and, for real data, the array REAL_OPTIONS, and takes EXPORT_OPTIONS (of `vvt data export-sft`). METHODS lists the rows' methods where they are several. Every
-# variable below can be set from outside. Ends with a Hugging Face folder $SFT_DIR/huggingface, which <method>_grpo.sh
-# takes as MODEL_PATH.
+# Needs METHOD and, for real data, the array REAL_OPTIONS, and takes EXPORT_OPTIONS (of `vvt data export-sft`). METHODS
+# lists the rows' methods where they are several. Every variable below can be set from outside. Ends with a Hugging Face
+# folder $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}

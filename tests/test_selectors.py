@@ -80,6 +80,12 @@ async def test_a_failed_search_keeps_the_rollout_out_of_training(
 async def test_mistakes_are_told(make_video: MakeVideo) -> None:
     with pytest.raises(UsageError, match="chose 9 frames"):
         await start(make_video(), "framethinker", f"{__name__}:one_too_many")
-    for path in ("no_such_module:select", f"{__name__}:nothing", "verl_video_tools.selectors"):
+    for path in (
+        "no_such_module:select",
+        f"{__name__}:nothing",
+        "verl_video_tools.selectors",
+        "verl_video_tools.selectors:NUM_CANDIDATES",
+        ".relative:select",
+    ):
         with pytest.raises(UsageError, match="first_look_selector"):
             get_method("videozoomer", first_look_selector=path)

@@ -67,7 +67,9 @@ def load_selector(path: str) -> FrameSelector:
     module_name, _, name = path.partition(":")
     try:
         selector: FrameSelector = getattr(import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        if not callable(selector):
+            raise TypeError(f"{selector!r:.80} is no function")
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(
             f"first_look_selector={path!r}: {error}; write it as package.module:function, importable on every node"
         ) from error
