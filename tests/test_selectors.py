@@ -77,9 +77,17 @@ async def test_a_failed_search_keeps_the_rollout_out_of_training(
     assert message in (trajectory.error or "")
 
 
+async def broken(look: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
+    raise ZeroDivisionError("no frames per second")
+
+
+@pytest.mark.parametrize(("selector", "message"), [("one_too_many", "chose 9 frames"), ("broken", "ZeroDivisionError")])
+async def test_a_faulty_selector_is_told_in_the_record(selector: str, message: str, make_video: MakeVideo) -> None:
+    trajectory = await start(make_video(), "framethinker", f"{__name__}:{selector}")
+    assert trajectory.flags == ["aborted"] and message in (trajectory.error or "")
+
+
 async def test_mistakes_are_told(make_video: MakeVideo) -> None:
-    with pytest.raises(UsageError, match="chose 9 frames"):
-        await start(make_video(), "framethinker", f"{__name__}:one_too_many")
     for path in (
         "no_such_module:select",
         f"{__name__}:nothing",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, UsageError, VideoError
+from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
 from verl_video_tools.methods.fields import load_selector
 from verl_video_tools.retrieval.recorded import RecordingRetriever
 from verl_video_tools.types import (
@@ -176,9 +176,14 @@ class Episode:
         retriever = self._recording_retriever(self.trajectory.retrieved_frames)
         context = ToolContext(video.info, self.sample, self.envelope, video.index_at, retriever)
         select = load_selector(self.method.first_look_selector)
-        chosen = await select(look, context, self.method.tool_deadline_seconds)
+        try:
+            chosen = await select(look, context, self.method.tool_deadline_seconds)
+        except (RetrievalError, VideoError):
+            raise
+        except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
+            raise RetrievalError(f"{self.method.first_look_selector} failed: {error!r}") from error
         if (chosen.width, chosen.height) != (look.width, look.height) or not 0 < len(chosen) <= len(look):
-            raise UsageError(
+            raise RetrievalError(
                 f"{self.method.first_look_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
                 f"it may choose 1 to {len(look)} of {look.width}x{look.height}"
             )
