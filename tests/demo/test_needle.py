@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.needle_bounds import METHODS, Guesser, first_look, kind_of, settings_of, shares_right, study
 from tests.data.test_videobrain_expert import TruthRetriever
-from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row
+from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row, questions_about
 from verl_video_tools.demo.needle import NEEDLE_KINDS, needle_questions, needle_spec
 from verl_video_tools.demo.questions import LETTERS, Question
 from verl_video_tools.demo.spec import first_look_frames
@@ -84,6 +84,11 @@ def test_clues_lie_on_neighbouring_frames_of_the_first_look_and_one_needle_betwe
 def test_too_many_questions_are_refused() -> None:
     with pytest.raises(ValueError, match="ask for fewer"):
         needle_questions(needle_spec(0), 12_000, seed=0)
+
+
+def test_fresh_questions_about_a_needle_video_are_of_its_world() -> None:
+    spec = needle_spec(5)
+    assert questions_about(spec, 4, seed=2) == needle_questions(spec, 4, seed=2)
 
 
 @pytest.fixture(scope="module")
