@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval bench-ladder clean
+.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval bench-ladder bench-needle clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -55,6 +55,9 @@ bench-retrieval: install  ## frames by text: recall, cost of first and later que
 
 bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's
 	$(VENV)/bin/python -m benchmarks.ladder
+
+bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
+	$(VENV)/bin/python -m benchmarks.needle_bounds
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

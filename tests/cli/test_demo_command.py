@@ -52,6 +52,19 @@ def test_base_model_of_another_family(base: Path, tmp_path: Path, capfd: pytest.
     assert "qwen3_vl" in capfd.readouterr().err
 
 
+def test_sizes_of_the_test_split(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[bool, int]] = []
+
+    def make_demo(*_: object, needle: bool, num_test_videos: int, **__: object) -> Path:
+        asked.append((needle, num_test_videos))
+        raise ValueError("enough")
+
+    monkeypatch.setattr("verl_video_tools.demo.dataset.make_demo", make_demo)
+    for options in ([], ["--needle"], ["--needle", "--test-videos", "3"]):
+        run(["demo", "--out", str(tmp_path / "demo"), *options])
+    assert asked == [(False, 24), (True, 134), (True, 3)]
+
+
 def test_impossible_number_of_questions_is_bad_usage(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

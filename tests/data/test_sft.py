@@ -142,7 +142,7 @@ def test_more_fresh_questions_than_a_video_allows(
     def too_many(*_: object) -> None:
         raise ValueError("found only 3 different questions; ask for fewer")
 
-    monkeypatch.setattr("verl_video_tools.data.sft.make_questions", too_many)  # the real search takes seconds to fail
+    monkeypatch.setattr("verl_video_tools.data.sft.questions_about", too_many)  # the real search takes seconds to fail
     with pytest.raises(UsageError, match="ask for fewer"):
         export_sft(demo_dir / "train.parquet", tmp_path / "sft.parquet", questions_per_video=10_000)
 

@@ -18,6 +18,7 @@ def run(
     seed: int,
     agent_names: list[str],
     open_ended: bool,
+    needle: bool,
     family: Family,
 ) -> None:
     """Makes videos and rows, copies `family`'s base model, its short prompts and the encoder of texts and frames to
@@ -45,6 +46,7 @@ def run(
             seed=seed,
             agent_names=agent_names,
             open_ended=open_ended,
+            needle=needle,
         )
     except ValueError as error:
         raise UsageError(str(error)) from error

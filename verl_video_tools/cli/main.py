@@ -100,7 +100,9 @@ def _doctor(
 def _demo(
     out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")],
     train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96,
-    test_videos: Annotated[int, typer.Option(min=1, help="Videos of the test split.")] = 24,
+    test_videos: Annotated[
+        int | None, typer.Option(min=1, help="Videos of the test split; default 24, with --needle 134.")
+    ] = None,
     questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0,
     agent_name: Annotated[
@@ -108,6 +110,9 @@ def _demo(
     ] = None,
     open_ended: Annotated[
         bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
+    ] = False,
+    needle: Annotated[
+        bool, typer.Option("--needle", help="Videos of 1 to 10 minutes, decided by events that the first look misses.")
     ] = False,
     family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl",
 ) -> None:
@@ -117,11 +122,12 @@ def _demo(
     demo.run(
         out=out,
         train_videos=train_videos,
-        test_videos=test_videos,
+        test_videos=test_videos or (134 if needle else 24),
         questions_per_video=questions_per_video,
         seed=seed,
         agent_names=agent_name or ["framethinker"],
         open_ended=open_ended,
+        needle=needle,
         family=family,
     )
 

@@ -85,6 +85,8 @@ class FrameThinkerExpert:
         segment = question.evidence[0]
         if question.kind == "at_time":
             return "C", [segment]
+        if question.kind == "between_things":
+            return "B", [segment]
         if question.kind == "between_frames":
             around = self._first_look_around(spec, segment)
             if rng.random() < self.refine_share and around != segment and around != (0, spec.num_frames - 1):
@@ -130,6 +132,9 @@ def conclude(
         which = "first" if " first " in question.text else "last"
         if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
             return f"{listed(runs, name)}. {which} {label}", letters[label]
+    elif question.kind == "between_things":  # the look may show the clues as well, which are no options
+        if named := [(frame, label) for frame, label in runs if label in letters]:
+            return listed(named[:1], name), letters[named[0][1]]
     elif runs and runs[0][1] in letters:
         return listed(runs[:1], name), letters[runs[0][1]]
     return listed(runs, name), rng.choice(list(question.options))

@@ -19,8 +19,8 @@ from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.videobrain_expert import VideoBrainExpert
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
-from verl_video_tools.demo.dataset import make_row, question_from_row
-from verl_video_tools.demo.questions import Question, make_questions
+from verl_video_tools.demo.dataset import make_row, question_from_row, questions_about
+from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
@@ -201,7 +201,7 @@ def _fresh_rows(
     for path, row in one_per_video.items():
         spec, _ = _truth(row)
         try:
-            questions = make_questions(spec, questions_per_video, _FRESH_SEEDS + seed)
+            questions = questions_about(spec, questions_per_video, _FRESH_SEEDS + seed)
         except ValueError as error:
             raise UsageError(str(error)) from error
         split = row["extra_info"]["split"]

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from .needle import needle_questions, needle_spec
 from .questions import Question, make_questions
 from .search import asked_by_frames
 from .seconds import IN_SECONDS, evidence_seconds, open_question
@@ -37,6 +38,7 @@ def make_demo(
     agent_names: Sequence[str] = ("framethinker",),
     num_processes: int = 2,
     open_ended: bool = False,
+    needle: bool = False,
 ) -> Path:
     """Makes `videos/*.mp4`, `train.parquet`, `test.parquet` and, last, `manifest.json` in `out_dir`.
 
@@ -47,6 +49,7 @@ def make_demo(
     Args:
         agent_names: methods that the rows select, in turn.
         open_ended: ask without options and in seconds, see `demo.seconds`; the truth is a thing's name or a number.
+        needle: long videos whose questions are decided by an event that the first look misses, see `demo.needle`.
 
     Returns:
         The folder, absolute (rows name their videos by absolute path).
@@ -70,6 +73,7 @@ def make_demo(
         "seed": seed,
         "agent_names": list(agent_names),
         "open_ended": open_ended,
+        "needle": needle,
     }
     if _is_complete(folder, parameters):
         return folder
@@ -78,16 +82,17 @@ def make_demo(
     shutil.rmtree(videos, ignore_errors=True)
     videos.mkdir(parents=True)
 
+    make_spec = needle_spec if needle else random_spec
     counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
     jobs: list[tuple[VideoSpec, Path]] = []
     for split, count in counts.items():
         rows: list[dict[str, Any]] = []
         for number in range(count):
             # Seeds of both splits and of all videos differ, so no two videos are alike.
-            spec = random_spec((seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1)
+            spec = make_spec((seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1)
             path = videos / f"{split}_{number:04d}.mp4"
             jobs.append((spec, path))
-            for question in make_questions(spec, questions_per_video, seed):
+            for question in questions_about(spec, questions_per_video, seed):
                 agent_name = agent_names[len(rows) % len(agent_names)]
                 rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
@@ -96,6 +101,15 @@ def make_demo(
     manifest = {"parameters": parameters, "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return folder
+
+
+def questions_about(spec: VideoSpec, count: int, seed: int) -> list[Question]:
+    """`count` different questions that fit the video's world; a function of the arguments only.
+
+    Raises:
+        ValueError: the video does not allow so many different questions.
+    """
+    return (needle_questions if spec.world == "needle" else make_questions)(spec, count, seed)
 
 
 def make_row(

@@ -7,13 +7,12 @@ import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 from .spec import first_look_frames, is_hidden
 from .world import LABELS, Event, VideoSpec, label_at
 
-Kind = Literal["direct", "at_time", "between_frames", "order", "count"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = Literal["direct", "at_time", "between_frames", "order", "count", "between_things"]
 LETTERS = "ABCD"
 MAX_WINDOW_FRAMES = 100
 """Longest window that a question names: 8 frames spread over it then meet every event and every gap."""
@@ -23,6 +22,8 @@ AT_TIME_FRAMES = 10
 
 _PATIENCE = 300  # attempts in a row without a new question before giving up
 _KIND_WEIGHTS: dict[Kind, float] = {"direct": 0.2, "at_time": 0.32, "between_frames": 0.28, "order": 0.1, "count": 0.1}
+KINDS: tuple[Kind, ...] = tuple(_KIND_WEIGHTS)
+"""What `make_questions` asks; `between_things` belongs to `demo.needle`."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Question:
         options: letter to text, in order of the letters.
         answer: the letter of the true option.
         kind: `direct` (the first look shows it), or what to do: `at_time` (frame number of a time, then a zoom),
-            `between_frames`, `order` and `count` (a zoom into the window that the question names).
+            `between_frames`, `order` and `count` (a zoom into the window that the question names), `between_things`
+            (find two things in the first look, and zoom between them).
         evidence: where to look, as (first frame, last frame), both inclusive. For `direct` the one frame asked about.
         clock: the time asked about, minutes and seconds as written in the text, for `at_time`; else None.
     """
@@ -151,7 +153,7 @@ def _count(rng: random.Random, spec: VideoSpec) -> Question | None:
     truth = sum(event.label == label and window[0] < event.start_frame <= window[1] for event in spec.events)
     article = "a" if label[0] not in "aeiou" else "an"
     text = f"How often is {article} {label} shown between frames {window[0]} and {window[1]}?"
-    return _question(rng, "count", text, str(truth), [str(n) for n in range(4) if n != truth], (window,))
+    return lettered_question(rng, "count", text, str(truth), [str(n) for n in range(4) if n != truth], (window,))
 
 
 _MAKERS: dict[Kind, Callable[[random.Random, VideoSpec], Question | None]] = {
@@ -197,10 +199,10 @@ def _about_things(
     wrong = ([trap] if trap else []) + rng.sample(elsewhere, min(2 - bool(trap), len(elsewhere)))
     absent = [label for label in LABELS if label != truth and label not in wrong and label not in elsewhere]
     wrong += rng.sample(absent, 3 - len(wrong))
-    return _question(rng, kind, text, truth, wrong, (window,), clock)
+    return lettered_question(rng, kind, text, truth, wrong, (window,), clock)
 
 
-def _question(
+def lettered_question(
     rng: random.Random,
     kind: Kind,
     text: str,
@@ -209,6 +211,7 @@ def _question(
     evidence: tuple[tuple[int, int], ...],
     clock: str | None = None,
 ) -> Question:
+    """A question whose four options stand in random order."""
     texts = [truth, *wrong]
     rng.shuffle(texts)
     options = dict(zip(LETTERS, texts, strict=True))

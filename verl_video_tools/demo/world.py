@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -43,6 +44,8 @@ class Event:
 class VideoSpec:
     """A whole video: `num_frames` frames at `fps` frames per second, events ordered in time and not overlapping.
 
+    `world` says whose questions fit it: `demo.questions` (short) or `demo.needle`.
+
     Raises:
         ValueError: events overlap, are out of order, leave the video, or carry an unknown label.
     """
@@ -51,6 +54,7 @@ class VideoSpec:
     fps: int
     num_frames: int
     events: tuple[Event, ...]
+    world: Literal["short", "needle"] = "short"
 
     def __post_init__(self) -> None:
         previous_end = -1
@@ -76,7 +80,8 @@ class VideoSpec:
     def from_json(cls, text: str) -> VideoSpec:
         """Reads what `to_json` wrote."""
         raw = json.loads(text)
-        return cls(raw["seed"], raw["fps"], raw["num_frames"], tuple(Event(**event) for event in raw["events"]))
+        raw["events"] = tuple(Event(**event) for event in raw["events"])
+        return cls(**raw)
 
 
 def label_at(spec: VideoSpec, frame_index: int) -> str | None:

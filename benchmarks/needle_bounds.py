@@ -1,0 +1,190 @@
+"""Bounds of NeedleClips: what the first look alone can earn, and what an oracle earns that looks at the right place.
+
+Both are scripted policies in `replay`, so that loops, tools and rewards are the real ones; methods are set as the
+recipes set them in the synthetic world (`recipes/synthetic.sh`).
+
+    first_look  Knows exactly what each frame of the method's first look shows, and answers at once. Asked about one of
+                these frames it says what is there. Else it takes the option that was true most often among thousands of
+                other questions where an option compared like that with the first look and with the other options.
+    oracle      The scripted expert of the cold start, without imperfection. It is told where the evidence is, but what
+                it concludes it takes from the frames that its calls show.
+
+Kinds are those of `demo.needle`; `search` are VideoBrain's questions by shape. For each method and kind the share of
+right answers, with the number of questions, is printed. Exits with 1 if the first look earns more than 40 % on the
+questions that need another one or less than 100 % on direct ones, or the oracle less than 100 % on any.
+
+Usage: python -m benchmarks.needle_bounds [--folder outputs/bench_needle] [--videos 134] [--method framethinker]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.data.sft import scripted_expert
+from verl_video_tools.demo import clip_dir, prompts_dir
+from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row
+from verl_video_tools.demo.needle import needle_questions, needle_spec
+from verl_video_tools.demo.questions import LETTERS, Question
+from verl_video_tools.demo.search import search_words
+from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at, label_at
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.replay import replay
+from verl_video_tools.retrieval import RetrievalConfig, local
+from verl_video_tools.types import Method, PixelEnvelope, Retriever, Sample, VideoInfo
+
+MOST_FIRST_LOOK = 0.40
+POLICIES = ("first_look", "oracle")
+METHODS = tuple(name for name in METHOD_NAMES if name != "direct")
+NUM_STUDIED = 3000
+_STUDIED_SEEDS = 10_000_000  # far from those of any data set
+
+_ANSWER = {
+    "framethinker": "<think>guess</think><action>output answer: {}</action>",
+    "videobrain": "<thinking>guess</thinking><answer>{}</answer>",
+}
+_OTHER_ANSWER = "<think>guess</think><answer>{}</answer>"
+
+Comparison = tuple[bool, int, int, int, int]
+"""Of an option: whether the first look shows it, how many things it shows of its colour and of its shape, and how many
+other options have its colour and its shape."""
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """Fields of the method's config in the synthetic world."""
+    recipe = Path(__file__).parents[1] / "recipes" / "synthetic.sh"
+    script = 'DEMO_DIR=$1; source "$2"; synthetic_fields "$3"'
+    command = ["bash", "-euc", script, "bash", str(prompts_dir().parent), str(recipe), name]
+    return read_assignments(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:-1])
+
+
+def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
+    """Numbers of those frames of the method's first look that show a thing, and what they show."""
+    info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
+    look = method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
+    frames = frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
+    return {frame: label for frame in frames if (label := label_at(spec, frame)) is not None}
+
+
+@dataclass
+class Guesser:
+    """Learns from examples how true options compare with the first look."""
+
+    times_true: Counter[Comparison] = field(default_factory=Counter)
+    times_seen: Counter[Comparison] = field(default_factory=Counter)
+
+    def study(self, options: Sequence[str], truth: str, shown: Iterable[str]) -> None:
+        for option in options:
+            compared = self._compare(option, options, set(shown))
+            self.times_seen[compared] += 1
+            self.times_true[compared] += option == truth
+
+    def guess(self, options: Sequence[str], shown: Iterable[str]) -> str:
+        def share_true(option: str) -> float:
+            compared = self._compare(option, options, set(shown))
+            return self.times_true[compared] / max(1, self.times_seen[compared])
+
+        return max(options, key=share_true)
+
+    @staticmethod
+    def _compare(option: str, options: Sequence[str], shown: set[str]) -> Comparison:
+        def alike(things: Iterable[str]) -> tuple[int, int]:
+            colours, shapes = zip(*(thing.split() for thing in things), strict=True)
+            colour, shape = option.split()
+            return colours.count(colour), shapes.count(shape)
+
+        return (option in shown, *alike(shown), *alike(other for other in options if other != option))
+
+
+def kind_of(method: Method, spec: VideoSpec, question: Question) -> str:
+    """The question's kind as the method's rows ask it."""
+    searched = method.name == "videobrain" and search_words(spec, question) is not None
+    return "search" if searched else question.kind
+
+
+def study(method: Method, num_questions: int) -> Mapping[str, Guesser]:
+    """A guesser for each kind of question, after study of questions about videos of its own."""
+    guessers: dict[str, Guesser] = defaultdict(Guesser)
+    for number in range(num_questions // 8):
+        spec = needle_spec(_STUDIED_SEEDS + number)
+        shown = first_look(method, spec).values()
+        for question in needle_questions(spec, 8, seed=0):
+            row = make_row(spec, question, Path("none"), 0, "train", method.name)
+            options = row["extra_info"]["options"]
+            truth = options[LETTERS.index(row["reward_model"]["ground_truth"])]
+            guessers[kind_of(method, spec, question)].study(options, truth, shown)
+    return guessers
+
+
+def shares_right(
+    name: str,
+    clips: Sequence[tuple[VideoSpec, Question, Path]],
+    retriever: Retriever | None,
+    num_studied: int = NUM_STUDIED,
+) -> dict[str, dict[str, list[bool]]]:
+    """For each policy and kind of question, which answers are right.
+
+    Args:
+        num_studied: questions that the guesser learns from.
+    """
+    settings = settings_of(name)
+    method = get_method(name, **settings)
+    expert, guessers = scripted_expert(method), study(method, num_studied)
+    right: dict[str, dict[str, list[bool]]] = {policy: defaultdict(list) for policy in POLICIES}
+    for number, (spec, question, path) in enumerate(clips):
+        row = make_row(spec, question, path, number, "test", name)
+        kind = kind_of(method, spec, question)
+        options, truth = row["extra_info"]["options"], row["reward_model"]["ground_truth"]
+        shown = first_look(method, spec)
+        if kind == "direct":
+            guess = shown[min(shown, key=lambda frame: abs(frame - question.evidence[0][0]))]
+        else:
+            guess = guessers[kind].guess(options, shown.values())
+        letter = LETTERS[options.index(guess)]
+        scripts = {
+            "first_look": (_ANSWER.get(name, _OTHER_ANSWER).format(letter),),
+            "oracle": expert.script(spec, question).turns,
+        }
+        for policy, turns in scripts.items():
+            extra = row["extra_info"]
+            result = replay(name, str(path), extra["question"], truth, turns, extra, settings, retriever=retriever)
+            right[policy][kind].append(result["reward"]["accuracy"] > 0.0)
+    return right
+
+
+def main() -> int:
+    """Command line: see the module's docstring."""
+    parser = argparse.ArgumentParser(description="Bounds of NeedleClips by scripted policies.")
+    parser.add_argument("--folder", type=Path, default=Path("outputs/bench_needle"))
+    parser.add_argument("--videos", type=int, default=134)
+    parser.add_argument("--method", choices=METHODS, action="append")
+    arguments = parser.parse_args()
+    folder = make_demo(arguments.folder, num_train_videos=1, num_test_videos=arguments.videos, needle=True)
+    rows = load_rows(folder / "test.parquet")
+    clips = [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
+    held = True
+    for name in arguments.method or METHODS:
+        retriever = local(RetrievalConfig(model=str(clip_dir()))) if name == "videobrain" else None
+        right = shares_right(name, clips, retriever)
+        for policy, kinds in right.items():
+            needles = [one for kind, each in kinds.items() if kind != "direct" for one in each]
+            share = sum(needles) / len(needles)
+            if policy == "first_look":
+                held &= share <= MOST_FIRST_LOOK and all(kinds["direct"])
+            else:
+                held &= all(map(all, kinds.values()))
+            by_kind = (f"{kind} {sum(each) / len(each):.3f} ({len(each)})" for kind, each in sorted(kinds.items()))
+            told = ", ".join(by_kind)
+            print(f"{name:13}{policy:11} all but direct {share:.3f} ({len(needles)}): {told}", flush=True)
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
