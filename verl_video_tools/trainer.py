@@ -36,7 +36,7 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
-from verl_video_tools.agent_loop.settings import JUDGE_FLAG, judge_config, plain_dict, unpack_record
+from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.methods import get_method
@@ -93,6 +93,7 @@ class VideoToolsTrainer(PPOTrainerSync):
                     f"{', '.join(sorted(known))}. Correct the column agent_name or set "
                     f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
                 )
+            check_retriever(rows["agent_name"], self.config.actor_rollout_ref.rollout)
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")

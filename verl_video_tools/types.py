@@ -484,6 +484,8 @@ class Method(ABC):
     """Names of the breakdown that `score` returns beside `score` itself, in every case."""
     recipe_budget: ClassVar[RecipeBudget]
     """Limits of the method's recipe; `replay` applies them when it is given a processor."""
+    searches: ClassVar[bool] = False
+    """A tool of the method finds frames by text, which takes a retriever (docs/retrieval.md)."""
 
     accuracy_reward: float = 1.0
     """What a correct answer adds to the reward, as its component `accuracy`."""

@@ -21,11 +21,13 @@ from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.difficulty import pass_rates_of_records
+from verl_video_tools.data.generate import generate, tasks_of_rows
 from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
 from verl_video_tools.endpoint import client
-from verl_video_tools.errors import RowError
+from verl_video_tools.endpoint.policy import PolicyConfig
+from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason
@@ -341,3 +343,14 @@ def test_options_of_one_source_are_refused_for_the_other(
     assert "choose among recorded rollouts" in capsys.readouterr().err
     assert run(["data", "export-sft", str(tmp_path), out, "--imperfection", "0.5"]) == 2
     assert "recorded rollouts take" in capsys.readouterr().err
+
+
+async def test_a_method_that_searches_asks_for_its_encoder_before_any_request(zoomer: World, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="videobrain searches for frames by text"):
+        await generate(
+            tasks_of_rows(zoomer.parquet, num_samples=1),
+            tmp_path / "records.jsonl",
+            get_method("videobrain"),
+            PolicyConfig(base_url="http://127.0.0.1:9/v1", model="m"),
+        )
+    assert not (tmp_path / "records.jsonl").exists()

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 import verl_video_tools.replay
 import verl_video_tools.retrieval
-from verl_video_tools.agent_loop.settings import retrieval_config
+from verl_video_tools.agent_loop.settings import check_retriever, retrieval_config
 from verl_video_tools.cli.main import run
 from verl_video_tools.errors import SetupError, UsageError
 from verl_video_tools.retrieval import RetrievalConfig, connect, transformers_encoder
@@ -30,6 +30,13 @@ def test_section_of_verls_configuration() -> None:
     assert retrieval_config(_rollout({"model": "x", "num_gpus": 1})) == RetrievalConfig(model="x", num_gpus=1.0)
     with pytest.raises(UsageError, match=r"RetrievalConfig\.frame_mode takes"):
         retrieval_config(_rollout({"frame_mode": "nearest"}))
+
+
+def test_methods_that_search_ask_for_a_retriever() -> None:
+    check_retriever(["longvt", "a loop of a user"], _rollout({}))
+    check_retriever(["longvt", "videobrain"], _rollout({"model": "x"}))
+    with pytest.raises(UsageError, match=r"rows of videobrain search .* \+actor_rollout_ref\..*retrieval\.model="):
+        check_retriever(["longvt", "videobrain"], _rollout({}))
 
 
 def test_threads_of_the_encoder_reach_the_thread_that_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.errors import SetupError, UsageError
 from verl_video_tools.judge.config import JudgeConfig
-from verl_video_tools.methods import get_method
+from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.fields import checked_fields
 from verl_video_tools.retrieval import RetrievalConfig
 from verl_video_tools.types import Method, Trajectory
@@ -98,6 +98,22 @@ def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
     """
     fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.retrieval"))
     return RetrievalConfig.from_fields(fields) if fields else None
+
+
+def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
+    """Ask for a retriever where rows name methods that search; without one every search would flag its rollout.
+
+    Raises:
+        UsageError: there is none; names the methods and the option.
+    """
+    if retrieval_config(rollout_config) is not None:
+        return
+    searching = sorted(name for name in set(agent_names) & set(METHOD_NAMES) if get_method(name).searches)
+    if searching:
+        raise UsageError(
+            f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
+            "+actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> (docs/retrieval.md)"
+        )
 
 
 def plain_dict(config: DictConfig | None) -> dict[str, Any]:

@@ -141,12 +141,14 @@ async def generate(
         What the file then holds.
 
     Raises:
-        UsageError: a question that needs a judge without one; or `out` holds rollouts of other rows or another method,
-            is being written by another process, or is no such file.
+        UsageError: a question that needs a judge, or a method that needs a retriever, without one; or `out` holds
+            rollouts of other rows or another method, is being written by another process, or is no such file.
         EndpointError: no model's name was given, and the endpoint lists none or cannot be reached.
     """
     if judge is None:
         _check_no_judge_is_needed(tasks)
+    if method.searches and retriever is None:
+        raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
         asked = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
         file = stack.enter_context(_appended(Path(out)))
