@@ -4,7 +4,8 @@ synthetic_fields() { # METHOD: prints one field=value per line
     echo "prompt_file=$DEMO_DIR/prompts/$1.txt"
     case $1 in
     framethinker) printf '%s\n' max_turn_tokens=96 num_frames_long=8 ;;
-    videozoomer) printf '%s\n' max_turn_tokens=96 glance_frames=8 ;;
+    videozoomer) # the expert asks for at most 16 frames; the tiny model computes rates poorly, so twice as many pass
+        printf '%s\n' max_turn_tokens=96 glance_frames=8 max_frames=32 ;;
     longvt) printf '%s\n' max_turn_tokens=128 max_frames=8 max_crop_frames=32 ;;
     videobrain) printf '%s\n' max_turn_tokens=96 initial_frames=8 ;;
     framemind) # a ladder for videos of 56x56 pixels

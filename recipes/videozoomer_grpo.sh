@@ -25,7 +25,9 @@ if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where
         actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.7
         # One pixel envelope for processor and engine: 32 to 128 tokens per frame.
         +data.mm_processor_kwargs.min_pixels=25088 +data.mm_processor_kwargs.max_pixels=100352)
+    MAX_IMAGES=128 # 64 of the first look and 4 x 16
 else
+    MAX_IMAGES=136 # 8 and 4 x 32
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
     LEARNING_RATE=${LEARNING_RATE:-1e-4}
@@ -34,7 +36,6 @@ else
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-1536}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-8}
 fi
-MAX_IMAGES=128 # 64 of the first look and 4 x 16
 METHOD_OPTIONS=(
     actor_rollout_ref.actor.clip_ratio_low=0.2 actor_rollout_ref.actor.clip_ratio_high=0.27
     actor_rollout_ref.actor.loss_agg_mode=token-mean

@@ -29,6 +29,9 @@ Template = Literal["direct", "hit", "progressive", "split", "reflect"]
 Segment = tuple[int, int]
 """First and last frame number, both shown."""
 
+_MOST_FRAMES = 16
+"""Frames of one zoom, where the method allows more: the paper's limit."""
+
 _WRONG_SECONDS = 4
 """Length of a segment that the expert zooms into by mistake."""
 
@@ -124,12 +127,13 @@ class VideoZoomerExpert:
         return before[-1], after[0] if after else spec.num_frames - 1
 
     def _rate(self, spec: VideoSpec, segment: Segment) -> float:
-        """The highest power of two that stays within the frame limit, and not above the video's own rate."""
+        """The highest power of two that shows at most 16 frames, and not above the video's own rate."""
+        most_frames = min(_MOST_FRAMES, self.method.max_frames)
         length_seconds = (segment[1] - segment[0]) / spec.fps
         rate = 1.0
-        while rate * 2 <= spec.fps and rate * 2 * length_seconds <= self.method.max_frames:
+        while rate * 2 <= spec.fps and rate * 2 * length_seconds <= most_frames:
             rate *= 2
-        while rate * length_seconds > self.method.max_frames:
+        while rate * length_seconds > most_frames:
             rate /= 2
         return rate
 
