@@ -161,7 +161,8 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
 
     async def put(keys: list[str], fields: Any, tags: list[dict], partition_id: str) -> None:
         for i, key in enumerate(keys):
-            stored[key] = {name: fields[name][i] for name in fields.keys()} | {"tag": tags[i]}  # noqa: SIM118
+            names = fields.keys()  # a TensorDict iterates over rows
+            stored[key] = {name: fields[name][i] for name in names} | {"tag": tags[i]}
 
     monkeypatch.setattr(agent_loop_tq, "tq", SimpleNamespace(async_kv_batch_put=put))
     await worker._agent_loop_postprocess(result.outputs, validate=False, **make_row("video.mp4"))

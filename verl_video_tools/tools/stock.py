@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -78,6 +77,8 @@ class VideoTool(BaseTool):
     schema drops nested types."""
     optional: ClassVar[tuple[str, ...]] = ()
     """Parameters that a call may leave out."""
+    frame_label: ClassVar[str] = "{frame.timestamp_seconds:.2f} s"
+    """How the text names a picture, which verl's loop puts before all text; a format of its `FrameRecord`."""
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         fields = {name: value for name, value in config.items() if name != "type"}
@@ -137,9 +138,9 @@ class VideoTool(BaseTool):
         """Forget the call."""
         self._video_paths.pop(instance_id, None)
 
-    @abstractmethod
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         """The text of a call that was carried out; its pictures stand before it."""
+        return "Shown above, in order: " + ", ".join(self.frame_label.format(frame=frame) for frame in frames)
 
     async def _observe(self, video_path: str | None, parameters: Any) -> _Observation:
         if not isinstance(parameters, Mapping):
@@ -173,15 +174,14 @@ class VideoTool(BaseTool):
         return OpenAIFunctionToolSchema.model_validate(schema)
 
 
-def _shown(labels: Iterable[str]) -> str:
-    """The line that tells apart pictures which verl's loop puts before all text."""
-    return "Shown above, in order: " + ", ".join(labels)
+_NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
 
 
 class ChooseFramesTool(VideoTool):
     """FrameThinker's zoom (`tools.choose_frames`): pictures, then one line that names them in their order."""
 
     method_name = "framethinker"
+    frame_label = _NUMBER_AND_TIME
     tool_name = ChooseFrames.name
     description = (
         "Look closer at a part of the video: shows a fixed number of frames spread evenly between two frame numbers, "
@@ -191,9 +191,6 @@ class ChooseFramesTool(VideoTool):
         "start_frame": ("integer", "Frame number after which the segment starts, from 0."),
         "end_frame": ("integer", "Frame number before which the segment ends; at most the number of frames."),
     }
-
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames)
 
 
 class GetFrameNumberTool(VideoTool):
@@ -224,14 +221,12 @@ class VideoZoomTool(VideoTool):
         "fps": ("number", "Frames per second to show."),
     }
 
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
-
 
 class CropVideoTool(VideoTool):
     """LongVT's crop (`tools.crop_video`): pictures, then one line that lists their times in their order."""
 
     method_name = "longvt"
+    frame_label = "{frame.timestamp_seconds:.1f} s"
     tool_name = CropVideo.name
     description = (
         "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times in "
@@ -243,9 +238,6 @@ class CropVideoTool(VideoTool):
         "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
     }
     optional = ("video_path",)
-
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"{frame.timestamp_seconds:.1f} s" for frame in frames)
 
 
 class FrameAtTool(VideoTool):
@@ -259,9 +251,6 @@ class FrameAtTool(VideoTool):
     parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
         "t": ("number", "Time in seconds from the start of the video."),
     }
-
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
 
 
 class VideoClipTool(VideoTool):
@@ -278,14 +267,12 @@ class VideoClipTool(VideoTool):
         "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
     }
 
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"{frame.timestamp_seconds:.2f} s" for frame in frames)
-
 
 class UniformSampleTool(VideoTool):
     """VideoBrain's uniform agent (`tools.uniform_sample`): pictures, then one line that names them in their order."""
 
     method_name = "videobrain"
+    frame_label = _NUMBER_AND_TIME
     tool_name = UniformSample.name
     description = (
         "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
@@ -296,9 +283,6 @@ class UniformSampleTool(VideoTool):
         "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
     }
 
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames)
-
 
 class ClipSampleTool(VideoTool):
     """VideoBrain's CLIP agent (`tools.clip_sample`): pictures, then one line that names them in their order.
@@ -308,6 +292,7 @@ class ClipSampleTool(VideoTool):
     """
 
     method_name = "videobrain"
+    frame_label = _NUMBER_AND_TIME
     tool_name = ClipSample.name
     description = (
         "Search a part of the video for pictures that look like a text: shows the best few frames in order of time, "
@@ -330,6 +315,3 @@ class ClipSampleTool(VideoTool):
 
             self._connected = connect(RetrievalConfig.from_fields(self._retrieval_fields))
         return self._connected
-
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return _shown(f"frame {frame.index} ({frame.timestamp_seconds:.2f} s)" for frame in frames)
