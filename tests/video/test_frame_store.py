@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import resource
 import time
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
@@ -156,26 +157,37 @@ def test_a_folder_that_vanishes_is_no_error(tmp_path: Path) -> None:
     assert store.stored_bytes == 0
 
 
-def _write_and_read(folder: Path, capacity_bytes: int, seed: int, num_frames: int) -> None:
+NUM_PAUSES = 5
+
+
+def _write_and_read(folder: Path, capacity_bytes: int, seed: int, num_frames: int, barrier: Barrier) -> None:
     store = FrameStore(folder, capacity_bytes)
-    for index in np.random.default_rng(seed).integers(0, 200, num_frames).tolist():
-        if read(store, index) is None:
-            write(store, index)
+    rng = np.random.default_rng(seed)
+    for _ in range(NUM_PAUSES):
+        for index in rng.integers(0, 200, num_frames).tolist():
+            if read(store, index) is None:
+                write(store, index)
+        barrier.wait()  # the others have written too
+        barrier.wait()  # the test has counted
 
 
 def test_capacity_holds_while_processes_write(tmp_path: Path) -> None:
-    capacity_bytes = 50 * FRAME_BYTES
+    capacity_bytes, num_workers = 50 * FRAME_BYTES, 4
     spawn = multiprocessing.get_context("spawn")
-    workers = [spawn.Process(target=_write_and_read, args=(tmp_path, capacity_bytes, seed, 1500)) for seed in range(4)]
+    # Frames are counted while nobody writes: a count beside writers sees what is dropped and what is added during it.
+    barrier = spawn.Barrier(num_workers + 1, timeout=120)
+    workers = [
+        spawn.Process(target=_write_and_read, args=(tmp_path, capacity_bytes, seed, 300, barrier), daemon=True)
+        for seed in range(num_workers)
+    ]
     for worker in workers:
         worker.start()
-    num_looks, most = 0, 0
-    while any(worker.is_alive() for worker in workers):
-        most = max(most, len(frame_files(tmp_path)) if (tmp_path / "frames").exists() else 0)
-        num_looks += 1
-        time.sleep(0.005)
-    assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
-    # A look takes a while: what is dropped and what is added during it may both be seen.
-    assert num_looks > 1 and 40 <= most <= 60
-    left = frame_files(tmp_path)
-    assert LEDGER.unpack((tmp_path / "ledger").read_bytes())[0] == len(left) * FRAME_BYTES <= capacity_bytes
+    for _ in range(NUM_PAUSES):
+        barrier.wait()
+        num_frames = len(frame_files(tmp_path))
+        assert 40 <= num_frames <= 50
+        assert LEDGER.unpack((tmp_path / "ledger").read_bytes())[0] == num_frames * FRAME_BYTES
+        barrier.wait()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * num_workers
