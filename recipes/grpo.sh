@@ -36,9 +36,9 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     SETTING_OPTIONS=(
         # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
         actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
+        +trainer.video_tools.poll_interval_seconds=0.2 # steps of a tiny model are short
         "${FIELDS[@]}" ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
-    vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" --family "$BASE_FAMILY" \
-        ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+    make_demo
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR BASE_FAMILY=$BASE_FAMILY bash "$REPO/recipes/${METHOD}_sft.sh"

@@ -42,8 +42,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     SETTING_OPTIONS=("${FIELDS[@]}")
     # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
     [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
-    vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" --family "$BASE_FAMILY" \
-        ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
+    make_demo
     if [ "$TRAIN_FILES" = "$SFT_DIR/train.parquet" ]; then
         mkdir -p "$SFT_DIR"
         collect_fields --set=

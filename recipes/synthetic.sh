@@ -3,6 +3,7 @@
 synthetic_fields() { # METHOD: prints one field=value per line
     echo "prompt_file=$DEMO_DIR/prompts/$1.txt"
     case $1 in
+    direct) printf '%s\n' num_frames=8 ;;
     framethinker) printf '%s\n' max_turn_tokens=96 num_frames_long=8 ;;
     videozoomer) # the expert asks for at most 16 frames; the tiny model computes rates poorly, so twice as many pass
         printf '%s\n' max_turn_tokens=96 glance_frames=8 max_frames=32 ;;
@@ -21,4 +22,10 @@ collect_fields() { # PREFIX
     for method in "${METHODS[@]}"; do
         while read -r field; do FIELDS+=("$1$method.$field"); done < <(synthetic_fields "$method")
     done
+}
+
+# Videos and rows, unless MAKE_DEMO=0 says that DEMO_DIR already holds them, made with other options.
+make_demo() {
+    [ "${MAKE_DEMO:-1}" = 0 ] || vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" --family "$BASE_FAMILY" \
+        ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
 }

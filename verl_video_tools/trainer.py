@@ -4,13 +4,14 @@ verl's V1 trainers log nothing of a rollout's `extra_fields` in training and hav
 so registration alone is not enough. Overridden, each beside its reason:
 
 - `__init__`: agent loop workers that can score a rollout of several sequences (`agent_loop.worker`), unless others are
-  configured; verl makes them after its trainer.
+  configured; verl makes them after its trainer. The replay buffer's polling, and a look at what it hands out to
+  validate (`trainer_records.ValidationTap`): verl has options for neither.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
   padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
-- `_validate`: a judge that failed ends the run where it is to do so.
+- `_validate`: records; a judge that failed ends the run where it is to do so.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
 """
@@ -25,7 +26,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
@@ -42,6 +42,7 @@ from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.methods import get_method
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
+from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
 from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
 from verl_video_tools.watchdog import Watchdog
@@ -55,10 +56,13 @@ _GENERATING = "generating rollouts"
 @register_trainer("video_tools")
 class VideoToolsTrainer(PPOTrainerSync):
     """Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
-    `record_tokens` (default False), `watchdog_grace_seconds` (default 60)."""
+    `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
+    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds)."""
 
     # verl compares the mode with "sync" to choose replay buffer and batch size; the registered name must not show.
     trainer_mode = property(lambda self: "sync", lambda self, value: None)
+
+    replay_buffer: Any
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
@@ -71,6 +75,10 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._records = RecordWriter(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
         self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
+        if poll_interval_seconds := options.pop("poll_interval_seconds", None):
+            self.replay_buffer.poll_interval = float(poll_interval_seconds)
+        self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
+        self._validation_lines: list[dict[str, Any]] = []
         if options:
             raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
         self._phase, self._phase_started = "starting", time.monotonic()
@@ -171,7 +179,7 @@ class VideoToolsTrainer(PPOTrainerSync):
         copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
         key, partition_id = batch.keys[shortest], batch.partition_id
         data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=copied)
-        fields = {name: _row(data[name], 0) for name in copied}
+        fields = {name: batch_row(data[name], 0) for name in copied}
         zeros = torch.zeros_like(fields["responses"])
         fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
         fields |= {"rollout_log_probs": zeros.float()}
@@ -236,7 +244,9 @@ class VideoToolsTrainer(PPOTrainerSync):
         return result
 
     def _validate(self) -> dict[str, float]:
+        self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
+        self._records.write(self.global_steps, self._validation_lines, held_out=True)
         self._stop_on_judge_failures(sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name))
         return metrics
 
@@ -272,7 +282,9 @@ class VideoToolsTrainer(PPOTrainerSync):
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        lines = self._record_lines(_rollouts(batch), batch.partition_id, global_steps)
+        lines = record_lines(
+            _rollouts(batch), batch.partition_id, global_steps, trained=True, with_tokens=self._record_tokens
+        )
         rollouts = [
             Rollout(
                 uid=line["uid"],
@@ -290,45 +302,16 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._records.write(global_steps, lines)
         self._enter("updating the engine's weights")
 
-    def _record_lines(self, rollouts: Sequence[RolloutRows], partition_id: str, step: int) -> list[dict[str, Any]]:
-        """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences."""
-        token_fields = ["prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages"]
-        row_fields = ["extra_fields", "data_source", "reward_model", "extra_info", "agent_name"]
-        available = token_fields + row_fields
-        data = tq.kv_batch_get(keys=_keys(rollouts), partition_id=partition_id, select_fields=available)
-        lines, first = [], 0
-        for rollout in rollouts:
-            rows = range(first, first + len(rollout.keys))
-            first, last = rows.stop, rows[-1]
-            extra_fields = _row(data["extra_fields"], last)
-            masks = [data["response_mask"][i] for i in rows]
-            trained = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
-            line: dict[str, Any] = {
-                "step": step,
-                "uid": rollout.uid,
-                "session_id": rollout.session_id,
-                "agent_name": _row(data["agent_name"], last) if "agent_name" in data else None,
-                "data_source": _row(data["data_source"], last),
-                "ground_truth": _row(data["reward_model"], last)["ground_truth"],
-                "extra_info": _plain(_row(data["extra_info"], last)),
-                "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
-                "reward": _plain(extra_fields["reward_extra_info"]),
-                "advantage": float(trained[-1][0]) if trained else 0.0,
-                "num_sequences": len(rows),
-                "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
-                "num_generated_tokens": sum(int(mask.sum()) for mask in masks),
-                "num_observation_tokens": sum(int((1 - mask).sum()) for mask in masks),
-                "trajectory": unpack_record(extra_fields).to_dict(),
-            }
-            if self._record_tokens:
-                line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]
-            lines.append(line)
-        return lines
+    def _keep_validation(self, batch: KVBatchMeta) -> None:
+        rollouts = _rollouts(batch)
+        self._validation_lines += record_lines(
+            rollouts, batch.partition_id, self.global_steps, trained=False, with_tokens=self._record_tokens
+        )
 
     @staticmethod
     def _trajectories(keys: list[str], partition_id: str) -> list[Trajectory]:
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-        return [unpack_record(_row(data["extra_fields"], i)) for i in range(len(keys))]
+        return [unpack_record(batch_row(data["extra_fields"], i)) for i in range(len(keys))]
 
 
 def excluded_rollouts(uids: Sequence[str], flagged: Sequence[bool]) -> tuple[list[int], list[int]]:
@@ -360,19 +343,3 @@ def _keys(rollouts: Sequence[RolloutRows]) -> list[str]:
 @lru_cache
 def _components(method: str) -> tuple[str, ...]:
     return get_method(method).reward_components
-
-
-def _row(column: Any, index: int) -> Any:
-    value = column[index]
-    return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
-
-
-def _plain(value: Any) -> Any:
-    """numpy and tensor scalars as JSON-able values, recursively."""
-    if isinstance(value, dict):
-        return {key: _plain(member) for key, member in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(member) for member in value]
-    if isinstance(value, np.generic | torch.Tensor):
-        return value.item()
-    return value

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from verl_video_tools.data.experts import FrameThinkerExpert, Script
+from verl_video_tools.data.experts import Script
+from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
 from verl_video_tools.demo.questions import KINDS, Question, make_questions
 from verl_video_tools.demo.spec import first_look_frames, random_spec
 from verl_video_tools.demo.world import VideoSpec, label_at

@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from verl_video_tools.data.cli import app
-from verl_video_tools.data.experts import FrameThinkerExpert, Script
+from verl_video_tools.data.experts import Script
+from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
 from verl_video_tools.data.sft import execute, export_sft, write_sft_rows
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
 from verl_video_tools.errors import RowError, UsageError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
-import time
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 

@@ -45,6 +45,13 @@ def export_sft_command(
         float,
         typer.Option(min=0.0, max=1.0, help="Probability that the scripted expert looks at a wrong place or guesses."),
     ] = 0.0,
+    hasty_share: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Of these, the share that answers without looking."),
+    ] = 0.5,
+    in_words: Annotated[
+        bool, typer.Option("--in-words", help="Let the scripted expert answer with an option's text, not its letter.")
+    ] = False,
     keep_wrong: Annotated[
         bool, typer.Option("--keep-wrong", help="Keep the scripted expert's wrong answers as well.")
     ] = False,
@@ -70,7 +77,12 @@ def export_sft_command(
 
     filters = min_accuracy is not None or min_iou > 0.0 or well_formed
     scripted = (
-        imperfection > 0.0 or keep_wrong or questions_per_video is not None or bool(settings or retrieval) or seed != 0
+        imperfection > 0.0
+        or in_words
+        or keep_wrong
+        or questions_per_video is not None
+        or bool(settings or retrieval)
+        or seed != 0
     )
     if source.suffix != ".parquet":
         if scripted:
@@ -86,6 +98,8 @@ def export_sft_command(
             out_parquet,
             seed=seed,
             imperfection=imperfection,
+            hasty_share=hasty_share,
+            answers_in_words=in_words,
             keep_wrong=keep_wrong,
             questions_per_video=questions_per_video,
             settings=read_assignments(settings or []),

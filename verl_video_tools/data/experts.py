@@ -1,32 +1,21 @@
-"""Scripted experts: what a competent FrameThinker would write for a question of the synthetic world.
+"""What the scripted experts of all methods share: scripts, how they err, and what they conclude from frames.
 
-The five trajectory templates of the paper's process-supervised data (F.2):
-    A  answer at once
-    B  choose one segment, then answer
-    C  ask for the frame number of a time, choose the segment there, then answer
-    D  choose a segment, refine it by a second choice inside it, then answer
-    E  choose two disjoint segments, then answer
-An expert concludes only from frames that it was shown, as `label_at` tells them, so its thoughts are true; where it saw
-nothing that answers the question it guesses. Texts are short and regular, because a model of a million parameters
-learns from them; the last two whole numbers of a thought are the segment chosen, as the verification demands.
+An expert writes what a competent policy would write for a question of the synthetic world. It concludes only from
+frames that it was shown, as `label_at` tells them, so its thoughts are true; where it saw nothing that answers the
+question it guesses. Texts are short and regular, because a model of a million parameters learns from them.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Protocol
 
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.world import VideoSpec, label_at
-from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.fields import require
-from verl_video_tools.video.sampling import linspace_indices
-
-Template = Literal["A", "B", "C", "D", "E"]
-Segment = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -44,73 +33,29 @@ class Expert(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameThinkerExpert:
-    """An expert in FrameThinker's grammar; the same seed and question give the same script.
+class ScriptedExpert:
+    """What the experts of all methods have in common; the same seed and question give the same script.
 
     Attributes:
         imperfection: probability that the expert looks where nothing of use is, or does not look at all, and guesses.
-        refine_share: of the questions that name frames, how many follow template D instead of B.
-        split_share: of the questions about several things, how many follow template E instead of B.
-        num_frames: frames of the first look and of each choice (the method's `num_frames`).
+        hasty_share: of these careless scripts, how many do not look at all.
+        answers_in_words: answer with the text of an option instead of its letter.
     """
 
     seed: int = 0
     imperfection: float = 0.0
-    refine_share: float = 0.15
-    split_share: float = 0.25
-    num_frames: int = 8
+    hasty_share: float = 0.5
+    answers_in_words: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("imperfection", "refine_share", "split_share"):
+        for name in (field.name for field in fields(self) if field.type == "float"):  # all of them shares
             require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
 
-    def script(self, spec: VideoSpec, question: Question) -> Script:
-        """Raises UsageError where the video is too short for a look (`num_frames + 1` frames)."""
-        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
-        if rng.random() < self.imperfection:
-            template, looks = self._careless_plan(rng, spec)
-        else:
-            template, looks = self._plan(rng, spec, question)
-        turns = [_get(question.clock or "")] if template == "C" else []
-        turns += [_choose(start, end) for start, end in looks]
-        # Of a first look only the frame in question matters; a refined look replaces the one before.
-        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not looks else []
-        for start, end in looks[-1:] if template == "D" else looks:
-            shown += linspace_indices(start + 1, end - 1, self.num_frames)
-        return Script(template, (*turns, _answer(*conclude(rng, spec, question, shown, "frame {}".format))))
+    def _rng(self, spec: VideoSpec, question: Question) -> random.Random:
+        return random.Random(f"{self.seed}/{spec.seed}/{question.text}")
 
-    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
-        if question.kind == "direct":
-            return "A", []
-        segment = question.evidence[0]
-        if question.kind == "at_time":
-            return "C", [segment]
-        if question.kind == "between_things":
-            return "B", [segment]
-        if question.kind == "between_frames":
-            around = self._first_look_around(spec, segment)
-            if rng.random() < self.refine_share and around != segment and around != (0, spec.num_frames - 1):
-                return "D", [around, segment]
-            return "B", [segment]
-        start, end = segment
-        middle = (start + end) // 2
-        if rng.random() < self.split_share and middle - start > self.num_frames:
-            return "E", [(start, middle), (middle, end)]
-        return "B", [segment]
-
-    def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
-        if rng.random() < 0.5:
-            return "A", []
-        length = rng.randrange(self.num_frames + 1, 4 * self.num_frames)
-        if length >= spec.num_frames - 1:
-            raise UsageError(f"a video of {spec.num_frames} frames is too short for looks of {self.num_frames} frames")
-        start = rng.randrange(spec.num_frames - 1 - length)
-        return "B", [(start, start + length)]
-
-    def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        """The nearest frames of the first look on both sides of a segment."""
-        frames = linspace_indices(0, spec.num_frames - 1, self.num_frames)
-        return max(f for f in frames if f <= segment[0]), min(f for f in frames if f >= segment[1])
+    def _answer_to(self, question: Question, letter: str) -> str:
+        return question.options[letter] if self.answers_in_words else letter
 
 
 def conclude(
@@ -154,15 +99,3 @@ def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str
 def listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
     """What the runs show, in words; `name` is how a frame is called."""
     return ", ".join(f"{name(frame)} {label}" for frame, label in runs) or "nothing"
-
-
-def _choose(start: int, end: int) -> str:
-    return f"<think>between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
-
-
-def _get(clock: str) -> str:
-    return f"<think>time {clock}</think><action>get frame number at time {clock}</action>"
-
-
-def _answer(thought: str, letter: str) -> str:
-    return f"<think>{thought}. {letter}</think><action>output answer: {letter}</action>"

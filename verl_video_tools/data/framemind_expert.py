@@ -15,38 +15,30 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.data.experts import Script, conclude, runs_of_labels
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
 from verl_video_tools.demo.world import VideoSpec, frames_at
-from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.types import VideoInfo
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameMindExpert:
-    """An expert in FrameMind's grammar; the same seed and question give the same script.
+class FrameMindExpert(ScriptedExpert):
+    """An expert in FrameMind's grammar.
 
     Attributes:
         method: gives the frames of a clip.
-        imperfection: probability that the expert looks where nothing of use is, or not at all, and guesses.
         refine_share: of the questions about one thing in a part of the video, how many follow template refine.
     """
 
     method: FrameMind
-    seed: int = 0
-    imperfection: float = 0.0
     refine_share: float = 0.25
 
-    def __post_init__(self) -> None:
-        for name in ("imperfection", "refine_share"):
-            require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
-
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            if rng.random() < 0.5:
+            if rng.random() < self.hasty_share:
                 return Script("careless", (self._answer(rng, spec, question, ()),))
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             return self._clip(rng, spec, question, start, round(start + rng.uniform(2.0, 6.0), 1), "careless")
@@ -75,7 +67,8 @@ class FrameMindExpert:
 
     def _answer(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
         thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.1f}s")
-        return f"<think>{thought}. {letter}</think><answer>{letter}</answer>"
+        answer = self._answer_to(question, letter)
+        return f"<think>{thought}. {answer}</think><answer>{answer}</answer>"
 
 
 def _look_from(start: float, end: float) -> str:

@@ -13,39 +13,27 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.data.experts import Script, listed, runs_of_labels
+from verl_video_tools.data.experts import Script, ScriptedExpert, listed, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
 from verl_video_tools.demo.world import VideoSpec, frames_at, label_at
-from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.tools.crop_video import segment_seconds
 from verl_video_tools.types import VideoInfo
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongVTExpert:
-    """An expert in LongVT's grammar; the same seed and question give the same script.
-
-    Attributes:
-        open_ended: answer with the thing's name or the number, not with an option's letter.
-        imperfection: probability that the expert crops where nothing of use is, or not at all, and guesses.
-    """
+class LongVTExpert(ScriptedExpert):
+    """An expert in LongVT's grammar. Questions without options want one that answers in words."""
 
     method: LongVT
-    open_ended: bool
-    seed: int = 0
-    imperfection: float = 0.0
-
-    def __post_init__(self) -> None:
-        require(self, "imperfection", 0.0 <= self.imperfection <= 1.0, "between 0 and 1")
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        rng = self._rng(spec, question)
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
-            segment = None if rng.random() < 0.5 else (start, round(start + rng.uniform(2.0, 6.0), 1))
+            segment = None if rng.random() < self.hasty_share else (start, round(start + rng.uniform(2.0, 6.0), 1))
             shown = [] if segment is None else self._shown(spec, *segment, self.method.max_crop_frames)
         elif question.kind == "direct" and self._first_look_tells(spec, question):
             segment, shown = None, [question.evidence[0][0]]
@@ -54,7 +42,7 @@ class LongVTExpert:
             shown = self._shown(spec, *segment, self.method.max_crop_frames)
         thought, option = _conclude(rng, spec, question, shown)
         letters = {text: letter for letter, text in question.options.items()}
-        answer = _answer(thought, option if self.open_ended else letters[option])
+        answer = _answer(thought, self._answer_to(question, letters[option]))
         if segment is None:
             return Script("A", (answer,))
         return Script("B", (_crop(*segment), answer))

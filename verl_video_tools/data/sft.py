@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.data.experts import Expert, FrameThinkerExpert, Script
+from verl_video_tools.data.direct_expert import DirectExpert
+from verl_video_tools.data.experts import Expert, Script
 from verl_video_tools.data.framemind_expert import FrameMindExpert
+from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
 from verl_video_tools.data.longvt_expert import LongVTExpert
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.videobrain_expert import VideoBrainExpert
@@ -25,6 +27,7 @@ from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.direct import Direct
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.methods.framethinker import FrameThinker
 from verl_video_tools.methods.longvt import LongVT
@@ -123,20 +126,22 @@ def export_sft(
     out_parquet: str | Path,
     *,
     seed: int = 0,
-    imperfection: float = 0.0,
     keep_wrong: bool = False,
     questions_per_video: int | None = None,
     settings: Mapping[str, Any] | None = None,
     retriever: Retriever | None = None,
+    **habits: Any,
 ) -> ExportReport:
     """`write_sft_rows` for a parquet file of reinforcement-learning rows, with the scripted expert of each method.
 
     Args:
+        seed: of the expert's choices and of fresh questions.
         questions_per_video: ask so many fresh questions about each video of the file instead of the file's own; a tiny
             model needs more examples than videos are worth rendering for.
         settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
             the rows name several methods; reinforcement learning must use the same.
         retriever: for methods that find frames by text.
+        habits: how the experts err and answer, see `ScriptedExpert`.
 
     Raises:
         UsageError: the file cannot be read, or names a method that does not exist or has no scripted expert.
@@ -152,7 +157,7 @@ def export_sft(
     kept = []
     for name, fields in _fields_of(names, settings or {}).items():
         method = get_method(name, **fields)
-        expert = scripted_expert(method, open_ended, seed, imperfection)
+        expert = scripted_expert(method, open_ended, seed=seed, **habits)
         mine = [row for row in rows if row["agent_name"] == name]
         kept += _kept_rows(mine, expert, method, keep_wrong, report, retriever)
     _write(kept, report, out_parquet)
@@ -172,25 +177,32 @@ def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, d
     return fields
 
 
-def scripted_expert(method: Method, open_ended: bool = False, seed: int = 0, imperfection: float = 0.0) -> Expert:
+_EXPERTS: Mapping[type[Method], Callable[..., Expert]] = {
+    Direct: DirectExpert,
+    FrameMind: FrameMindExpert,
+    FrameThinker: FrameThinkerExpert,
+    LongVT: LongVTExpert,
+    VideoBrain: VideoBrainExpert,
+    VideoZoomer: VideoZoomerExpert,
+}
+
+
+def scripted_expert(method: Method, open_ended: bool = False, **habits: Any) -> Expert:
     """The expert that writes the method's grammar for questions of the synthetic world.
+
+    Args:
+        open_ended: the questions have no options.
+        habits: fields of `ScriptedExpert`.
 
     Raises:
         UsageError: the method has none, or none for questions without options.
     """
-    if isinstance(method, LongVT):
-        return LongVTExpert(method=method, open_ended=open_ended, seed=seed, imperfection=imperfection)
-    if open_ended:
-        raise UsageError(f"the scripted expert of {method.name} answers with letters; give it questions with options")
-    if isinstance(method, FrameThinker):
-        return FrameThinkerExpert(seed=seed, imperfection=imperfection, num_frames=method.num_frames)
-    if isinstance(method, VideoZoomer):
-        return VideoZoomerExpert(seed=seed, imperfection=imperfection, method=method)
-    if isinstance(method, FrameMind):
-        return FrameMindExpert(method=method, seed=seed, imperfection=imperfection)
-    if isinstance(method, VideoBrain):
-        return VideoBrainExpert(seed=seed, imperfection=imperfection, method=method)
-    raise UsageError(f"there is no scripted expert for {method.name}")
+    if type(method) not in _EXPERTS:
+        raise UsageError(f"there is no scripted expert for {method.name}")
+    if open_ended and not isinstance(method, LongVT):
+        raise UsageError(f"the scripted expert of {method.name} answers with an option; give it questions with options")
+    words = {"answers_in_words": True} if open_ended else {}
+    return _EXPERTS[type(method)](method=method, **{**habits, **words})
 
 
 def _fresh_rows(

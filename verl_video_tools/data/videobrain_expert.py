@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from verl_video_tools.data.experts import Script, conclude
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.search import asked_by_frames, search_words
 from verl_video_tools.demo.world import VideoSpec
-from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.tools.clip_sample import ClipSample
 from verl_video_tools.tools.uniform_sample import UniformSample
@@ -31,29 +31,21 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoBrainExpert:
-    """An expert in VideoBrain's grammar; the same seed and question give the same script.
-
-    Attributes:
-        imperfection: probability that the expert samples where nothing of use is, or not at all, and guesses.
-    """
+class VideoBrainExpert(ScriptedExpert):
+    """An expert in VideoBrain's grammar."""
 
     method: VideoBrain
-    seed: int = 0
-    imperfection: float = 0.0
-
-    def __post_init__(self) -> None:
-        require(self, "imperfection", 0.0 <= self.imperfection <= 1.0, "between 0 and 1")
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        rng = self._rng(spec, question)
         asked = asked_by_frames(spec, question)
         words = search_words(spec, question)
         if rng.random() < self.imperfection:
-            return self._uniform(rng, spec, asked, self._anywhere(rng, spec) if rng.random() < 0.5 else None)
+            frames = None if rng.random() < self.hasty_share else self._anywhere(rng, spec)
+            return self._uniform(rng, spec, asked, frames)
         if words is not None:
             search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
-            answer = _answer(asked.options[asked.answer], asked.answer)
+            answer = _answer(asked.options[asked.answer], self._answer_to(asked, asked.answer))
             return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
         return self._uniform(rng, spec, asked, self._range(spec, asked))
 
@@ -75,17 +67,21 @@ class VideoBrainExpert:
         """Sample these frames, or none, and conclude from what they show."""
         shown = [question.evidence[0][0]] if question.kind == "direct" else []
         if frames is None:
-            return Script("direct", (_answer(*conclude(rng, spec, question, shown, "frame {}".format)),))
+            return Script("direct", (self._conclusion(rng, spec, question, shown),))
         start, end = frames
         shown = list(linspace_indices(start, end - 1, self.method.uniform_frames))
         sample = _call(UniformSample.name, start_frame=start, end_frame=end)
         look = f"<thinking>between {start} and {end}</thinking>{sample}"
-        return Script("uniform", (look, _answer(*conclude(rng, spec, question, shown, "frame {}".format))))
+        return Script("uniform", (look, self._conclusion(rng, spec, question, shown)))
+
+    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
+        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
+        return _answer(thought, self._answer_to(question, letter))
 
 
 def _call(name: str, **arguments: Any) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
-def _answer(thought: str, letter: str) -> str:
-    return f"<thinking>{thought}. {letter}</thinking><answer>{letter}</answer>"
+def _answer(thought: str, answer: str) -> str:
+    return f"<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"

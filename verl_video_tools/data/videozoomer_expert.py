@@ -16,11 +16,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.data.experts import Script, conclude
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at
 from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.videozoomer import VideoZoomer
 from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.video.sampling import not_before, uniform_seconds
@@ -37,31 +36,24 @@ _WRONG_SECONDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoZoomerExpert:
-    """An expert in VideoZoomer's grammar; the same seed and question give the same script.
+class VideoZoomerExpert(ScriptedExpert):
+    """An expert in VideoZoomer's grammar.
 
     Attributes:
-        imperfection: probability that the expert looks where nothing of use is, or does not look at all, and guesses.
         progressive_share: of the questions that name a window, how many follow template progressive instead of hit.
         split_share: of the questions about several things, how many follow template split instead of hit.
         reflect_share: of the questions that need a zoom, how many follow template reflect.
         method: gives the frames of the first look and the limit of a zoom.
     """
 
-    seed: int = 0
-    imperfection: float = 0.0
     progressive_share: float = 0.15
     split_share: float = 0.25
     reflect_share: float = 0.1
     method: VideoZoomer = field(default_factory=VideoZoomer)
 
-    def __post_init__(self) -> None:
-        for name in ("imperfection", "progressive_share", "split_share", "reflect_share"):
-            require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
-
     def script(self, spec: VideoSpec, question: Question) -> Script:
         """Raises UsageError where the video is too short for a zoom into a wrong place."""
-        rng = random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+        rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
             template, zooms = self._careless_plan(rng, spec)
         else:
@@ -73,7 +65,8 @@ class VideoZoomerExpert:
         for segment in zooms if template == "split" else zooms[-1:]:  # elsewhere the last one replaces those before
             shown += self._frames_shown(spec, segment)
         thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.2f} s")
-        return Script(template, (*turns, f"<think>{thought}. {letter}</think><answer>{letter}</answer>"))
+        answer = self._answer_to(question, letter)
+        return Script(template, (*turns, f"<think>{thought}. {answer}</think><answer>{answer}</answer>"))
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         segment = question.evidence[0]
@@ -95,7 +88,7 @@ class VideoZoomerExpert:
         return "hit", [segment]
 
     def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
-        if rng.random() < 0.5:
+        if rng.random() < self.hasty_share:
             return "direct", []
         segment = self._elsewhere(rng, spec, (0, 0))
         if segment is None:

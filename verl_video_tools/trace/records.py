@@ -1,4 +1,5 @@
-"""Trajectories of a run as JSON lines: one file per step, one line per rollout.
+"""Trajectories of a run as JSON lines: one file per step, one line per rollout. Held-out rollouts, which the trainer
+samples to validate the policy, have files of their own, `val_step_<n>.jsonl`.
 
 `replay`, viewer, exports and the parity test read them. A line holds the trajectory, the reward breakdown, the row it
 came from, its advantage, and, when asked for, its training sequences: tokens with mask and both log-probabilities.
@@ -16,14 +17,14 @@ from verl_video_tools.types import Trajectory
 
 
 class RecordWriter:
-    """Writes `<folder>/step_<n>.jsonl`; a file appears only when it is complete."""
+    """Writes `<folder>/step_<n>.jsonl`, or `val_step_<n>.jsonl`; a file appears only when it is complete."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, step: int, lines: Iterable[Mapping[str, Any]]) -> Path:
-        path = self.folder / f"step_{step:06d}.jsonl"
+    def write(self, step: int, lines: Iterable[Mapping[str, Any]], held_out: bool = False) -> Path:
+        path = self.folder / f"{'val_' if held_out else ''}step_{step:06d}.jsonl"
         partial = path.with_suffix(".partial")
         with partial.open("w", encoding="utf-8") as file:
             for line in lines:
