@@ -128,7 +128,7 @@ class ImagePart:
     """One picture in a message. `pixels_HWC` is None while only its cost is being asked for."""
 
     record: FrameRecord
-    pixels_HWC: npt.NDArray[np.uint8] | None = None
+    pixels_HWC: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
 
 
 Content = tuple["str | ImagePart", ...]

@@ -1,0 +1,287 @@
+"""From a model that sees and reads to one that looks again: cold start, GRPO, and held-out accuracy after each.
+
+Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out outputs/learn_videozoomer_0]
+
+Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
+
+    data   videos, training rows, held-out rows (each also as a row of the method `direct`, which has no tools)
+    cold   rollouts of a scripted expert who is hasty: most of them answer without looking
+    sft    recipes/<method>_sft.sh on them
+    base   held-out accuracy of the model before all this
+    rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last
+    rft    LongVT only: recipes/longvt_rft.sh on the policy's own good rollouts, then its held-out accuracy
+
+Started again, it goes on where it was stopped: finished stages are skipped, and both recipes resume from checkpoints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from compare import DIRECT_KIND, HeldOut, accuracy_interval, difference_interval, read_held_out
+from rich.console import Console
+from rich.table import Table
+
+from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.data.sft import export_sft
+from verl_video_tools.demo.dataset import load_rows
+from verl_video_tools.retrieval import local_from_fields
+
+REPO = Path(__file__).resolve().parents[2]
+RECIPES = REPO / "recipes"
+NO_TOOLS = "direct"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long each stage is, per method.
+
+    Attributes:
+        minutes: what the stages took on two cores of a server processor, for the estimate printed beside each.
+        fields: of the method's config, beside those of `recipes/synthetic.sh`.
+    """
+
+    num_train_videos: int = 250
+    num_held_out_videos: int = 136
+    questions_per_video: int = 12
+    imperfection: float = 0.65
+    hasty_share: float = 0.85
+    num_direct_rows: int = 300
+    epochs: int = 2
+    rl_steps: int = 100
+    batch_size: int = 8
+    learning_rate: float = 1e-4
+    fields: Mapping[str, str] = field(default_factory=dict)
+    minutes: Mapping[str, float] = field(default_factory=dict)
+
+
+PLANS: Mapping[str, Plan] = {
+    "framethinker": Plan(fields={"answer_grading": "choice"}),
+    "videozoomer": Plan(),
+    "longvt": Plan(),
+    "videobrain": Plan(),
+    "framemind": Plan(),
+}
+
+
+class Learning:
+    """The stages of one method and seed, in a folder of their own."""
+
+    def __init__(self, method: str, seed: int, out: Path, plan: Plan) -> None:
+        self.method, self.seed, self.out, self.plan = method, seed, out.resolve(), plan
+        self.data = self.out / "data"
+        self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
+        self.console = Console()
+
+    def run(self) -> None:
+        stages = {
+            "data": self.make_data,
+            "cold": self.make_cold_start,
+            "sft": self.fine_tune,
+            "base": lambda: self.evaluate("base", self.data / "base"),
+            "rl": self.reinforce,
+        }
+        if self.method == "longvt":
+            stages["rft"] = self.reinforcement_fine_tune
+        started = time.monotonic()
+        for number, (name, stage) in enumerate(stages.items(), start=1):
+            left = sum(self.plan.minutes.get(later, 0.0) for later in list(stages)[number - 1 :])
+            done = self.out / f"{name}.done"
+            if done.exists():
+                self._say(f"{number}/{len(stages)} {name}: done before")
+                continue
+            self._say(f"{number}/{len(stages)} {name}: about {self.plan.minutes.get(name, 0.0):.0f} min; {left:.0f} min to the end")
+            stage_started = time.monotonic()
+            stage()
+            done.write_text(json.dumps({"seconds": round(time.monotonic() - stage_started)}) + "\n")
+        self._say(f"finished after {(time.monotonic() - started) / 60:.0f} min")
+        self.report()
+
+    # ---------------------------------------------------------------------------------------------------------- stages
+
+    def make_data(self) -> None:
+        """`vvt demo --needle`, and held-out rows for the method and, the same questions, for none."""
+        plan = self.plan
+        _run(
+            "vvt", "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
+            "--train-videos", plan.num_train_videos, "--test-videos", plan.num_held_out_videos,
+        )  # fmt: skip
+        rows = load_rows(self.data / "test.parquet")
+        _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.data / "held_out.parquet")
+
+    def make_cold_start(self) -> None:
+        """What the hasty expert writes, and some rows answered without tools, so that this can be asked for later."""
+        plan, rows = self.plan, load_rows(self.data / "train.parquet")
+        random.Random(self.seed).shuffle(rows)
+        _write_rows([row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet")
+        habits: dict[str, Any] = {"answers_in_words": True, "keep_wrong": True, "seed": self.seed}
+        retriever = local_from_fields({"model": str(self.data / "clip")}) if self.method == "videobrain" else None
+        report = export_sft(
+            self.data / "train.parquet",
+            self.out / "with_tools.parquet",
+            questions_per_video=plan.questions_per_video,
+            imperfection=plan.imperfection,
+            hasty_share=plan.hasty_share,
+            settings=self._fields(self.method),
+            retriever=retriever,
+            **habits,
+        )
+        self._say(f"the expert's rollouts: {report}")
+        export_sft(self.out / "no_tools.parquet", self.out / "no_tools_sft.parquet", settings=self._fields(NO_TOOLS), **habits)
+        written = [row for name in ("with_tools", "no_tools_sft") for row in load_rows(self.out / f"{name}.parquet")]
+        random.Random(self.seed).shuffle(written)
+        _write_rows(written, self.out / "cold_start.parquet")
+
+    def fine_tune(self) -> None:
+        self._recipe(
+            f"{self.method}_sft",
+            *self._options("+data.video_tools"),
+            f"trainer.seed={self.seed + 1}",
+            SFT_DIR=self.sft,
+            TRAIN_FILES=self.out / "cold_start.parquet",
+            TOTAL_EPOCHS=self.plan.epochs,
+            SFT_THREADS=os.cpu_count() or 1,
+            MAX_LENGTH=1664,
+        )
+
+    def evaluate(self, name: str, model: Path) -> None:
+        """Greedy rollouts of a model on the held-out rows."""
+        self._rl_recipe(name, model, "trainer.val_only=True", "trainer.val_before_train=True")
+
+    def reinforce(self) -> None:
+        plan = self.plan
+        self._rl_recipe(
+            "rl",
+            self.sft / "huggingface",
+            "trainer.val_before_train=True",
+            f"trainer.test_freq={plan.rl_steps}",
+            f"data.seed={self.seed + 1}",
+            TOTAL_STEPS=plan.rl_steps,
+            TRAIN_BATCH_SIZE=plan.batch_size,
+            LEARNING_RATE=plan.learning_rate,
+            TOTAL_EPOCHS=1000,  # the number of steps ends it
+        )
+
+    def reinforcement_fine_tune(self) -> None:
+        self._recipe(
+            "longvt_rft",
+            *self._options("+data.video_tools"),
+            SFT_DIR=self.rft,
+            RL_DIR=self.rl,
+            SFT_FILES="",
+            SFT_THREADS=os.cpu_count() or 1,
+        )
+        self.evaluate("rft_held_out", self.rft / "huggingface")
+
+    # ---------------------------------------------------------------------------------------------------------- result
+
+    def report(self) -> None:
+        """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
+        policies = self._policies()
+        table = Table(title=f"{self.method}, seed {self.seed}: held-out NeedleClips", title_justify="left")
+        for column in ("policy", "needs another look", "95 %", "calls", "first look tells"):
+            table.add_column(column)
+        results: dict[str, Any] = {"method": self.method, "seed": self.seed, "plan": asdict(self.plan), "policies": {}}
+        for name, policy in policies.items():
+            hard, easy = policy.without(DIRECT_KIND), policy.only([DIRECT_KIND])
+            low, high = accuracy_interval(hard)
+            table.add_row(
+                name, f"{hard.accuracy():.1%} of {len(hard.right)}", f"{low:.1%} to {high:.1%}",
+                f"{hard.calls_per_rollout():.2f}", f"{easy.accuracy():.1%} of {len(easy.right)}",
+            )  # fmt: skip
+            kinds = {kind: policy.only([kind]).accuracy() for kind in sorted(set(policy.kind.values()))}
+            results["policies"][name] = {"accuracy": hard.accuracy(), "interval": [low, high], "by_kind": kinds}
+        self.console.print(table)
+        last = list(policies)[-1]
+        for before in ("after SFT", "after RL, without tools"):
+            hard = policies[before].without(DIRECT_KIND), policies["after RL"].without(DIRECT_KIND)
+            low, high = difference_interval(*hard)
+            gain = hard[1].accuracy() - hard[0].accuracy()
+            results[f"after RL less {before}"] = {"gain": gain, "interval": [low, high]}
+            self.console.print(f"after RL less {before}: {gain:+.1%} ({low:+.1%} to {high:+.1%}, paired)")
+        del last
+        (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        _run("vvt", "report", self.rl, "--out", self.out / "report")
+
+    def _policies(self) -> dict[str, HeldOut]:
+        last = f"val_step_{self.plan.rl_steps:06d}.jsonl"
+        files = {
+            "before SFT": (self.out / "base" / "trajectories" / "val_step_000000.jsonl", self.method),
+            "after SFT": (self.rl / "trajectories" / "val_step_000000.jsonl", self.method),
+            "after RL": (self.rl / "trajectories" / last, self.method),
+            "after RL, without tools": (self.rl / "trajectories" / last, NO_TOOLS),
+        }
+        if self.method == "longvt":
+            files["after RFT"] = (self.out / "rft_held_out" / "trajectories" / "val_step_000000.jsonl", self.method)
+        return {name: read_held_out(*file) for name, file in files.items()}
+
+    # ----------------------------------------------------------------------------------------------------------- tools
+
+    def _fields(self, method: str) -> dict[str, Any]:
+        """Fields of a method's config here: those of the recipes' synthetic world, and the plan's."""
+        script = 'DEMO_DIR=$1; source "$2"; synthetic_fields "$3"'
+        command = ["bash", "-euc", script, "bash", str(self.data), str(RECIPES / "synthetic.sh"), method]
+        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+        return read_assignments(lines) | (dict(self.plan.fields) if method == self.method else {})
+
+    def _options(self, prefix: str) -> list[str]:
+        """verl options for what the recipe does not set itself: the plan's fields, and those of the method without
+        tools."""
+        own = [f"{prefix}.{self.method}.{name}={value}" for name, value in self.plan.fields.items()]
+        return own + [f"{prefix}.{NO_TOOLS}.{name}={value}" for name, value in self._fields(NO_TOOLS).items()]
+
+    def _rl_recipe(self, name: str, model: Path, *options: str, **environment: Any) -> None:
+        self._recipe(
+            f"{self.method}_grpo",
+            *self._options("+actor_rollout_ref.rollout.custom.video_tools"),
+            *options,
+            RUN_DIR=self.out / name,
+            MODEL_PATH=model,
+            TRAIN_FILES=self.data / "train.parquet",
+            VAL_FILES=self.data / "held_out.parquet",
+            **environment,
+        )
+
+    def _recipe(self, name: str, *options: str, **environment: Any) -> None:
+        variables = {"DEVICE": "cpu", "PYTHON": sys.executable, "DEMO_DIR": self.data, "MAKE_DEMO": 0, "OUTPUT_DIR": self.out}
+        _run("bash", RECIPES / f"{name}.sh", *options, **variables, **environment)
+
+    def _say(self, text: str) -> None:
+        self.console.print(f"[bold]learn {self.method}[/bold] {text}", highlight=False)
+
+
+def _run(*command: Any, **environment: Any) -> None:
+    subprocess.run(
+        [str(part) for part in command], check=True, env={**os.environ, **{k: str(v) for k, v in environment.items()}}
+    )
+
+
+def _write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(list(rows)), path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", choices=sorted(PLANS), default="framethinker")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="default: outputs/learn_<method>_<seed>")
+    arguments = parser.parse_args()
+    out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
+    Learning(arguments.method, arguments.seed, out, PLANS[arguments.method]).run()
+
+
+if __name__ == "__main__":
+    main()
