@@ -27,6 +27,7 @@ PNG_WIDTH, PNG_HEIGHT = 1800, 1200
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """By Okabe and Ito (https://jfly.uni-koeln.de/color/), which readers with any colour vision tell apart."""
 MIN_STEPS_TO_SMOOTH = 30
+"""A shorter curve is drawn as it is, with a point for each value."""
 
 _DPI = 200
 _INK, _SOFT, _GRID, _PAPER = "#1c2430", "#5b6675", "#d9dde4", "#fefefe"
@@ -44,7 +45,11 @@ _STOP_COLOURS = {
     StopReason.VIDEO_ERROR: "#cc79a7",
     StopReason.ABORTED: "#56b4e9",
 }
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
+    "figure.constrained_layout.w_pad": 0.1,
+    "figure.constrained_layout.h_pad": 0.1,
+    "figure.constrained_layout.wspace": 0.04,
+    "figure.constrained_layout.hspace": 0.04,
     "font.size": 9,
     "text.color": _INK,
     "text.parse_math": False,  # names may hold dollar signs
@@ -77,11 +82,11 @@ _STYLE: dict[str, Any] = {
     "svg.hashsalt": "verl_video_tools",
 }
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
-_LABEL_CHARACTERS = 40
+_LABEL_CHARACTERS = 48
 _SHARE_TOPS = (0.1, 0.25, 0.5, 1.0)
 """Where the axis of a share may end."""
 _BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.19)}
-_BESIDE_TITLE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.01, 1.01), "ncols": 3}
+_BESIDE_TITLE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.01, 1.01), "ncols": 3, "handlelength": 1.3}
 
 
 def curves_png(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
@@ -96,7 +101,6 @@ def curves_png(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
     with _style():
         figure = _figure(PNG_WIDTH / _DPI, PNG_HEIGHT / _DPI)
         figure.set_facecolor("white")
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12, wspace=0.04, hspace=0.04)
         for axes, panel in zip(figure.subplots(2, 2).flat, panels, strict=True):
             _draw(axes, panel, len(names))
             _add_legend(axes, _series_handles(panel, len(names)), _BESIDE_TITLE)
@@ -191,11 +195,11 @@ def _draw(axes: Axes, panel: Panel, num_runs: int) -> None:
         axes.set_ylim(0, 1)
     else:
         _draw_curves(axes, panel, num_runs)
+        most = max((value for curves in panel.curves for curve in curves for value in curve.values), default=0.0)
         if panel.share:
-            most = max((value for curves in panel.curves for curve in curves for value in curve.values), default=1.0)
             axes.set_ylim(0, next((top for top in _SHARE_TOPS if most <= top), 1.0))
         elif panel.from_zero:
-            axes.set_ylim(0, axes.get_ylim()[1] or 1.0)
+            axes.set_ylim(0, axes.get_ylim()[1] if most > 0 else 1.0)
     steps = {step for curves in panel.curves for curve in curves for step in curve.steps}
     if len(steps) == 1:
         (step,) = steps
@@ -212,9 +216,18 @@ def _draw_curves(axes: Axes, panel: Panel, num_runs: int) -> None:
             window = smoothing_window(len(curve.steps))
             if window > 1:
                 axes.plot(curve.steps, curve.values, color=colour, linewidth=0.8, alpha=0.28)
-            marker = {"marker": "o", "markersize": 3.5} if len(curve.steps) < MIN_STEPS_TO_SMOOTH else {}
+            marker = "o" if window == 1 else ""
             averaged = moving_average(curve.values, window)
-            axes.plot(curve.steps, averaged, color=colour, linestyle=dashes, linewidth=1.8, **marker)
+            axes.plot(
+                curve.steps,
+                averaged,
+                color=colour,
+                linestyle=dashes,
+                linewidth=1.8,
+                marker=marker,
+                markersize=3.5,
+                clip_on=False,
+            )
 
 
 def _draw_whole(axes: Axes, panel: Panel) -> None:
@@ -250,7 +263,7 @@ def _series_handles(panel: Panel, num_runs: int) -> list[tuple[Any, str]]:
 def _add_legend(axes: Axes, handles: Sequence[tuple[Any, str]], place: Mapping[str, Any]) -> None:
     if handles:
         artists, labels = [artist for artist, _ in handles], [plain(label) for _, label in handles]
-        axes.legend(artists, labels, borderaxespad=0.0, columnspacing=1.4, **place)
+        axes.legend(artists, labels, borderaxespad=0.0, columnspacing=1.2, **place)
 
 
 def _look(series: int, number: int, num_runs: int) -> tuple[str, Any]:

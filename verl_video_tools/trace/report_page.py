@@ -17,6 +17,7 @@ from verl_video_tools.trace.report_curves import HEADLINES, Run, Steps, to_json
 from verl_video_tools.trace.report_figures import colour_of_run, curves_png, panel_svg, smoothing_window
 from verl_video_tools.trace.report_panels import Panel, main_panels, more_panels
 
+_SWATCH = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1" fill="{colour}"/></svg>'
 _ROWS = HEADLINES | {"generated tokens": "tokens/generated/mean"}
 
 
@@ -73,13 +74,10 @@ def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
     rows = []
     for label, metric in _ROWS.items():
         cells = [parts[name][step].get(metric) for name, chosen in ends.items() for step in chosen]
-        rows.append((label, ["–" if cell is None else f"{cell:.3f}" for cell in cells]))
-    swatch = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1" fill="{colour}"/></svg>'
-    )
+        rows.append((label, ["-" if cell is None else f"{cell:.3f}" for cell in cells]))
     return {
         "name": run.name,
-        "swatch": None if colour is None else _base64(swatch.encode()),
+        "swatch": None if colour is None else _base64(_SWATCH.format(colour=colour).encode()),
         "facts": _facts(run),
         "parts": [{"name": name, "steps": chosen} for name, chosen in ends.items()],
         "rows": rows,
@@ -97,8 +95,8 @@ def _facts(run: Run) -> str:
     num_flagged = sum(int(metrics["rollout/flagged"]) for metrics in run.training.values())
     facts = [
         f"{', '.join(run.methods())}",
-        f"{len(run.training)} steps with {num_rollouts} rollouts, {num_flagged} of them flagged",
-        f"{len(run.held_out)} rounds of held-out rollouts" if run.held_out else "no held-out rollouts recorded",
+        f"training steps recorded: {len(run.training)}, with {num_rollouts} rollouts, {num_flagged} of them flagged",
+        f"held-out rounds recorded: {len(run.held_out)}",
         "with verl's log" if run.log else "without verl's log",
     ]
     return f"{'; '.join(facts)}. Records: {run.records}"

@@ -23,7 +23,7 @@ _LOGGED = {
     "Entropy": {"entropy": "actor/entropy"},
     "Norm of the gradient": {"norm": "actor/grad_norm"},
     "Seconds per step": {"whole step": "timing_s/step", "rollouts": "timing_s/gen", "update": "timing_s/update_actor"},
-    "Engine against actor, difference in probability": {"mean": "training/rollout_probs_diff_mean"},
+    "Probabilities: engine against actor": {"mean": "training/rollout_probs_diff_mean"},
 }
 """Metrics of verl 0.9.1 by panel and label."""
 
@@ -81,7 +81,7 @@ def more_panels(runs: Sequence[Run]) -> list[Panel]:
             from_zero=True,
         ),
         Panel(
-            "Calls per rollout that were not executed, by reason",
+            "Calls not executed per rollout, by reason",
             [_named(run.training, _reason_of) for run in runs],
             from_zero=True,
         ),
