@@ -86,7 +86,7 @@ _LABEL_CHARACTERS = 48
 _SHARE_TOPS = (0.1, 0.25, 0.5, 1.0)
 """Where the axis of a share may end."""
 _BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.19)}
-_BESIDE_TITLE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.01, 1.01), "ncols": 3, "handlelength": 1.3}
+_BESIDE_TITLE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.01, 1.01), "ncols": 3, "handlelength": 1.6}
 
 
 def curves_png(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
@@ -131,7 +131,9 @@ def panel_svg(panel: Panel, names: Sequence[str]) -> bytes:
         _add_legend(axes, handles, _BELOW | {"ncols": min(3, len(handles))})
         file = io.BytesIO()
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return _with_schemes(file.getvalue().decode()).encode()
+    # Of a path's coordinates, six decimals each, two are more than a screen shows, and half the size.
+    svg = re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), file.getvalue().decode())
+    return _with_schemes(svg).encode()
 
 
 def colour_of_run(number: int) -> str:

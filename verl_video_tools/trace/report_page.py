@@ -41,7 +41,7 @@ def write_report(runs: Sequence[Run], out: Path, pages: Mapping[str, str]) -> in
     style = resource("base.css") + resource("report.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     page = environment.from_string(resource("report.html")).render(
-        title=", ".join(names),
+        title=" | ".join(names),
         style=style,
         style_hash=source_hash(style),
         smoothed=_smoothed(runs),
