@@ -14,7 +14,6 @@ or a frame was wrong.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -84,10 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = [report.summary(results), report.target_table(results)]
     (options.out / "video_io.md").write_text("\n\n".join(tables) + "\n", encoding="utf-8")
     print("\n\n".join(tables))
-    if importlib.util.find_spec("matplotlib") is None:
-        print("\nno plot: matplotlib is not installed (it is part of the extra `dev`)", file=sys.stderr)
-    else:
-        report.plot(results, options.out / "video_io.png")
+    report.plot(results, options.out / "video_io.png")
     missed = [target["name"] for target in results["targets"] if target["passed"] is not True]
     if missed:
         print(f"\n{len(missed)} targets missed or not measured: {'; '.join(missed)}", file=sys.stderr)

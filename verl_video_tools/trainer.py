@@ -22,7 +22,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
-from verl_video_tools.methods import get_method
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
@@ -286,17 +284,7 @@ class VideoToolsTrainer(PPOTrainerSync):
             _rollouts(batch), batch.partition_id, global_steps, trained=True, with_tokens=self._record_tokens
         )
         rollouts = [
-            Rollout(
-                uid=line["uid"],
-                trajectory=Trajectory.from_dict(line["trajectory"]),
-                reward=line["reward"],
-                num_generated_tokens=line["num_generated_tokens"],
-                num_observation_tokens=line["num_observation_tokens"],
-                num_prompt_tokens=line["num_prompt_tokens"],
-                num_sequences=line["num_sequences"],
-                components=_components(line["trajectory"]["method"]),
-            )
-            for line in lines
+            Rollout.from_line({**line, "trajectory": Trajectory.from_dict(line["trajectory"])}) for line in lines
         ]
         metrics.update(rollout_metrics(rollouts))
         self._records.write(global_steps, lines)
@@ -338,8 +326,3 @@ def _rollouts(batch: KVBatchMeta) -> list[RolloutRows]:
 
 def _keys(rollouts: Sequence[RolloutRows]) -> list[str]:
     return [key for rollout in rollouts for key in rollout.keys]
-
-
-@lru_cache
-def _components(method: str) -> tuple[str, ...]:
-    return get_method(method).reward_components

@@ -102,7 +102,9 @@ class Learning:
             if done.exists():
                 self._say(f"{number}/{len(stages)} {name}: done before")
                 continue
-            self._say(f"{number}/{len(stages)} {name}: about {self.plan.minutes.get(name, 0.0):.0f} min; {left:.0f} min to the end")
+            self._say(
+                f"{number}/{len(stages)} {name}: about {self.plan.minutes.get(name, 0.0):.0f} min; {left:.0f} min to the end"
+            )
             stage_started = time.monotonic()
             stage()
             done.write_text(json.dumps({"seconds": round(time.monotonic() - stage_started)}) + "\n")
@@ -125,7 +127,9 @@ class Learning:
         """What the hasty expert writes, and some rows answered without tools, so that this can be asked for later."""
         plan, rows = self.plan, load_rows(self.data / "train.parquet")
         random.Random(self.seed).shuffle(rows)
-        _write_rows([row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet")
+        _write_rows(
+            [row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet"
+        )
         habits: dict[str, Any] = {"answers_in_words": True, "keep_wrong": True, "seed": self.seed}
         retriever = local_from_fields({"model": str(self.data / "clip")}) if self.method == "videobrain" else None
         report = export_sft(
@@ -139,7 +143,9 @@ class Learning:
             **habits,
         )
         self._say(f"the expert's rollouts: {report}")
-        export_sft(self.out / "no_tools.parquet", self.out / "no_tools_sft.parquet", settings=self._fields(NO_TOOLS), **habits)
+        export_sft(
+            self.out / "no_tools.parquet", self.out / "no_tools_sft.parquet", settings=self._fields(NO_TOOLS), **habits
+        )
         written = [row for name in ("with_tools", "no_tools_sft") for row in load_rows(self.out / f"{name}.parquet")]
         random.Random(self.seed).shuffle(written)
         _write_rows(written, self.out / "cold_start.parquet")
@@ -255,7 +261,13 @@ class Learning:
         )
 
     def _recipe(self, name: str, *options: str, **environment: Any) -> None:
-        variables = {"DEVICE": "cpu", "PYTHON": sys.executable, "DEMO_DIR": self.data, "MAKE_DEMO": 0, "OUTPUT_DIR": self.out}
+        variables = {
+            "DEVICE": "cpu",
+            "PYTHON": sys.executable,
+            "DEMO_DIR": self.data,
+            "MAKE_DEMO": 0,
+            "OUTPUT_DIR": self.out,
+        }
         _run("bash", RECIPES / f"{name}.sh", *options, **variables, **environment)
 
     def _say(self, text: str) -> None:

@@ -33,7 +33,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.timeout(300)
 def test_smoke_run(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the plot needs it; it is part of the extra `dev`")
     readers = ["ours_cold", "ours_warm"]
     command = [sys.executable, "-m", "benchmarks.video_io", "--quick", "--no-gate", "--memory-requests", "40"]
     command += ["--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path / "videos"), "--readers", *readers]

@@ -19,7 +19,7 @@ from tests.integration.conftest import REPO, Run, assert_succeeded, run_recipe
 from verl_video_tools.demo.dataset import question_from_row
 from verl_video_tools.demo.world import label_at
 from verl_video_tools.methods.framemind import resolution_ladder
-from verl_video_tools.trace.summary import step_summaries
+from verl_video_tools.trace.report_curves import read_training
 
 pytestmark = pytest.mark.recipes
 
@@ -52,7 +52,7 @@ def records(run: Run) -> list[dict[str, Any]]:
 def test_grpo_recipe_trains_on_executed_calls(method: str, grpo_run: Any, output_dir: Path) -> None:
     run = grpo_run(method)
     assert (output_dir / f"{method}_sft" / "huggingface" / "config.json").exists()
-    assert sorted(step_summaries(run.folder / "trajectories")) == [1, 2]
+    assert sorted(read_training(run.folder / "trajectories")) == [1, 2]
     assert (run.folder / "huggingface" / "config.json").exists()
     trajectories = [record["trajectory"] for record in records(run)]
     assert {trajectory["method"] for trajectory in trajectories} == {method}

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,23 +155,16 @@ def test_thumbnails_are_bounded(make_video: MakeVideo) -> None:
 
 # ------------------------------------------------------------------------------------------------------------- Chromium
 
+Chromium = Callable[..., bytes]
 Browse = Callable[[Path, str], Page]
 
 
-@pytest.fixture(scope="module")
-def browse(tmp_path_factory: pytest.TempPathFactory) -> Browse:
+@pytest.fixture
+def browse(chromium: Chromium) -> Browse:
     """The page as Chromium leaves it after the script ran, opened with a fragment of the address."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next((path for name in names if (path := shutil.which(name))), None)
-    if browser is None:
-        pytest.skip(f"none of {', '.join(names)} is installed")
-    profile = tmp_path_factory.mktemp("profile")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--window-size=1300,900"]
 
     def dump(file: Path, fragment: str) -> Page:
-        command = [browser, *options, "--dump-dom", f"{file.as_uri()}#{fragment}"]
-        done = subprocess.run(command, capture_output=True, timeout=100, check=True)
-        return Page(done.stdout.decode("utf-8", errors="replace"))
+        return Page(chromium("--dump-dom", f"{file.as_uri()}#{fragment}").decode("utf-8", errors="replace"))
 
     return dump
 

@@ -41,6 +41,7 @@ NEEDED = (
     PackagePin("psutil", "psutil", "7.2.2"),
     PackagePin("typer", "typer", "0.29.2"),
     PackagePin("rich", "rich", "15.0.0"),
+    PackagePin("matplotlib", "matplotlib", "3.11.2"),
 )
 
 ENGINES = {

@@ -8,19 +8,17 @@ policy admits that script and style alone, by their hashes.
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import get_method
+from verl_video_tools.trace.metrics import reward_components
+from verl_video_tools.trace.page import resource, source_hash, write_whole
 from verl_video_tools.trace.thumbnails import Thumbnails
 from verl_video_tools.types import Trajectory
 
@@ -55,12 +53,7 @@ def write_html(
     """
     blocks = _blocks(lines, thumbnails or Thumbnails(), token_text, num_left_out)
     page = _page(title, blocks)
-    partial = out.with_name(f"{out.name}.partial")
-    try:
-        partial.write_bytes(page)
-        partial.replace(out)
-    except OSError as error:
-        raise UsageError(f"{out}: cannot be written ({error.strerror or error})") from error
+    write_whole(out, page)
     return len(page)
 
 
@@ -74,27 +67,22 @@ def video_path(line: Mapping[str, Any]) -> str | None:
 
 
 def _page(title: str, blocks: Mapping[str, Any]) -> bytes:
-    folder = files("verl_video_tools.trace") / "viewer"
-    style = (folder / "style.css").read_text(encoding="utf-8")
-    script = "\n".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    style = resource("base.css") + resource("style.css")
+    script = "\n".join(map(resource, _SCRIPTS))
     values = {
         "title": html.escape(title),
         "style": style,
         "script": script,
-        "style_hash": _source_hash(style),
-        "script_hash": _source_hash(script),
+        "style_hash": source_hash(style),
+        "script_hash": source_hash(script),
         "data": "\n".join(
             f'<script type="application/json" id="{id}">{_json(value)}</script>' for id, value in blocks.items()
         ),
     }
-    template = (folder / "page.html").read_text(encoding="utf-8")
+    template = resource("page.html")
     # In one pass: what is put in may itself contain the name of a placeholder.
     page = re.sub(r"\{(" + "|".join(values) + r")\}", lambda match: values[match[1]], template)
     return page.encode("utf-8", errors="replace")
-
-
-def _source_hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def _json(value: Any) -> str:
@@ -151,13 +139,8 @@ def _blocks(
 
 def _components(methods: Iterable[str]) -> dict[str, list[str]]:
     """Reward components by method; a method that this version does not know is left out."""
-    components: dict[str, list[str]] = {}
-    for name in sorted(methods):
-        try:
-            components[name] = list(get_method(name).reward_components)
-        except UsageError:
-            continue
-    return components
+    components = {name: list(reward_components(name)) for name in sorted(methods)}
+    return {name: members for name, members in components.items() if members}
 
 
 def _summary(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[str, Any]:

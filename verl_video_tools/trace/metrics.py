@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
 from verl_video_tools.types import CallRecord, StopReason, Trajectory
 
 
@@ -19,20 +23,56 @@ class Rollout:
     trajectory: Trajectory
     reward: Mapping[str, float]
     """The breakdown under the names of the reward manager."""
-    num_generated_tokens: int
-    num_observation_tokens: int
-    num_prompt_tokens: int = 0
+    num_generated_tokens: int | None = None
+    num_observation_tokens: int | None = None
+    num_prompt_tokens: int | None = None
     num_sequences: int = 1
     """Training sequences: one, or one per turn."""
     components: Sequence[str] = field(default=())
     """Reward components of the rollout's own method."""
+
+    @classmethod
+    def from_line(cls, line: Mapping[str, Any]) -> Rollout:
+        """The rollout of a recorded line, as `trace.records.read_records` gives it.
+
+        Raises:
+            KeyError: the line lacks its group, or the reward's `score` or `acc`.
+            TypeError, ValueError: a part of the reward is not a number.
+        """
+        reward = {name: float(value) for name, value in line["reward"].items()}
+        if missing := {"score", "acc"} - reward.keys():
+            raise KeyError(f"reward.{min(missing)}")
+        trajectory: Trajectory = line["trajectory"]
+        return cls(
+            uid=line["uid"],
+            trajectory=trajectory,
+            reward=reward,
+            num_generated_tokens=line.get("num_generated_tokens"),
+            num_observation_tokens=line.get("num_observation_tokens"),
+            num_prompt_tokens=line.get("num_prompt_tokens"),
+            num_sequences=line.get("num_sequences", 1),
+            components=reward_components(trajectory.method),
+        )
+
+
+@lru_cache
+def reward_components(method: str) -> tuple[str, ...]:
+    """Of a recorded method; none where this version does not know it."""
+    try:
+        return get_method(method).reward_components
+    except UsageError:
+        return ()
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Metrics of one step; empty for no rollouts. Means run over all rollouts, flagged ones included."""
     if not rollouts:
         return {}
-    metrics: dict[str, float] = {}
+    metrics = {
+        "rollout/count": float(len(rollouts)),
+        "rollout/score/mean": _mean([rollout.reward["score"] for rollout in rollouts]),
+        "rollout/acc/mean": _mean([rollout.reward["acc"] for rollout in rollouts]),
+    }
     by_method: dict[str, list[Rollout]] = defaultdict(list)
     for rollout in rollouts:
         by_method[rollout.trajectory.method].append(rollout)
@@ -50,9 +90,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     metrics["frames/tool/mean"] = _mean([count["tool_frames"] for count in counts])
     metrics["frames/total/mean"] = metrics["frames/initial/mean"] + metrics["frames/tool/mean"]
     metrics["tool/executed_per_rollout"] = _mean([count["executed_calls"] for count in counts])
-    metrics["tokens/generated/mean"] = _mean([rollout.num_generated_tokens for rollout in rollouts])
-    metrics["tokens/observation/mean"] = _mean([rollout.num_observation_tokens for rollout in rollouts])
-    metrics["tokens/prompt/mean"] = _mean([rollout.num_prompt_tokens for rollout in rollouts])
+    metrics |= _token_metrics(rollouts)
     metrics["rollout/sequences/mean"] = _mean([rollout.num_sequences for rollout in rollouts])
     metrics |= _cache_metrics(rollouts)
     metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
@@ -78,6 +116,16 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         metrics[f"tool/{name}/latency_ms_p95"] = float(np.percentile(latencies_ms, 95))
     metrics |= {f"tool/error/{code}": count / len(rollouts) for code, count in errors.items()}
     return metrics
+
+
+def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    counts_of = {
+        "generated": [rollout.num_generated_tokens for rollout in rollouts],
+        "observation": [rollout.num_observation_tokens for rollout in rollouts],
+        "prompt": [rollout.num_prompt_tokens for rollout in rollouts],
+    }
+    known = {origin: [count for count in counts if count is not None] for origin, counts in counts_of.items()}
+    return {f"tokens/{origin}/mean": _mean(counts) for origin, counts in known.items() if counts}
 
 
 def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -1,5 +1,4 @@
-"""Trajectories of a run as JSON lines: one file per step, one line per rollout. Held-out rollouts, which the trainer
-samples to validate the policy, have files of their own, `val_step_<n>.jsonl`.
+"""Trajectories of a run as JSON lines: one file per step, one line per rollout; held-out rollouts in files apart.
 
 `replay`, viewer, exports and the parity test read them. A line holds the trajectory, the reward breakdown, the row it
 came from, its advantage, and, when asked for, its training sequences: tokens with mask and both log-probabilities.
@@ -33,6 +32,15 @@ class RecordWriter:
         return path
 
 
+def step_files(folder: Path, *, held_out: bool = False) -> list[Path]:
+    """Files of a run's steps in order.
+
+    Args:
+        held_out: those of the rollouts on validation rows instead, `val_step_<n>.jsonl`.
+    """
+    return sorted(folder.glob("val_step_*.jsonl" if held_out else "step_*.jsonl"))
+
+
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
 
@@ -43,7 +51,7 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         UsageError: a line cannot be read.
     """
-    for file_path in [path] if path.is_file() else sorted(path.glob("step_*.jsonl")):
+    for file_path in [path] if path.is_file() else step_files(path):
         with file_path.open("rb") as file:
             for number, text in enumerate(file, start=1):
                 if not text.endswith(b"\n"):

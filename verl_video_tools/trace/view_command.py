@@ -1,11 +1,10 @@
-"""`vvt view`: reads the options and the records, decodes thumbnails, writes the page."""
+"""`vvt view`: its options, and what it tells."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,34 +24,26 @@ def view_command(
     ] = None,
 ) -> None:
     """Draw recorded rollouts: one HTML file that needs no network."""
-    from verl_video_tools.trace.html import video_path, write_html
-    from verl_video_tools.trace.records import read_records
-    from verl_video_tools.trace.thumbnails import Thumbnails, decode_thumbnails
+    from verl_video_tools.trace.view import write_view
 
     token_text = None if tokenizer is None else _token_text(tokenizer)
-    lines: deque[dict[str, Any]] = deque(maxlen=max_rollouts)
-    num_read = 0
-    pictures = Thumbnails()
     with progress_bars("read", *(["thumbnails"] if thumbnails else [])) as advance:
-        for num_read, line in enumerate(read_records(records), start=1):
-            lines.append(line)
-            advance[0](num_read, num_read)
-        if not lines:
-            raise UsageError(f"{records}: no recorded rollout; give a folder with step_*.jsonl, or one such file")
-        if thumbnails:
-            on_videos = [(path, line["trajectory"]) for line in lines if (path := video_path(line)) is not None]
-            pictures = decode_thumbnails(on_videos, advance[1])
-    num_left_out = num_read - len(lines)
-    num_bytes = write_html(
-        list(lines), out, title=str(records), thumbnails=pictures, token_text=token_text, num_left_out=num_left_out
-    )
+        view = write_view(
+            records,
+            out,
+            title=str(records),
+            max_rollouts=max_rollouts,
+            read=advance[0],
+            decoded=advance[1] if thumbnails else None,
+            token_text=token_text,
+        )
 
-    left_out = f", {num_left_out} earlier ones left out (--max-rollouts)" if num_left_out else ""
-    num_pictures = sum(map(len, pictures.jpeg_of.values()))
-    print(f"{out}: {len(lines)} rollouts{left_out}, {num_pictures} thumbnails, {num_bytes / 1e6:.1f} MB")
-    if pictures.notes:
-        example = next(iter(pictures.notes.values()))
-        print(f"videos without thumbnails: {len(pictures.notes)}, for example {example}")
+    left_out = f", {view.num_left_out} earlier ones left out (--max-rollouts)" if view.num_left_out else ""
+    num_pictures = sum(map(len, view.thumbnails.jpeg_of.values()))
+    print(f"{out}: {view.num_rollouts} rollouts{left_out}, {num_pictures} thumbnails, {view.num_bytes / 1e6:.1f} MB")
+    if view.thumbnails.notes:
+        example = next(iter(view.thumbnails.notes.values()))
+        print(f"videos without thumbnails: {len(view.thumbnails.notes)}, for example {example}")
 
 
 def _token_text(folder: Path) -> Callable[[int], str]:

@@ -1,0 +1,184 @@
+"""Numbers of a report over hand-made runs: every figure below can be checked by eye."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.recorded_run import looked, refused, rollout, write_run
+from verl_video_tools.errors import UsageError
+from verl_video_tools.trace.report_curves import read_log, read_run, read_training, run_names, to_json
+from verl_video_tools.trace.report_panels import Panel, main_panels, more_panels
+from verl_video_tools.types import StopReason
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Two methods, a flagged rollout, two held-out rounds, a log with a step more than there are records."""
+    first = [
+        rollout("a", 1.0, calls=[looked("crop_video", 4)], accuracy=1.0, format=0.5),
+        rollout("a", 0.0, calls=[refused("crop_video", "out_of_range")], stop=StopReason.INVALID_ACTION),
+        rollout("b", 0.5, method="framethinker", calls=[looked("choose_frames", 8)], ccv=1.0),
+        rollout("b", 0.5, method="framethinker", stop=StopReason.VIDEO_ERROR, flags=["video_error"]),
+    ]
+    second = [rollout("a", 1.0, format=0.5), rollout("b", 1.0, method="framethinker")]
+    held_out = {
+        0: [rollout("v", 0.0), rollout("w", 1.0, method="framethinker")],
+        2: [rollout("v", 1.0), rollout("w", 1.0, method="framethinker")],
+    }
+    log = {
+        1: {"actor/grad_norm": 2.0, "val-core/clips/acc/mean@1": 0.125, "actor/entropy": None},
+        2: {"actor/grad_norm": 1.0},
+        3: {"actor/grad_norm": 0.5},
+    }
+    return write_run(tmp_path / "mixed", {1: first, 2: second}, held_out, log)
+
+
+def panel(panels: list[Panel], title: str) -> dict[str, dict[int, float]]:
+    """Curves of the only run in a panel, as values by step."""
+    (found,) = [panel for panel in panels if panel.title == title]
+    (curves,) = found.curves
+    return {curve.label: dict(zip(curve.steps, curve.values, strict=True)) for curve in curves}
+
+
+def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
+    run = read_run("mixed", mixed)
+    main, more = main_panels([run]), more_panels([run])
+    assert panel(main, "Reward") == {"training": {1: 0.5, 2: 1.0}}
+    assert panel(main, "Accuracy") == {"training": {1: 0.75, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
+    assert panel(main, "Executed calls per rollout") == {"calls": {1: 0.5, 2: 0.0}}
+    assert panel(main, "Frames per rollout") == {
+        "all": {1: 5.0, 2: 2.0},
+        "first look": {1: 2.0, 2: 2.0},
+        "by calls": {1: 3.0, 2: 0.0},
+    }
+    assert panel(more, "Reward by method") == {"framethinker": {1: 0.5, 2: 1.0}, "longvt": {1: 0.5, 2: 1.0}}
+    assert panel(more, "Held-out accuracy by method") == {
+        "framethinker": {0: 1.0, 2: 1.0},
+        "longvt": {0: 0.0, 2: 1.0},
+    }
+    assert panel(more, "Parts of the reward: longvt")["format"] == {1: 0.25, 2: 0.5}
+    assert panel(more, "Parts of the reward: framethinker")["ccv"] == {1: 0.5, 2: 0.0}
+    assert panel(more, "Calls per rollout, by tool") == {
+        "crop_video": {1: 0.5, 2: 0.0},
+        "choose_frames": {1: 0.25, 2: 0.0},
+    }
+    assert panel(more, "Calls not executed per rollout, by reason") == {"out of range": {1: 0.25, 2: 0.0}}
+    assert panel(more, "Why rollouts ended") == {
+        "answer": {1: 0.5, 2: 1.0},
+        "invalid action": {1: 0.25, 2: 0.0},
+        "video error": {1: 0.25, 2: 0.0},
+    }
+    assert panel(more, "Groups with unequal rewards") == {"groups": {1: 0.5, 2: 0.0}}
+    assert panel(more, "Generated tokens per rollout") == {"tokens": {1: 10.0, 2: 10.0}}
+    assert panel(more, "Flagged rollouts of a step") == {"rollouts": {1: 1.0, 2: 0.0}}
+    assert panel(more, "Norm of the gradient") == {"norm": {1: 2.0, 2: 1.0, 3: 0.5}}
+    assert "Entropy" not in [panel.title for panel in more]  # logged, but never a number
+
+
+def test_without_held_out_records_the_log_tells_the_accuracy(tmp_path: Path) -> None:
+    log = {0: {"val-core/clips/acc/mean@4": 0.25, "val-core/clips/acc/best@4/mean": 0.5, "val-aux/clips/x/mean@4": 1.0}}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, log=log))
+    assert panel(main_panels([run]), "Accuracy") == {"training": {1: 1.0}, "held-out": {0: 0.25}}
+
+
+def test_several_runs_keep_their_curves_apart(tmp_path: Path) -> None:
+    scores = {"one": 0.0, "two": 1.0}
+    runs = [read_run(name, write_run(tmp_path / name, {1: [rollout("a", score)]})) for name, score in scores.items()]
+    reward = main_panels(runs)[0]
+    assert [[curve.values for curve in curves] for curves in reward.curves] == [[(0.0,)], [(1.0,)]]
+    titles = [panel.title for panel in more_panels(runs)]
+    assert "Why rollouts ended: one" in titles and "Why rollouts ended: two" in titles
+    assert "Reward by method" not in titles
+
+
+def test_tools_that_a_policy_made_up_are_summed_up(tmp_path: Path) -> None:
+    calls = [refused(f"tool {number}", "unknown_tool") for number in range(20)] + [looked("crop_video", 1)] * 3
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0, calls=calls)]}))
+    rates = panel(more_panels([run]), "Calls per rollout, by tool")
+    assert len(rates) == 7
+    assert rates["crop_video"] == {1: 3.0} and rates["others"] == {1: 15.0}
+
+
+def test_the_numbers_as_json(mixed: Path) -> None:
+    (run,) = json.loads(to_json([read_run("mixed", mixed)]))["runs"]
+    assert run["name"] == "mixed" and run["records"] == str(mixed / "trajectories")
+    assert run["training"]["steps"] == [1, 2] and run["held_out"]["steps"] == [0, 2]
+    assert run["training"]["metrics"]["rollout/count"] == [4.0, 2.0]
+    assert run["training"]["metrics"]["tool/error/out_of_range"] == [0.25, None]
+    assert run["log"]["metrics"]["actor/grad_norm"] == [2.0, 1.0, 0.5]
+
+
+# --------------------------------------------------------------------------------------------------- partial, broken
+
+
+def test_a_run_that_still_goes_on(tmp_path: Path) -> None:
+    folder = write_run(
+        tmp_path / "r", {1: [rollout("a", 1.0)], 2: [rollout("a", 0.0)]}, log={1: {"actor/pg_loss": 0.5}}
+    )
+    records = folder / "trajectories"
+    (records / "step_000003.partial").write_text("{")
+    with (records / "step_000002.jsonl").open("a") as file:
+        file.write('{"step": 2, "uid')
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "da')
+    run = read_run("r", folder)
+    assert {step: metrics["rollout/count"] for step, metrics in run.training.items()} == {1: 1.0, 2: 1.0}
+    assert run.log == {1: {"actor/pg_loss": 0.5}}
+    assert run.last_rollouts == records / "step_000002.jsonl"
+
+
+def test_a_run_of_validation_alone(tmp_path: Path) -> None:
+    run = read_run("r", write_run(tmp_path / "r", {}, held_out={0: [rollout("a", 1.0)]}))
+    assert panel(main_panels([run]), "Accuracy") == {"held-out": {0: 1.0}}
+    assert not run.training and run.last_rollouts.name == "val_step_000000.jsonl"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{\n", "not a recorded rollout"),
+        ('{"step": 1, "uid": "a", "reward": {}}\n', "KeyError"),
+        (json.dumps({"step": 1, **rollout("a", 1.0), "reward": {"acc": 1.0}}) + "\n", "reward.score"),
+        (json.dumps({"step": 1, **rollout("a", 1.0), "reward": {"acc": 1.0, "score": None}}) + "\n", "TypeError"),
+        (json.dumps(rollout("a", 1.0)) + "\n", "'step'"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, text: str, complaint: str) -> None:
+    folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]})
+    with (folder / "trajectories" / "step_000001.jsonl").open("a") as file:
+        file.write(text)
+    with pytest.raises(UsageError, match=r"step_000001\.jsonl, line 2: ") as caught:
+        read_run("r", folder)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[]\n", '{"step": 1}\n', '{"step": "x", "data": {}}\n', '{"step": 1, "data": 3}\n'])
+def test_a_broken_line_of_the_log_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 0, "data": {}}\n' + text)
+    with pytest.raises(UsageError, match=r"metrics\.jsonl, line 2: not a line of verl's log"):
+        read_log(path)
+
+
+def test_nothing_recorded_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no recorded step; give a run's folder \(trainer\.default_local_dir\)"):
+        read_run("r", tmp_path)
+    assert read_training(tmp_path) == {}
+    (tmp_path / "step_000001.jsonl").write_text('{"step": 1')
+    with pytest.raises(UsageError, match="no whole line"):
+        read_run("r", tmp_path)
+
+
+def test_records_are_found_by_their_own_folder(mixed: Path) -> None:
+    assert read_run("mixed", mixed / "trajectories") == read_run("mixed", mixed)
+
+
+def test_names_tell_runs_apart(tmp_path: Path) -> None:
+    one, two = tmp_path / "one" / "grpo", tmp_path / "two" / "grpo" / "trajectories"
+    assert run_names([one]) == ["grpo"]
+    assert run_names([one, two]) == ["one/grpo", "two/grpo"]
+    with pytest.raises(UsageError, match="given twice"):
+        run_names([one, one])

@@ -1,0 +1,199 @@
+"""What a run left behind as numbers per step: its records under the names of `docs/training.md`, and verl's log.
+
+Files are read one after the other, and of each only the metrics stay in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.trace.metrics import Rollout, rollout_metrics
+from verl_video_tools.trace.records import read_records, step_files
+
+LOG_NAME = "metrics.jsonl"
+"""verl's file logger (`trainer.logger=["console","file"]`) in a run's folder, where VERL_FILE_LOGGER_PATH names it."""
+RECORDS_NAME = "trajectories"
+
+Steps = Mapping[int, Mapping[str, float]]
+"""Step to metric to value, in order of steps."""
+
+_METHOD_SCORE = re.compile(r"video_tools/(.+)/score/mean", re.DOTALL)
+
+HEADLINES = {
+    "reward": "rollout/score/mean",
+    "accuracy": "rollout/acc/mean",
+    "executed calls per rollout": "tool/executed_per_rollout",
+    "frames per rollout": "frames/total/mean",
+    "groups with unequal rewards": "group/unequal_reward_rate",
+}
+"""What a table of a run shows, by its label."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's numbers.
+
+    Attributes:
+        name: as figures and tables call it.
+        records: folder of its records.
+        last_rollouts: file with the rollouts to look at: the last held-out ones, else those of the last step.
+        training: metrics of each step's rollouts.
+        held_out: the same of the rollouts on validation rows, where they were recorded.
+        log: what verl logged, by its own names.
+    """
+
+    name: str
+    records: Path
+    last_rollouts: Path
+    training: Steps
+    held_out: Steps = field(default_factory=dict)
+    log: Steps = field(default_factory=dict)
+
+    def methods(self) -> list[str]:
+        """Methods whose rollouts were recorded."""
+        names = [name for steps in (self.training, self.held_out) for name in metric_names(steps)]
+        return sorted({match[1] for name in names if (match := _METHOD_SCORE.fullmatch(name))})
+
+
+def records_folder(run: Path) -> Path:
+    """Folder of a run's records: the one below the run's own, or that folder itself.
+
+    Raises:
+        UsageError: neither holds a step.
+    """
+    for folder in (run / RECORDS_NAME, run):
+        if step_files(folder) or step_files(folder, held_out=True):
+            return folder
+    raise UsageError(
+        f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of step_*.jsonl. "
+        "A run writes its first when its first step is done"
+    )
+
+
+def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[], None] = lambda: None) -> Run:
+    """Read a run, finished or still going.
+
+    Args:
+        run: as `records_folder` takes it.
+        log: verl's log; by default `metrics.jsonl` in the run's folder, if there is one.
+        advance: called after each file of records.
+
+    Raises:
+        UsageError: there is no record, or a line of a file cannot be read.
+    """
+    records = records_folder(run)
+    training, last_step = _read_steps(step_files(records), advance)
+    held_out, last_held_out = _read_steps(step_files(records, held_out=True), advance)
+    last = last_held_out or last_step
+    if last is None:
+        raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
+    if log is None:
+        beside = (records.parent if records.name == RECORDS_NAME else records) / LOG_NAME
+        log = beside if beside.is_file() else None
+    return Run(name, records, last, training, held_out, {} if log is None else read_log(log))
+
+
+def read_training(records: Path) -> Steps:
+    """Metrics of each training step in a folder of records; empty where there is none.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    return _read_steps(step_files(records), lambda: None)[0]
+
+
+def read_log(path: Path) -> Steps:
+    """Numbers that verl's file logger wrote, by step. A last line without its line end was cut, and is left out.
+
+    Raises:
+        UsageError: the file or a line of it cannot be read.
+    """
+    steps: dict[int, dict[str, float]] = defaultdict(dict)
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):
+                    break
+                try:
+                    line = json.loads(text)
+                    values = {str(name): value for name, value in line["data"].items()}
+                    step = int(line["step"])
+                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    raise UsageError(f"{path}, line {number}: not a line of verl's log ({error!r:.200})") from error
+                steps[step] |= {name: float(value) for name, value in values.items() if _is_number(value)}
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return dict(sorted(steps.items()))
+
+
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """The last folders of each path, as many as it takes to tell the runs apart.
+
+    Raises:
+        UsageError: a run is given twice.
+    """
+    folders = [path.resolve() for path in runs]
+    parts = [(folder.parent if folder.name == RECORDS_NAME else folder).parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(own[-count:]) for own in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError(f"a run is given twice: {', '.join(map(str, runs))}")
+
+
+def metric_names(steps: Steps) -> list[str]:
+    """Every metric that some step has, in order of appearance."""
+    return list(dict.fromkeys(name for metrics in steps.values() for name in metrics))
+
+
+def to_json(runs: Sequence[Run]) -> str:
+    """All numbers: per run, metrics as lists beside the list of steps, null where a step lacks one."""
+    return json.dumps({"runs": [_run_json(run) for run in runs]}, indent=1, allow_nan=False) + "\n"
+
+
+def _read_steps(files: Sequence[Path], advance: Callable[[], None]) -> tuple[Steps, Path | None]:
+    """Metrics of the steps, and the last file with a rollout in it."""
+    steps: dict[int, dict[str, float]] = {}
+    last = None
+    for file in files:
+        rollouts: dict[int, list[Rollout]] = defaultdict(list)
+        for step, rollout in _rollouts(file):
+            rollouts[step].append(rollout)
+        steps |= {step: rollout_metrics(members) for step, members in rollouts.items()}
+        last = file if rollouts else last
+        advance()
+    return dict(sorted(steps.items())), last
+
+
+def _rollouts(file: Path) -> Iterator[tuple[int, Rollout]]:
+    for number, line in enumerate(read_records(file), start=1):
+        try:
+            rollout = int(line["step"]), Rollout.from_line(line)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{file}, line {number}: not a rollout of a training run ({error!r:.200})") from error
+        yield rollout
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    parts = {"training": run.training, "held_out": run.held_out, "log": run.log}
+    return {"name": run.name, "records": str(run.records), **{name: _steps_json(part) for name, part in parts.items()}}
+
+
+def _steps_json(steps: Steps) -> dict[str, Any]:
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+    values = {name: [finite(metrics.get(name)) for metrics in steps.values()] for name in metric_names(steps)}
+    return {"steps": list(steps), "metrics": values}
