@@ -9,7 +9,6 @@ EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_grpo}
 RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
 ROLLOUT_TP=${ROLLOUT_TP:-1}
 ROLLOUT_N=${ROLLOUT_N:-8}
-LOGGER=${LOGGER:-'["console"]'}
 NNODES=${NNODES:-1}
 
 if [ "$SYNTHETIC" = 0 ]; then
@@ -19,6 +18,7 @@ if [ "$SYNTHETIC" = 0 ]; then
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-8}
     SAVE_FREQ=${SAVE_FREQ:-50}
     TOTAL_STEPS=${TOTAL_STEPS:-null}
+    LOGGER=${LOGGER:-'["console"]'}
     SETTING_OPTIONS=(
         actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
         actor_rollout_ref.rollout.gpu_memory_utilization=0.6 actor_rollout_ref.rollout.max_num_batched_tokens=32768
@@ -31,6 +31,10 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
     SAVE_FREQ=${SAVE_FREQ:-20}
     TOTAL_STEPS=${TOTAL_STEPS:-20}
+    LOGGER=${LOGGER:-'["console","file"]'}
+    # A file per start, since verl's logger empties its own; `vvt report` reads them all.
+    export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
+    mkdir -p "$RUN_DIR"
     source "$REPO/recipes/synthetic.sh"
     collect_fields +actor_rollout_ref.rollout.custom.video_tools.
     SETTING_OPTIONS=(
@@ -86,4 +90,6 @@ TRAINER=(
 
 # ------------------------------------------------------------------------------------------------------------- result
 "$PYTHON" -m verl_video_tools.trace.summary "$RUN_DIR/trajectories"
-"$PYTHON" -m verl_video_tools.data.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
+if [ -e "$RUN_DIR/latest_checkpointed_iteration.txt" ]; then # none after trainer.val_only=True
+    "$PYTHON" -m verl_video_tools.data.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
+fi

@@ -18,7 +18,7 @@ from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import read_records, step_files
 
-LOG_NAME = "metrics.jsonl"
+LOG_NAMES = "metrics*.jsonl"
 """verl's file logger (`trainer.logger=["console","file"]`) in a run's folder, where VERL_FILE_LOGGER_PATH names it."""
 RECORDS_NAME = "trajectories"
 
@@ -83,7 +83,8 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
 
     Args:
         run: as `records_folder` takes it.
-        log: verl's log; by default `metrics.jsonl` in the run's folder, if there is one.
+        log: verl's log; by default every `metrics*.jsonl` in the run's folder, in order of their names: a run that was
+            started again has several.
         advance: called after each file of records.
 
     Raises:
@@ -95,10 +96,11 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     last = last_held_out or last_step
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
-    if log is None:
-        beside = (records.parent if records.name == RECORDS_NAME else records) / LOG_NAME
-        log = beside if beside.is_file() else None
-    return Run(name, records, last, training, held_out, {} if log is None else read_log(log))
+    folder = records.parent if records.name == RECORDS_NAME else records
+    logged: dict[int, dict[str, float]] = {}
+    for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
+        logged |= read_log(path)
+    return Run(name, records, last, training, held_out, dict(sorted(logged.items())))
 
 
 def read_training(records: Path) -> Steps:
