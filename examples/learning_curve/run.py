@@ -102,9 +102,8 @@ class Learning:
             if done.exists():
                 self._say(f"{number}/{len(stages)} {name}: done before")
                 continue
-            self._say(
-                f"{number}/{len(stages)} {name}: about {self.plan.minutes.get(name, 0.0):.0f} min; {left:.0f} min to the end"
-            )
+            estimate = self.plan.minutes.get(name, 0.0)
+            self._say(f"{number}/{len(stages)} {name}: about {estimate:.0f} min; {left:.0f} min to the end")
             stage_started = time.monotonic()
             stage()
             done.write_text(json.dumps({"seconds": round(time.monotonic() - stage_started)}) + "\n")
