@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval bench-ladder bench-needle clean
+.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval bench-ladder bench-needle learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -58,6 +58,11 @@ bench-ladder: install  ## what a FrameMind group's first looks cost beside one r
 
 bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
 	$(VENV)/bin/python -m benchmarks.needle_bounds
+
+METHOD ?= framethinker
+SEED ?= 0
+learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
+	$(VENV)/bin/python examples/learning_curve/run.py --method $(METHOD) --seed $(SEED)
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

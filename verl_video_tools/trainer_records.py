@@ -53,6 +53,7 @@ def record_lines(
         rows = range(first, first + len(rollout.keys))
         first, last = rows.stop, rows[-1]
         extra_fields = batch_row(data["extra_fields"], last)
+        trajectory = unpack_record(extra_fields)
         masks = [data["response_mask"][i] for i in rows]
         if trained:
             advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
@@ -61,7 +62,7 @@ def record_lines(
             "step": step,
             "uid": rollout.uid,
             "session_id": rollout.session_id,
-            "agent_name": batch_row(data["agent_name"], last) if "agent_name" in data else None,
+            "agent_name": batch_row(data["agent_name"], last) if "agent_name" in data else trajectory.method,
             "data_source": batch_row(data["data_source"], last),
             "ground_truth": batch_row(data["reward_model"], last)["ground_truth"],
             "extra_info": _plain(batch_row(data["extra_info"], last)),
@@ -72,7 +73,7 @@ def record_lines(
             "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
             "num_generated_tokens": sum(int(mask.sum()) for mask in masks),
             "num_observation_tokens": sum(int((1 - mask).sum()) for mask in masks),
-            "trajectory": unpack_record(extra_fields).to_dict(),
+            "trajectory": trajectory.to_dict(),
         }
         if with_tokens:
             line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]

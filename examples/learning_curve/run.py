@@ -55,16 +55,18 @@ class Plan:
 
     num_train_videos: int = 250
     num_held_out_videos: int = 136
-    questions_per_video: int = 12
+    questions_per_video: int = 14
     imperfection: float = 0.65
     hasty_share: float = 0.85
     num_direct_rows: int = 300
     epochs: int = 2
     rl_steps: int = 100
     batch_size: int = 8
-    learning_rate: float = 1e-4
+    learning_rate: float = 2e-4
     fields: Mapping[str, str] = field(default_factory=dict)
-    minutes: Mapping[str, float] = field(default_factory=dict)
+    minutes: Mapping[str, float] = field(
+        default_factory=lambda: {"data": 1, "cold": 1, "sft": 13, "base": 3, "rl": 27, "rft": 3}
+    )
 
 
 PLANS: Mapping[str, Plan] = {
