@@ -46,7 +46,8 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     if [ "$TRAIN_FILES" = "$SFT_DIR/train.parquet" ]; then
         mkdir -p "$SFT_DIR"
         collect_fields --set=
-        vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" \
+        # Answers are texts of options: a model of a million parameters copies them, but looks up letters poorly.
+        vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" --in-words \
             --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" "${FIELDS[@]}" \
             ${EXPORT_OPTIONS[@]+"${EXPORT_OPTIONS[@]}"}
     fi

@@ -4,7 +4,7 @@ synthetic_fields() { # METHOD: prints one field=value per line
     echo "prompt_file=$DEMO_DIR/prompts/$1.txt"
     case $1 in
     direct) printf '%s\n' num_frames=8 ;;
-    framethinker) printf '%s\n' max_turn_tokens=96 num_frames_long=8 ;;
+    framethinker) printf '%s\n' max_turn_tokens=96 num_frames_long=8 answer_grading=choice ;;
     videozoomer) # the expert asks for at most 16 frames; the tiny model computes rates poorly, so twice as many pass
         printf '%s\n' max_turn_tokens=96 glance_frames=8 max_frames=32 ;;
     longvt) printf '%s\n' max_turn_tokens=128 max_frames=8 max_crop_frames=32 ;;

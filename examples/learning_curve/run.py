@@ -30,14 +30,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from compare import DIRECT_KIND, HeldOut, accuracy_interval, difference_interval, read_held_out
 from rich.console import Console
 from rich.table import Table
 
 from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.data.sft import export_sft
-from verl_video_tools.demo.dataset import load_rows
+from verl_video_tools.demo.dataset import load_rows, question_from_row
 from verl_video_tools.retrieval import local_from_fields
+from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_outcomes
 
 REPO = Path(__file__).resolve().parents[2]
 RECIPES = REPO / "recipes"
@@ -70,7 +70,7 @@ class Plan:
 
 
 PLANS: Mapping[str, Plan] = {
-    "framethinker": Plan(fields={"answer_grading": "choice"}),
+    "framethinker": Plan(),
     "videozoomer": Plan(),
     "longvt": Plan(),
     "videobrain": Plan(),
@@ -196,43 +196,44 @@ class Learning:
 
     def report(self) -> None:
         """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
-        policies = self._policies()
+        policies = {name: read_outcomes(*source) for name, source in self._sources().items()}
         table = Table(title=f"{self.method}, seed {self.seed}: held-out NeedleClips", title_justify="left")
         for column in ("policy", "needs another look", "95 %", "calls", "first look tells"):
             table.add_column(column)
-        results: dict[str, Any] = {"method": self.method, "seed": self.seed, "plan": asdict(self.plan), "policies": {}}
-        for name, policy in policies.items():
-            hard, easy = policy.without(DIRECT_KIND), policy.only([DIRECT_KIND])
-            low, high = accuracy_interval(hard)
+        results: dict[str, Any] = {"method": self.method, "seed": self.seed, "plan": asdict(self.plan), "accuracy": {}}
+        for name, outcomes in policies.items():
+            by_kind = _by_kind(outcomes)
+            hard, easy = _hard(outcomes), by_kind["direct"]
+            estimate = mean_of(hard)
             table.add_row(
-                name, f"{hard.accuracy():.1%} of {len(hard.right)}", f"{low:.1%} to {high:.1%}",
-                f"{hard.calls_per_rollout():.2f}", f"{easy.accuracy():.1%} of {len(easy.right)}",
+                name, f"{estimate.mean:.1%} of {len(hard)}", f"{estimate.low:.1%} to {estimate.high:.1%}",
+                f"{mean_of(hard, 'executed_calls').mean:.2f}", f"{mean_of(easy).mean:.1%} of {len(easy)}",
             )  # fmt: skip
-            kinds = {kind: policy.only([kind]).accuracy() for kind in sorted(set(policy.kind.values()))}
-            results["policies"][name] = {"accuracy": hard.accuracy(), "interval": [low, high], "by_kind": kinds}
+            kinds = {kind: mean_of(members).mean for kind, members in by_kind.items()}
+            results["accuracy"][name] = {"needs another look": asdict(estimate), "by kind": kinds}
         self.console.print(table)
-        last = list(policies)[-1]
         for before in ("after SFT", "after RL, without tools"):
-            hard = policies[before].without(DIRECT_KIND), policies["after RL"].without(DIRECT_KIND)
-            low, high = difference_interval(*hard)
-            gain = hard[1].accuracy() - hard[0].accuracy()
-            results[f"after RL less {before}"] = {"gain": gain, "interval": [low, high]}
-            self.console.print(f"after RL less {before}: {gain:+.1%} ({low:+.1%} to {high:+.1%}, paired)")
-        del last
+            gain = mean_gain(_hard(policies[before]), _hard(policies["after RL"]))
+            results[f"after RL less {before}"] = asdict(gain)
+            self.console.print(f"after RL less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        _run("vvt", "report", self.rl, "--out", self.out / "report")
+        _run("vvt", "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
 
-    def _policies(self) -> dict[str, HeldOut]:
-        last = f"val_step_{self.plan.rl_steps:06d}.jsonl"
-        files = {
-            "before SFT": (self.out / "base" / "trajectories" / "val_step_000000.jsonl", self.method),
-            "after SFT": (self.rl / "trajectories" / "val_step_000000.jsonl", self.method),
-            "after RL": (self.rl / "trajectories" / last, self.method),
-            "after RL, without tools": (self.rl / "trajectories" / last, NO_TOOLS),
+    def _sources(self) -> dict[str, tuple[Path, str]]:
+        """File of held-out rollouts, and the method that answers, for each policy."""
+
+        def held_out(run: str, step: int = 0) -> Path:
+            return self.out / run / "trajectories" / f"val_step_{step:06d}.jsonl"
+
+        sources = {
+            "before SFT": (held_out("base"), self.method),
+            "after SFT": (held_out("rl"), self.method),
+            "after RL": (held_out("rl", self.plan.rl_steps), self.method),
+            "after RL, without tools": (held_out("rl", self.plan.rl_steps), NO_TOOLS),
         }
         if self.method == "longvt":
-            files["after RFT"] = (self.out / "rft_held_out" / "trajectories" / "val_step_000000.jsonl", self.method)
-        return {name: read_held_out(*file) for name, file in files.items()}
+            sources["after RFT"] = (held_out("rft_held_out"), self.method)
+        return sources
 
     # ----------------------------------------------------------------------------------------------------------- tools
 
@@ -273,6 +274,20 @@ class Learning:
 
     def _say(self, text: str) -> None:
         self.console.print(f"[bold]learn {self.method}[/bold] {text}", highlight=False)
+
+
+def _by_kind(outcomes: Mapping[int, Outcome]) -> dict[str, dict[int, Outcome]]:
+    kinds: dict[str, dict[int, Outcome]] = {}
+    for index, outcome in outcomes.items():
+        _, question = question_from_row({"extra_info": outcome.row})
+        kinds.setdefault(question.kind, {})[index] = outcome
+    return dict(sorted(kinds.items()))
+
+
+def _hard(outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
+    """The questions that the first look does not answer."""
+    kinds = _by_kind(outcomes)
+    return {index: outcome for kind, members in kinds.items() if kind != "direct" for index, outcome in members.items()}
 
 
 def _run(*command: Any, **environment: Any) -> None:

@@ -11,16 +11,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
-from tests.integration.conftest import (
-    GROUP_SIZE,
-    GRPO_OPTIONS,
-    INSTRUMENTED,
-    NUM_STEPS,
-    Run,
-    assert_succeeded,
-    run_recipe,
-    write_rows,
-)
+from tests.integration.conftest import GROUP_SIZE, NUM_STEPS, Run
 from tests.integration.parity import compare, load, response_logprobs, summarise
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import resolution_ladder
@@ -183,77 +174,3 @@ def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:
     for name in (*scores, "stop/answer", "frames/total/mean", "tokens/observation/mean"):
         assert f"{name}:" in grpo_run.log, name
     assert "invariant/violations:0" in grpo_run.log
-
-
-@pytest.fixture(scope="module")
-def unsynced_lines(output_dir: Path, sft_model: Path) -> list[dict]:
-    """The same run without weight sync, with one flagged rollout in every group, resumed from nothing."""
-    loops = Path(__file__).with_name("flagging_loops.yaml")
-    rows = write_rows(output_dir, "flagging.parquet", "framethinker", for_flagging_loop)
-    run = run_recipe(
-        "unsynced",
-        "mixed_grpo",
-        output_dir,
-        *GRPO_OPTIONS,
-        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}",
-        TRAIN_FILES=rows,
-        VAL_FILES=rows,
-        MODEL_PATH=str(sft_model),
-        TRAIN_BATCH_SIZE="4",
-        ROLLOUT_N="4",
-        LEARNING_RATE="1e-3",
-        VVT_TEST_SKIP_WEIGHT_SYNC="1",
-        **INSTRUMENTED,
-    )
-    assert_succeeded(run)
-    return list(read_records(run.folder / "trajectories"))
-
-
-def for_flagging_loop(number: int, row: dict) -> None:
-    """Every fourth row gets a video that does not exist."""
-    row["agent_name"] = "framethinker_flagging"
-    if number % 4 == 0:
-        row["extra_info"]["video_path"] += ".missing"
-
-
-def test_parity_fails_without_weight_sync(unsynced_lines: list[dict], sft_model: Path, output_dir: Path) -> None:
-    healthy = [line for line in of_step(unsynced_lines, 2) if not line["trajectory"].flags]
-    # The engine still runs the first policy, the actor does not: verl's own log-probabilities show it.
-    differences = [
-        abs(a - b)
-        for line in healthy
-        for a, b, m in zip(
-            *(line["sequences"][0][k] for k in ("rollout_log_probs", "old_log_probs", "response_mask")), strict=True
-        )
-        if m
-    ]
-    assert np.mean(differences) > 10 * BOUND
-    assert max(parity(healthy, sft_model).before, parity(healthy, sft_model).after) <= BOUND
-
-
-def test_a_flagged_rollout_moves_no_siblings_advantage(unsynced_lines: list[dict]) -> None:
-    groups = defaultdict(list)
-    for line in unsynced_lines:
-        groups[line["step"], line["uid"]].append(line)
-    seen = 0
-    for members in groups.values():
-        valid = [line for line in members if not line["trajectory"].flags]
-        flagged = [line for line in members if line["trajectory"].flags]
-        assert flagged and all(line["advantage"] == 0.0 for line in flagged)
-        if len(valid) < 2:
-            assert all(line["advantage"] == 0.0 for line in valid)
-            continue
-        seen += 1
-        scores = np.array([line["reward"]["score"] for line in valid])
-        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6)
-        assert [line["advantage"] for line in valid] == pytest.approx(list(expected), abs=1e-4)
-    assert seen > 0
-
-
-def test_missing_videos_are_named_and_the_run_goes_on(unsynced_lines: list[dict]) -> None:
-    missing = [line for line in unsynced_lines if line["extra_info"]["video_path"].endswith(".missing")]
-    assert missing, "no row with a missing video was drawn"
-    for line in missing:
-        assert line["trajectory"].stop_reason == "video_error"
-        assert line["extra_info"]["video_path"] in line["trajectory"].error
-        assert line["num_generated_tokens"] == 0

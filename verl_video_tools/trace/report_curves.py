@@ -97,7 +97,7 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
-    logged: dict[int, dict[str, float]] = {}
+    logged: dict[int, Mapping[str, float]] = {}
     for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
         logged |= read_log(path)
     return Run(name, records, last, training, held_out, dict(sorted(logged.items())))

@@ -1,0 +1,51 @@
+"""Means and paired intervals of held-out rollouts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of
+
+
+def outcomes(right: np.ndarray, per_video: int = 1) -> dict[int, Outcome]:
+    return {
+        number: Outcome(1.5 * value, float(value), 1, {"video_path": f"{number // per_video}.mp4"})
+        for number, value in enumerate(right)
+    }
+
+
+def test_the_interval_holds_the_mean_and_shrinks_with_more_videos() -> None:
+    rng = np.random.default_rng(0)
+    few, many = (mean_of(outcomes(rng.random(count) < 0.3)) for count in (40, 4000))
+    for estimate in (few, many):
+        assert estimate.low < estimate.mean < estimate.high
+    assert many.high - many.low < 0.25 * (few.high - few.low)
+    assert many.mean == pytest.approx(0.3, abs=0.03)
+    assert many.high - many.low == pytest.approx(2 * 1.96 * np.sqrt(0.3 * 0.7 / 4000), rel=0.1)
+
+
+def test_questions_about_one_video_count_together() -> None:
+    right = np.repeat(np.random.default_rng(1).random(50) < 0.5, 4)
+    alone, together = mean_of(outcomes(right)), mean_of(outcomes(right, per_video=4))
+    assert alone.mean == together.mean
+    assert together.high - together.low == pytest.approx(2 * (alone.high - alone.low), rel=0.1)
+
+
+def test_gains_are_paired() -> None:
+    """Accuracies that vary far more than their difference: only pairing sees it."""
+    rng = np.random.default_rng(2)
+    before = rng.random(300) < 0.5
+    after = before | (rng.random(300) < 0.08)
+    gain = mean_gain(outcomes(before), outcomes(after))
+    assert gain.low > 0.0 and gain.mean == pytest.approx(after.mean() - before.mean())
+    first, second = mean_of(outcomes(before)), mean_of(outcomes(after))
+    assert first.high > second.low
+    assert mean_gain(outcomes(before), outcomes(after), "score").mean == pytest.approx(1.5 * gain.mean)
+
+
+def test_different_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 and 2, of which 2 are the same"):
+        mean_gain(outcomes(np.ones(3)), outcomes(np.ones(2)))
+    with pytest.raises(ValueError, match="no outcome"):
+        mean_of({})

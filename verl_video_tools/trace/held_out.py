@@ -1,0 +1,94 @@
+"""Held-out rollouts of several policies on the same questions: accuracy, and intervals by paired bootstrap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from verl_video_tools.trace.records import read_records
+
+NUM_RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a policy earned on one question.
+
+    Attributes:
+        score: the reward.
+        accuracy: 1.0 for a right answer, else 0.0.
+        executed_calls: how often it looked.
+        row: `extra_info` of the question.
+    """
+
+    score: float
+    accuracy: float
+    executed_calls: int
+    row: Mapping[str, Any]
+
+
+def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
+    """The rollouts of one method in a file `val_step_*.jsonl`, by index of their row.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    return {
+        int(line["extra_info"]["index"]): Outcome(
+            score=line["reward"]["score"],
+            accuracy=float(line["reward"]["acc"] > 0.0),
+            executed_calls=line["trajectory"].counts()["executed_calls"],
+            row=line["extra_info"],
+        )
+        for line in read_records(path)
+        if line["agent_name"] == method
+    }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
+
+
+def mean_of(outcomes: Mapping[int, Outcome], field: str = "accuracy") -> Estimate:
+    """Mean of a field of the outcomes; whole videos are resampled, since questions about one are alike."""
+    return _bootstrap({index: getattr(outcome, field) for index, outcome in outcomes.items()}, outcomes)
+
+
+def mean_gain(before: Mapping[int, Outcome], after: Mapping[int, Outcome], field: str = "accuracy") -> Estimate:
+    """Mean of `after` less `before`, question by question; whole videos are resampled.
+
+    Raises:
+        ValueError: the policies answered different questions.
+    """
+    if before.keys() != after.keys():
+        raise ValueError(
+            f"the policies answered different questions: {len(before)} and {len(after)}, of which "
+            f"{len(before.keys() & after.keys())} are the same"
+        )
+    gains = {index: getattr(after[index], field) - getattr(before[index], field) for index in after}
+    return _bootstrap(gains, after)
+
+
+def _bootstrap(values: Mapping[int, float], outcomes: Mapping[int, Outcome]) -> Estimate:
+    if not values:
+        raise ValueError("no outcome to take the mean of")
+    by_video: dict[str, list[float]] = {}
+    for index, value in values.items():
+        by_video.setdefault(outcomes[index].row["video_path"], []).append(value)
+    sums_V = np.array([sum(members) for members in by_video.values()])
+    counts_V = np.array([len(members) for members in by_video.values()])
+    drawn_RV = np.random.default_rng(0).integers(0, len(sums_V), (NUM_RESAMPLES, len(sums_V)))
+    low, high = np.percentile(sums_V[drawn_RV].sum(axis=1) / counts_V[drawn_RV].sum(axis=1), [2.5, 97.5])
+    return Estimate(float(np.mean(list(values.values()))), float(low), float(high))
