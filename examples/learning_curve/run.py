@@ -41,6 +41,7 @@ from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_ou
 
 REPO = Path(__file__).resolve().parents[2]
 RECIPES = REPO / "recipes"
+VVT = Path(sys.executable).with_name("vvt")
 NO_TOOLS = "direct"
 
 
@@ -118,7 +119,7 @@ class Learning:
         """`vvt demo --needle`, and held-out rows for the method and, the same questions, for none."""
         plan = self.plan
         _run(
-            "vvt", "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
+            VVT, "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
             "--train-videos", plan.num_train_videos, "--test-videos", plan.num_held_out_videos,
         )  # fmt: skip
         rows = load_rows(self.data / "test.parquet")
@@ -217,7 +218,7 @@ class Learning:
             results[f"after RL less {before}"] = asdict(gain)
             self.console.print(f"after RL less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        _run("vvt", "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
+        _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
 
     def _sources(self) -> dict[str, tuple[Path, str]]:
         """File of held-out rollouts, and the method that answers, for each policy."""

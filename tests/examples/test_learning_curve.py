@@ -1,0 +1,93 @@
+"""The learning curve example: its data are real here, training is replaced by records of what it would have earned."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recorded_run import looked, rollout, write_run
+from verl_video_tools.cli.main import run as vvt
+from verl_video_tools.demo.dataset import load_rows
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
+STEPS = 2
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    return runpy.run_path(str(SCRIPT))
+
+
+class Training:
+    """Stands for recipes: a policy learns to look, and is right where it looks."""
+
+    def __init__(self) -> None:
+        self.recipes: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+
+    def __call__(self, *command: Any, **environment: Any) -> None:
+        program, *arguments = [str(part) for part in command]
+        if Path(program).name == "vvt":
+            assert vvt(arguments) == 0
+            return
+        self.recipes.append((Path(arguments[0]).stem, tuple(arguments[1:]), environment))
+        if "RUN_DIR" not in environment:
+            return
+        rows = load_rows(environment["VAL_FILES"])
+        steps = (0,) if "trainer.val_only=True" in arguments else (0, STEPS)
+        write_run(
+            environment["RUN_DIR"],
+            {1: [rollout("a", 1.0), rollout("a", 0.0)]},
+            {step: [self.answer(row, looks=step == STEPS) for row in rows] for step in steps},
+        )
+
+    @staticmethod
+    def answer(row: dict[str, Any], looks: bool) -> dict[str, Any]:
+        looks = looks and row["agent_name"] != "direct"
+        line = rollout("x", float(looks), method=row["agent_name"], calls=[looked("choose_frames", 8)] * looks)
+        return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
+
+
+def learning(example: dict[str, Any], folder: Path, training: Training) -> Any:
+    plan = example["Plan"](
+        num_train_videos=2, num_held_out_videos=2, questions_per_video=8, num_direct_rows=4, rl_steps=STEPS
+    )
+    result = example["Learning"]("framethinker", 3, folder, plan)
+    type(result).run.__globals__["_run"] = training
+    return result
+
+
+def test_stages_run_once_and_their_gain_is_reported(
+    example: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = Training()
+    learning(example, tmp_path, training).run()
+    assert [name for name, _, _ in training.recipes] == ["framethinker_sft", "framethinker_grpo", "framethinker_grpo"]
+
+    written = load_rows(tmp_path / "cold_start.parquet")
+    turns = Counter((row["agent_name"], len(row["turns"]) > 1) for row in written)
+    assert turns["direct", False] == 4 and turns["direct", True] == 0
+    assert sum(turns.values()) == 4 + 2 * 8
+    assert turns["framethinker", False] > turns["framethinker", True] > 0  # a hasty expert
+    held_out = load_rows(tmp_path / "data" / "held_out.parquet")
+    assert Counter(row["agent_name"] for row in held_out) == {"framethinker": 8, "direct": 8}
+    train = {row["extra_info"]["video_path"] for row in written}
+    assert train.isdisjoint(row["extra_info"]["video_path"] for row in held_out)
+
+    for _, options, environment in training.recipes:
+        assert environment["MAKE_DEMO"] == 0 and Path(environment["TRAIN_FILES"]).exists()
+        assert any("video_tools.direct.prompt_file=" in option for option in options)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["accuracy"]["after SFT"]["needs another look"]["mean"] == 0.0
+    assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
+    assert results["after RL less after RL, without tools"]["mean"] == 1.0
+    assert (tmp_path / "report" / "report.html").exists()
+    assert "after RL less after SFT: +100.0%" in " ".join(capsys.readouterr().out.split())
+
+    again = Training()
+    learning(example, tmp_path, again).run()
+    assert not again.recipes
