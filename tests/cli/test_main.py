@@ -10,7 +10,7 @@ import pytest
 from verl_video_tools import __version__
 from verl_video_tools.cli.main import run
 
-COMMANDS = ("data", "demo", "doctor", "path", "replay", "report", "view")
+COMMANDS = ("data", "demo", "doctor", "mcp", "path", "replay", "report", "view")
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from verl_video_tools.data.generate_command import generate_command, reflect_com
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.mcp_server.command import mcp_command
 from verl_video_tools.trace.report_command import report_command
 from verl_video_tools.trace.view_command import view_command
 
@@ -37,6 +38,7 @@ data_app.command("convert")(convert_command)
 data_app.command("generate")(generate_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
+app.command("mcp")(mcp_command)
 app.command("report")(report_command)
 app.command("view")(view_command)
 

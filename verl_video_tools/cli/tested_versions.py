@@ -56,5 +56,6 @@ OPTIONAL = (
     ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
     ("judge", PackagePin("openai", "openai", "3.54.0")),
     ("judge", PackagePin("math-verify", "math_verify", "0.9.0")),
+    ("mcp", PackagePin("mcp", "mcp", "2.3.0")),
 )
 """Packages of our extras, each with the extra's name."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import io
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from PIL import Image
-
 from verl_video_tools.endpoint.client import AttemptFailed
+from verl_video_tools.picture_files import encode_picture
 from verl_video_tools.types import ImagePart, Message
 
 
@@ -94,12 +92,5 @@ def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
     """One picture as a `data:` URL. Raises ValueError if it has no pixels."""
     if image.pixels_HWC is None:
         raise ValueError(f"a picture without pixels cannot be sent: {image.record}")
-    buffer = io.BytesIO()
-    if jpeg_quality is None:
-        kind = "png"
-        # Weakly compressed: these pictures travel once, and encoding them competes with decoding videos.
-        Image.fromarray(image.pixels_HWC).save(buffer, "PNG", compress_level=1)
-    else:
-        kind = "jpeg"
-        Image.fromarray(image.pixels_HWC).save(buffer, "JPEG", quality=jpeg_quality, subsampling=0)
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
+    kind, data = encode_picture(image.pixels_HWC, jpeg_quality)
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

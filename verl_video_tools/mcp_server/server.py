@@ -1,0 +1,227 @@
+"""The tools of a server, on the package `mcp`: frames of the videos of one folder, as images with their times."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.types import ContentBlock, ImageContent, TextContent, ToolAnnotations
+from pydantic import Field, RootModel
+
+from verl_video_tools import __version__
+from verl_video_tools.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
+from verl_video_tools.mcp_server.folder import VideoFolder
+from verl_video_tools.mcp_server.limits import CallLimits
+from verl_video_tools.picture_files import encode_picture
+from verl_video_tools.selectors import NUM_CANDIDATES
+from verl_video_tools.types import FrameRequest, Retriever, VideoInfo
+from verl_video_tools.video import Video, decode_frames, linspace_indices, open_video, run_decode, uniform_seconds
+
+MAX_LISTED = 1000
+"""Names that one call lists at most."""
+FRAME_PIXELS = 448 * 448
+"""Area of a frame where a call does not name one."""
+
+INSTRUCTIONS = (
+    "Frames of the videos of one folder. Times are seconds from the first frame; frame numbers count from 0. "
+    "Start with list_videos and probe_video, skim with show_frames_between, then look closer at what matters."
+)
+
+VideoName = Annotated[str, Field(description="Name of a video, as list_videos tells it.")]
+NumFrames = Annotated[int, Field(description="How many frames to show.")]
+FramePixels = Annotated[
+    int, Field(description="Area of one shown frame in pixels at most; the shape is kept, and nothing is enlarged.")
+]
+Start = Annotated[float, Field(description="Where the part starts, in seconds.")]
+End = Annotated[float | None, Field(description="Where the part ends, in seconds; left out: the end of the video.")]
+
+
+@dataclass(frozen=True)
+class VideoList:
+    """What `list_videos` returns."""
+
+    videos: list[str]
+    num_videos: int
+    """How many there are; more than are listed where it is above `MAX_LISTED`."""
+
+
+class VideoFacts(RootModel[VideoInfo]):
+    """What `probe_video` returns; the package cannot read a data class with slots itself."""
+
+
+@dataclass(frozen=True)
+class FrameNumber:
+    """What `frame_number_at` returns."""
+
+    frame_number: int
+
+
+class VideoTools:
+    """The tools, for one event loop. Each public method is one; its docstring is what clients read about it.
+
+    Args:
+        retriever: for `search_frames`, which fails without one.
+        jpeg_quality: of shown frames, 1 to 95; None sends PNG.
+    """
+
+    def __init__(
+        self,
+        folder: VideoFolder,
+        limits: CallLimits,
+        retriever: Retriever | None = None,
+        jpeg_quality: int | None = None,
+    ) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._retriever = retriever
+        self._jpeg_quality = jpeg_quality
+
+    def list_videos(
+        self, contains: Annotated[str, Field(description="Only names that contain this text, in any case.")] = ""
+    ) -> VideoList:
+        """List the names of the videos. Of more than 1000 only the first are listed: ask for a part of the name."""
+        names = self._folder.names(contains)
+        return VideoList(names[:MAX_LISTED], len(names))
+
+    async def probe_video(self, video: VideoName) -> VideoFacts:
+        """Tell duration, number of frames, average frame rate, width and height of a video, read from the file."""
+        async with self._opened(video) as opened:
+            return VideoFacts(opened.info)
+
+    async def show_frames_at(
+        self,
+        video: VideoName,
+        seconds: Annotated[list[float], Field(description="Times, 0 to the duration of the video.")],
+        frame_pixels: FramePixels = FRAME_PIXELS,
+    ) -> list[ContentBlock]:
+        """Show the frames that are on screen at the given times, in the given order, each after its number and time."""
+        self._checked_count(len(seconds))
+        async with self._opened(video) as opened:
+            indices = await self._indices_at(opened, tuple(seconds))
+            return await self._shown(opened, indices, frame_pixels)
+
+    async def show_frames_between(
+        self,
+        video: VideoName,
+        start_seconds: Start = 0.0,
+        end_seconds: End = None,
+        num_frames: NumFrames = 8,
+        frame_pixels: FramePixels = FRAME_PIXELS,
+    ) -> list[ContentBlock]:
+        """Show frames spread evenly over a part of a video, both ends included; all of a part that has fewer."""
+        self._checked_count(num_frames)
+        async with self._opened(video) as opened:
+            part = _part(opened.info, start_seconds, end_seconds)
+            indices = await self._indices_at(opened, uniform_seconds(*part, num_frames))
+            return await self._shown(opened, tuple(dict.fromkeys(indices)), frame_pixels)
+
+    async def frame_number_at(
+        self, video: VideoName, seconds: Annotated[float, Field(description="A time, 0 to the duration.")]
+    ) -> FrameNumber:
+        """Tell the number of the frame that is on screen at a time."""
+        async with self._opened(video) as opened:
+            (index,) = await self._indices_at(opened, (seconds,))
+            return FrameNumber(index)
+
+    async def search_frames(
+        self,
+        video: VideoName,
+        text: Annotated[str, Field(description="What can be seen in the frames looked for, in a few words.")],
+        num_frames: NumFrames = 4,
+        start_seconds: Start = 0.0,
+        end_seconds: End = None,
+        frame_pixels: FramePixels = FRAME_PIXELS,
+    ) -> list[ContentBlock]:
+        """Show those of some hundred frames of a part that look most like a text, in order of time.
+
+        There are always as many as asked for, whether or not any fits.
+        """
+        self._checked_count(num_frames)
+        async with self._opened(video) as opened:
+            if self._retriever is None:
+                raise RetrievalError("this server has no encoder to search with; start it with --retrieval model=DIR")
+            part = _part(opened.info, start_seconds, end_seconds)
+            first, last = await self._indices_at(opened, part)
+            candidates = linspace_indices(first, last, max(NUM_CANDIDATES, num_frames))
+            best = await self._retriever.best_frames(
+                str(opened.path), candidates, text, num_frames, self._limits.deadline_seconds
+            )
+            return await self._shown(opened, tuple(sorted(best)), frame_pixels)
+
+    # ------------------------------------------------------------------------------------------------------- internals
+
+    def _checked_count(self, num_frames: int) -> None:
+        try:
+            self._limits.check_count(num_frames)
+        except CallRejected as error:
+            raise ToolError(str(error)) from error
+
+    @asynccontextmanager
+    async def _opened(self, name: str) -> AsyncIterator[Video]:
+        """The video; what fails on it is told to the client, without the place of the folder."""
+        path: Path | None = None
+        try:
+            path = self._folder.path_of(name)
+            yield await open_video(path, deadline_seconds=self._limits.deadline_seconds)
+        except (CallRejected, RetrievalError, VideoError) as error:
+            raise ToolError(str(error).replace(str(path), name)) from error
+
+    async def _indices_at(self, video: Video, seconds: tuple[float, ...]) -> tuple[int, ...]:
+        deadline_seconds = self._limits.deadline_seconds
+        request = FrameRequest(width=video.info.width, height=video.info.height, seconds=seconds)
+        return tuple(await run_decode(video.indices_of, request, deadline_seconds=deadline_seconds))
+
+    async def _shown(self, video: Video, indices: tuple[int, ...], frame_pixels: int) -> list[ContentBlock]:
+        width, height = self._limits.frame_size(video.info, len(indices), frame_pixels)
+        request = FrameRequest(width=width, height=height, indices=indices)
+        batch = await decode_frames(video, request, deadline_seconds=self._limits.deadline_seconds)
+        content: list[ContentBlock] = []
+        for position, pixels_HWC in enumerate(batch.frames_THWC):
+            damaged = ", the nearest that is not damaged" if batch.corrupt[position] else ""
+            label = f"frame {batch.indices[position]} at {batch.timestamps_seconds[position]:.3f} s{damaged}:"
+            kind, data = encode_picture(pixels_HWC, self._jpeg_quality)
+            picture = ImageContent(data=base64.b64encode(data).decode(), mime_type=f"image/{kind}")
+            content += [TextContent(text=label), picture]
+        return content
+
+
+def make_server(tools: VideoTools, searches: bool) -> MCPServer[Any]:
+    """A server with these tools; run it with `run("stdio")` or `run("streamable-http", host=..., port=...)`.
+
+    Args:
+        searches: offer `search_frames`.
+    """
+    server: MCPServer[Any] = MCPServer(
+        "verl_video_tools", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
+    )
+    offered: list[Callable[..., Any]] = [
+        tools.list_videos,
+        tools.probe_video,
+        tools.show_frames_at,
+        tools.show_frames_between,
+        tools.frame_number_at,
+        *([tools.search_frames] if searches else []),
+    ]
+    for tool in offered:
+        server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
+    return server
+
+
+def _part(info: VideoInfo, start_seconds: float, end_seconds: float | None) -> tuple[float, float]:
+    """Start and end of a part.
+
+    Raises:
+        CallRejected: `reversed_segment`. Whether they lie in the video is for the video to say.
+    """
+    end = info.duration_seconds if end_seconds is None else end_seconds
+    if not start_seconds <= end:
+        raise CallRejected(
+            CallErrorCode.REVERSED_SEGMENT, f"the part ends at {end:g} s, before its start at {start_seconds:g} s"
+        )
+    return start_seconds, end
