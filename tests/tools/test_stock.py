@@ -7,7 +7,6 @@ processor, H.264 files). The pictures carry their frame number, so a wrong frame
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
-from PIL import Image
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, DictConfigWrap, ToolListWrap
 from verl.experimental.agent_loop.tool_agent_loop import ToolAgentLoop
 from verl.tools.base_tool import BaseTool
@@ -495,43 +493,3 @@ async def test_longvts_crop(play: Any, processor: Any, video: Path) -> None:
     assert "Shown above, in order: 2.0 s, 3.3 s, 4.7 s, 6.0 s<|im_end|>" in rollout.text
     assert "<|im_start|>tool\nout_of_range: end_time 60 is after the end of the video" in rollout.text
     assert_tokens_fit_images(rollout, processor)
-
-
-# --- the example
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "stock_tool_loop"
-
-
-def load_example(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"stock_tool_loop_{name}", EXAMPLE / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-async def test_the_examples_script_shows_one_call(video: Path, tmp_path: Path) -> None:
-    arguments = {"start_frame": 100, "end_frame": 200}
-    call_tool = load_example("call_tool").call
-    text = await call_tool(EXAMPLE / "tools.yaml", str(video), "choose_frames", arguments, tmp_path)
-    assert (
-        text == "Shown above, in order: frame 101 (3.37 s), frame 133 (4.43 s), frame 166 (5.53 s), frame 199 (6.63 s)"
-    )
-    pictures = [Image.open(path) for path in sorted(tmp_path.iterdir())]
-    assert numbers(pictures) == [101, 133, 166, 199]
-
-
-@pytest.mark.parametrize(
-    ("response", "score"),
-    [
-        (f"{tool_call('get_frame_number', time='0:05')}tool\nFrame number ...\nassistant\n{ANSWER}", 1.0),
-        ("<answer>B</answer> no: <answer> (A) </answer>", 1.0),
-        ("<answer>B</answer>", 0.0),
-        ("A", 0.0),
-        ("<answer>A", 0.0),
-    ],
-)
-def test_the_examples_reward_grades_the_last_answer(response: str, score: float) -> None:
-    compute_score = load_example("reward").compute_score
-    graded = compute_score(data_source="test", solution_str=response, ground_truth="A", extra_info={})
-    assert graded == {"score": score, "acc": score}

@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.errors import SetupError, UsageError
 from verl_video_tools.judge.config import JudgeConfig
-from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.fields import checked_fields
 from verl_video_tools.retrieval import RetrievalConfig
 from verl_video_tools.types import Method, Trajectory
@@ -108,7 +108,7 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
     """
     if retrieval_config(rollout_config) is not None:
         return
-    searching = sorted(name for name in set(agent_names) & set(METHOD_NAMES) if get_method(name).searches)
+    searching = sorted(name for name in set(agent_names) & set(method_names()) if get_method(name).searches)
     if searching:
         raise UsageError(
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "

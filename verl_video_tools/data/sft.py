@@ -26,7 +26,7 @@ from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.direct import Direct
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.methods.framethinker import FrameThinker
@@ -148,7 +148,7 @@ def export_sft(
     """
     rows = read_table(rl_parquet).to_pylist()
     names = list(dict.fromkeys(str(row.get("agent_name")) for row in rows))
-    if not names or not set(names) <= set(METHOD_NAMES):
+    if not names or not set(names) <= set(method_names()):
         raise UsageError(f"{rl_parquet} has {', '.join(names) or 'no rows'}; rows must name methods as agent_name")
     open_ended = not any("options" in row["extra_info"] for row in rows)
     if questions_per_video is not None:

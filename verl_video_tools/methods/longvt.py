@@ -126,7 +126,7 @@ class LongVT(Method):
             fps=f"{self.fps:g}",
             max_crop_frames=self.max_crop_frames,
             max_turns=self.max_turns,
-            tools=hermes.tools_section([self.tool_schema()]),
+            tools=hermes.tools_section(self.tool_schemas()),
         )
         user: Content = (f"{sample.question.rstrip()}\n\n", *self._frames(images))
         if self.tell_video_path:
@@ -152,8 +152,12 @@ class LongVT(Method):
         )
         return {crop_video.name: crop_video}
 
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools as the model reads about them."""
+        return [self.tool_schema()]
+
     def tool_schema(self) -> dict[str, Any]:
-        """The tool as the model reads about it."""
+        """`crop_video` as the model reads about it."""
         parameters = {
             "video_path": ("string", "Path of the video, as given with the question."),
             "start_time": ("number", "Where the part starts, in seconds from the start of the video."),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods import get_method, method_names
 
 
 def reward_info(reward: Mapping[str, float], flagged: bool) -> dict[str, float]:
     """The breakdown under the keys that every row of a run shares."""
-    components = {component: 0.0 for name in METHOD_NAMES for component in get_method(name).reward_components}
+    components = {component: 0.0 for name in method_names() for component in get_method(name).reward_components}
     return {
         **components,
         **{key: float(value) for key, value in reward.items()},

@@ -1,0 +1,35 @@
+"""What the examples' texts tell to run: verl options exist, files are there, and the list of examples is complete."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import verl.trainer.config
+from hydra import compose, initialize_config_dir
+
+from tests.examples.conftest import EXAMPLES
+
+READMES = sorted(EXAMPLES.glob("*/README.md"))
+
+
+@pytest.mark.parametrize("readme", READMES, ids=lambda readme: readme.parent.name)
+def test_options_exist_and_files_are_there(readme: Path) -> None:
+    text = readme.read_text()
+    commands = [
+        [word for word in block.replace("\\\n", " ").split() if re.match(r"\+?\w+(\.\w+)+=", word)]
+        for block in re.findall(r"```bash\n(.*?)```", text, re.DOTALL)
+    ]
+    with initialize_config_dir(str(Path(next(iter(verl.trainer.config.__path__))).resolve()), version_base=None):
+        for options in filter(None, commands):
+            plain = [re.sub(r'"|\$PWD/|\$\(vvt', "", option) for option in options]
+            compose("ppo_trainer", overrides=plain)  # raises for an option that verl does not have
+    named = set(re.findall(r"examples/[\w/]+(?:\.\w+)?", text))
+    assert [name for name in named if not (EXAMPLES.parent / name).exists()] == []
+
+
+def test_the_list_names_every_example() -> None:
+    listed = re.findall(r"^\| \[`(\w+)`\]\((\S+)\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(name for name, _ in listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    assert all((EXAMPLES / target).is_file() for _, target in listed)
