@@ -23,7 +23,7 @@ REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
 DEVICES = ("cpu", "gpu")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!]+")
-INSTALLED_EXTRAS = {"judge", "retrieval", "mcp", "decord", "dev", "docs"}
+INSTALLED_EXTRAS = {"judge", "retrieval", "mcp", "haystack", "decord", "dev", "docs"}
 """Extras that the pin files contain besides the device's own."""
 
 

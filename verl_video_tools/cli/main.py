@@ -18,6 +18,7 @@ from verl_video_tools.data.classify_command import classify_command
 from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.generate_command import generate_command, reflect_command
+from verl_video_tools.data.haystack.command import haystack_command
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
@@ -36,6 +37,7 @@ app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would no
 data_app.command("classify")(classify_command)
 data_app.command("convert")(convert_command)
 data_app.command("generate")(generate_command)
+data_app.command("haystack")(haystack_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
 app.command("mcp")(mcp_command)

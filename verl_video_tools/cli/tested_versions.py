@@ -57,5 +57,6 @@ OPTIONAL = (
     ("judge", PackagePin("openai", "openai", "3.54.0")),
     ("judge", PackagePin("math-verify", "math_verify", "0.9.0")),
     ("mcp", PackagePin("mcp", "mcp", "2.3.0")),
+    ("haystack", PackagePin("scenedetect-headless", "scenedetect", "0.7.2")),
 )
 """Packages of our extras, each with the extra's name."""

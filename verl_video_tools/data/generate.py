@@ -6,18 +6,18 @@ A file of records grows by whole lines and is never rewritten, so that a run whi
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG
+from verl_video_tools.data.append import appended
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import JudgeError, RowError, UsageError
@@ -151,7 +151,7 @@ async def generate(
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
         asked = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
-        file = stack.enter_context(_appended(Path(out)))
+        file = stack.enter_context(appended(Path(out)))
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
         progress(len(tasks) - len(left), len(tasks))
@@ -274,24 +274,6 @@ def _plain(record: Record) -> Record:
 
 
 # ---------------------------------------------------------------------------------------------------------------- file
-
-
-@contextmanager
-def _appended(path: Path) -> Iterator[BinaryIO]:
-    """The file, locked, behind its last whole line: what a killed run left of a line is cut off."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+b")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{path} is being written by another process") from error
-        file.seek(0)
-        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
-        yield file
 
 
 def _resumed(

@@ -7,11 +7,11 @@ A label is looked for, in this order: in the field "label" of a JSON object; aft
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from verl_video_tools.errors import JudgeError
+from verl_video_tools.protocols.json_object import json_objects, without_reasoning
 from verl_video_tools.types import AnswerLabel
 
 _LABELS = {
@@ -38,34 +38,11 @@ def read_verdict(reply: str) -> AnswerLabel:
     Raises:
         JudgeError: there is none, or several that differ.
     """
-    text = _without_reasoning(reply)
-    values: list[Any] = _json_labels(text) or _LABELLED_LINE.findall(text) or [text]
+    text = without_reasoning(reply)
+    in_json = [found["label"] for found in json_objects(text) if "label" in found]
+    values: list[Any] = in_json or _LABELLED_LINE.findall(text) or [text]
     labels = {_LABELS.get(" ".join(str(value).casefold().split()).strip(_DRESS)) for value in values}
     label = labels.pop()
     if labels or label is None:
         raise JudgeError(f"the judge's reply holds no readable label: {reply[:200]!r}")
     return label
-
-
-def _without_reasoning(reply: str) -> str:
-    """What follows the reasoning that some models send along; nothing if the reasoning was cut off."""
-    if "</think>" in reply:
-        return reply.rpartition("</think>")[2]
-    return "" if reply.lstrip().startswith("<think>") else reply
-
-
-def _json_labels(text: str) -> list[Any]:
-    """The field "label" of every JSON object in the text, also inside a code fence."""
-    labels: list[Any] = []
-    decoder = json.JSONDecoder()
-    position = text.find("{")
-    while position >= 0:
-        end = position + 1
-        try:
-            found, end = decoder.raw_decode(text, position)
-            if "label" in found:
-                labels.append(found["label"])
-        except (ValueError, RecursionError):
-            pass
-        position = text.find("{", end)
-    return labels

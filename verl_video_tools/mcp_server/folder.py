@@ -5,15 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from verl_video_tools.data.probe_files import VIDEO_SUFFIXES
 from verl_video_tools.errors import UsageError, VideoNotFoundError
-
-VIDEO_SUFFIXES = frozenset(
-    [
-        *(".3gp", ".avi", ".flv", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg"),
-        *(".mts", ".ogv", ".ts", ".webm", ".wmv"),
-    ]
-)
-"""Endings of file names that count as videos. Playlists are none: they would name further files to open."""
 
 
 class VideoFolder:
@@ -70,5 +63,6 @@ class VideoFolder:
             path = (self._root / name).resolve()
         except (OSError, RuntimeError):  # a loop of links, a name too long
             return None
+        # Playlists do not count as videos: they would name further files to open.
         called_video = {Path(name).suffix.lower(), path.suffix.lower()} <= VIDEO_SUFFIXES
         return path if called_video and path.is_relative_to(self._root) else None

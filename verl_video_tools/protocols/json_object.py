@@ -1,9 +1,10 @@
-"""The JSON object of a call, as far as a record can carry it."""
+"""JSON objects in what models write: the one of a call, as far as a record can carry it, and those amid other words."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 _MAX_CHARACTERS = 4000
@@ -25,6 +26,27 @@ def load_object(text: str) -> dict[str, Any]:
         raise ValueError(f"it is a {type(raw).__name__}")
     json.dumps(raw, ensure_ascii=False).encode("utf-8")  # half a surrogate pair, written as an escape, has no UTF-8
     return raw
+
+
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """Every JSON object in a text from left to right, also inside lists and code fences; not those inside others."""
+    decoder = json.JSONDecoder()
+    position = text.find("{")
+    while position >= 0:
+        end = position + 1
+        try:
+            found, end = decoder.raw_decode(text, position)
+            yield found
+        except (ValueError, RecursionError):
+            pass
+        position = text.find("{", end)
+
+
+def without_reasoning(reply: str) -> str:
+    """What follows the reasoning that some models send along; nothing if the reasoning was cut off."""
+    if "</think>" in reply:
+        return reply.rpartition("</think>")[2]
+    return "" if reply.lstrip().startswith("<think>") else reply
 
 
 def _finite(digits: str) -> float:

@@ -1,0 +1,136 @@
+"""`vvt data haystack`: reads the options, runs the steps, and prints what became of the questions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.data.haystack.estimate import StepCost
+    from verl_video_tools.data.haystack.pipeline import Outcome
+
+URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this model, where it is another one.")]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="Model to ask; default: the first that is served.")]
+
+
+def haystack_command(
+    videos: Annotated[
+        Path, typer.Argument(help="A folder, a .txt list of paths, rows (.parquet, .jsonl), or one video file.")
+    ],
+    out: Annotated[Path, typer.Argument(help="Folder of the run: rows.parquet and a file per step; goes on there.")],
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of a model that sees pictures.")
+    ] = None,
+    model: Name = None,
+    writer_url: URL = None,
+    writer_model: Name = None,
+    checker_url: URL = None,
+    checker_model: Name = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Find the scenes, print what the models would cost, and stop.")
+    ] = False,
+    input_price: Annotated[float, typer.Option(min=0.0, help="Price of a million input tokens.")] = 0.0,
+    output_price: Annotated[float, typer.Option(min=0.0, help="Price of a million output tokens.")] = 0.0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override an option; repeatable.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Videos scanned at a time; default: the CPU count.")] = None,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at a time.")] = 16,
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one reply with all attempts.")] = 600.0,
+    max_attempts: Annotated[int, typer.Option(min=1, help="Requests per reply at most.")] = 4,
+    jpeg_quality: Annotated[int | None, typer.Option(min=1, max=95, help="Quality of the pictures sent.")] = 90,
+    api_key_env: Annotated[
+        str, typer.Option(metavar="NAME", help="Environment variable that holds the endpoints' key.")
+    ] = "VVT_API_KEY",
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
+) -> int:
+    """Make questions about single moments of long videos; exit 1 if none is left."""
+    from verl_video_tools.data.haystack.config import HaystackConfig
+    from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
+    from verl_video_tools.data.haystack.pipeline import STEPS, Models, find_parts, make_questions
+    from verl_video_tools.data.haystack.rows import write_rows
+    from verl_video_tools.data.probe_files import find_videos
+    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.endpoint import EndpointConfig
+    from verl_video_tools.methods.fields import checked_fields
+
+    config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(settings or [])))
+    paths = find_videos(videos)
+    if base_url is None and not estimate:
+        raise UsageError("--base-url is missing: name the endpoint of the models, or ask for an --estimate first")
+    config.claim(out)
+
+    def endpoint(url: str | None, name: str | None) -> EndpointConfig:
+        return EndpointConfig(
+            base_url=url or base_url,
+            model=name or (model if url is None else None),
+            concurrency=concurrency,
+            deadline_seconds=deadline_seconds,
+            max_attempts=max_attempts,
+            api_key_env=api_key_env,
+        )
+
+    async def run(progress: Sequence[Any]) -> Outcome | list[StepCost]:
+        from verl_video_tools.data.haystack.models import ChatModel
+
+        scenes = await find_parts(paths, out, config, jobs or os.cpu_count() or 1, retry_failed, progress[0])
+        if estimate:
+            return estimate_costs(scenes, config)
+        async with AsyncExitStack() as stack:
+            captioner, writer, checker = [
+                await stack.enter_async_context(ChatModel(endpoint(url, name), jpeg_quality))
+                for url, name in ((base_url, model), (writer_url, writer_model), (checker_url, checker_model))
+            ]
+            return await make_questions(
+                scenes,
+                out,
+                config,
+                Models(captioner, writer, checker),
+                concurrency=concurrency,
+                retry_failed=retry_failed,
+                progress=progress[1:],
+            )
+
+    with progress_bars(*STEPS[: 1 if estimate else None]) as progress:
+        result = asyncio.run(run(progress))
+    if isinstance(result, list):
+        _print_estimate(result, input_price, output_price)
+        return 0
+    write_rows(result.kept, out / "rows.parquet")
+    _print_outcome(result, out)
+    return int(not result.kept)
+
+
+def _print_estimate(costs: Sequence[StepCost], input_price: float, output_price: float) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    with_price = input_price > 0 or output_price > 0
+    counted = ("requests", "pictures", "input tokens", "output tokens")
+    table = Table("at most", *counted, *(["price"] if with_price else []))
+    total = 0.0
+    for cost in costs:
+        price = (cost.input_tokens * input_price + cost.output_tokens * output_price) / 1e6
+        total += price
+        counts = (cost.requests, cost.pictures, cost.input_tokens, cost.output_tokens)
+        table.add_row(cost.step, *(f"{count:,}" for count in counts), *([f"{price:.2f}"] if with_price else []))
+    Console().print(table)
+    if with_price:
+        print(f"total price: {total:.2f}")
+
+
+def _print_outcome(outcome: Outcome, out: Path) -> None:
+    print(f"{out / 'rows.parquet'}: {len(outcome.kept)} of {outcome.num_written} questions written are left")
+    for reason, count in outcome.dropped.most_common():
+        print(f"  dropped, {reason}: {count}")
+    for step, errors in outcome.failures.items():
+        typer.echo(f"{step}: {len(errors)} failed (--retry-failed), for example {errors[0]}", err=True)

@@ -1,0 +1,72 @@
+"""The options of a run. What its folder holds was made with them, so they may not change between two runs into it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.fields import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class HaystackConfig:
+    """How questions are made. "Code" is the published pipeline of LongVT.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    scan_fps: float = 4.0
+    """Frames per second that are compared to find cuts."""
+    cut_threshold: float = 27.0
+    """How much two frames must differ for a cut; the default of scenedetect's ContentDetector."""
+    min_part_seconds: float = 10.0
+    """Shorter scenes are joined with their neighbours (paper 3.1)."""
+    max_part_seconds: float = 60.0
+    """Longer ones are divided, so that a caption can be about all of its part."""
+    caption_fps: float = 1.0
+    """Frames per second of a part that is described (code: 4, of pieces of 10 seconds)."""
+    check_fps: float = 2.0
+    """Frames per second of the evidence that a question is checked against (code)."""
+    max_frames: int = 32
+    """Frames of one request; a longer part is shown more sparsely."""
+    frame_pixels: int = 200_704
+    """Area of a frame in pixels at most."""
+    captions_per_request: int = 15
+    """Consecutive parts that one request for questions is about (code)."""
+    questions_per_request: int = 3
+    """Questions wanted from it, at most."""
+    max_evidence_seconds: float = 300.0
+    """Questions with a longer segment are dropped (code)."""
+    min_score: float = 0.85
+    """Least score of the check by sight that keeps a question (code)."""
+
+    def __post_init__(self) -> None:
+        for name in ("scan_fps", "cut_threshold", "caption_fps", "check_fps", "min_part_seconds"):
+            require(self, name, getattr(self, name) > 0, "above 0")
+        least = 2 * self.min_part_seconds  # halves of a divided part must not be too short again
+        require(self, "max_part_seconds", self.max_part_seconds >= least, f"at least {least:g}")
+        for name in ("max_frames", "captions_per_request", "questions_per_request", "frame_pixels"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "min_score", 0 <= self.min_score <= 1, "0 to 1")
+
+    def claim(self, folder: Path) -> None:
+        """Make the folder, or go on in it.
+
+        Raises:
+            UsageError: it cannot be written, or was made with other options.
+        """
+        path, mine = folder / "config.json", asdict(self)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.write_text(json.dumps(mine, indent=1) + "\n", encoding="utf-8")
+            theirs = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot use {folder}: {error}") from error
+        others = {name: theirs.get(name) for name, value in mine.items() if theirs.get(name) != value}
+        changed = [f"{name}={value!r}, not {mine[name]!r}" for name, value in others.items()]
+        if changed:
+            raise UsageError(f"{folder} was made with {'; '.join(changed)}; give the same options or another folder")
