@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, read_entries
+from verl_video_tools.evaluation.benchmarks.entries import Entry, Group, Row, read_entries
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
 _BENCHMARKS = {
@@ -54,9 +54,9 @@ class GradedItem:
     label: AnswerLabel
 
     @property
-    def groups(self) -> Mapping[str, str]:
-        """The item's value of each of the benchmark's `groupings`."""
-        groups: Mapping[str, str] = self.sample.extra_info.get("groups") or {}
+    def groups(self) -> Mapping[str, Group]:
+        """The item's value, or values, of each of the benchmark's `groupings`."""
+        groups: Mapping[str, Group] = self.sample.extra_info.get("groups") or {}
         return groups
 
 

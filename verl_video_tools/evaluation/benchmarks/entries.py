@@ -21,6 +21,9 @@ Entry = Mapping[str, Any]
 Row = dict[str, Any]
 """A question as docs/rows.md describes it, without `agent_name`."""
 
+Group = str | Sequence[str]
+"""What a question belongs to: one value, or several where its benchmark counts it in each of them."""
+
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov")
 
 _ENTRIES_PER_BATCH = 256
@@ -121,7 +124,7 @@ def benchmark_row(
     options: Sequence[str] = (),
     question_type: QuestionType | None = None,
     video_segment_seconds: tuple[float, float] | None = None,
-    groups: Mapping[str, str] | None = None,
+    groups: Mapping[str, Group] | None = None,
 ) -> Row:
     """A row whose question is the text, with a line for each option after it.
 
@@ -131,7 +134,7 @@ def benchmark_row(
         truth: the letter of the right option, or the text of the answer.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
-        groups: values of the benchmark's `groupings`.
+        groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
 
     Raises:
         RowError: the question is empty, or the truth names no option.
