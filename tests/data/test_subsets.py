@@ -105,6 +105,9 @@ def test_rows_on_videos_of_a_benchmark_are_left_out(
     assert "3 rows left out" in printed.out
     assert read_rows(out) == [rows[0], rows[4]]
     assert [row.number for row in decontaminate(source, out, [exam], [Sign.NAME])] == [1]
+    names = tmp_path / "names.txt"
+    names.write_text("bench_clip\n\nother\n")
+    assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names")]
     assert run([*command[:4], "--against", str(tmp_path / "gone.parquet")]) == 2
     assert run([*command, "--by", "colour"]) == 2
 

@@ -68,11 +68,15 @@ def decontaminate_command(
     out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="File to write: the rows that are clean.")],
     against: Annotated[
         list[Path],
-        typer.Option("--against", metavar="BENCHMARK.parquet", help="Rows of a benchmark; repeatable."),
+        typer.Option(
+            "--against",
+            metavar="BENCHMARK",
+            help="Rows of a benchmark (.parquet), or names of its videos, one per line (.txt); repeatable.",
+        ),
     ],
     by: Known = None,
 ) -> None:
-    """Leave out rows whose video occurs in a benchmark (its rows: `vvt data convert --from`)."""
+    """Leave out rows whose video occurs in a benchmark."""
     from verl_video_tools.data.subsets import decontaminate
 
     found = decontaminate(source, out, against, by or SIGNS)

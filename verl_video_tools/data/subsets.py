@@ -75,7 +75,10 @@ def split_by_video(
 def decontaminate(
     source: Path, out: Path, benchmarks: Sequence[Path], signs: Sequence[Sign] = SIGNS
 ) -> list[Contamination]:
-    """Write the rows whose videos occur in none of the benchmarks' rows, and tell the others.
+    """Write the rows whose videos occur in none of the benchmarks, and tell the others.
+
+    Args:
+        benchmarks: files of rows, or .txt files with the path or name of a video per line.
 
     Raises:
         UsageError: a file cannot be read or written, or a row has no video.
@@ -119,12 +122,23 @@ def _owners(benchmarks: Sequence[Path]) -> dict[str, str]:
     """Each benchmark's videos with its name."""
     owners: dict[str, str] = {}
     for file in benchmarks:
+        if file.suffix == ".txt":
+            owners.update((name, file.stem) for name in _read_names(file))
+            continue
         has_name = "data_source" in read_schema(file).names
         names = _column(file, "data_source") if has_name else None
         for path in video_paths(file):
             name = next(names) if names is not None else None
             owners.setdefault(path, name or file.stem)
     return owners
+
+
+def _read_names(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read names of videos from {file}: {error}") from error
+    return [line.strip() for line in lines if line.strip()]
 
 
 def _write_parts(source: Path, parts: Mapping[Path, Callable[[str], bool]], rename: bool = True) -> None:

@@ -22,6 +22,7 @@ from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.errors import RowError, UsageError, VideoToolsError
+from verl_video_tools.evaluation.benchmarks.entries import without_letters
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rewards.choices import plain_text
 from verl_video_tools.rewards.grading import decided_by_rule
@@ -250,7 +251,7 @@ def _question_problems(sample: Sample) -> Iterator[str]:
         return
     if sample.question_type == "mc":
         asked = plain_text(sample.question)
-        for letter, option in zip(string.ascii_uppercase, sample.options, strict=False):
+        for letter, option in zip(string.ascii_uppercase, without_letters(sample.options), strict=False):
             if plain_text(option) not in asked:
                 yield f"the question does not tell option {letter}, {option!r:.80}"
     try:

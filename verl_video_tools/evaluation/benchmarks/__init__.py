@@ -18,7 +18,23 @@ from verl_video_tools.evaluation.benchmarks.entries import Entry, Group, Row, re
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
 _BENCHMARKS = {
+    "cg-bench": "verl_video_tools.evaluation.benchmarks.cg_bench:CGBench",
+    "charades-sta": "verl_video_tools.evaluation.benchmarks.charades_sta:CharadesSTA",
+    "clevrer": "verl_video_tools.evaluation.benchmarks.clevrer:CLEVRER",
+    "longvideo-reason": "verl_video_tools.evaluation.benchmarks.longvideo_reason:LongVideoReason",
+    "longvideobench": "verl_video_tools.evaluation.benchmarks.longvideobench:LongVideoBench",
+    "lsdbench": "verl_video_tools.evaluation.benchmarks.lsdbench:LSDBench",
+    "lvbench": "verl_video_tools.evaluation.benchmarks.lvbench:LVBench",
+    "mlvu-dev": "verl_video_tools.evaluation.benchmarks.mlvu:MLVUDev",
+    "mlvu-test": "verl_video_tools.evaluation.benchmarks.mlvu:MLVUTest",
+    "mvbench": "verl_video_tools.evaluation.benchmarks.mvbench:MVBench",
+    "next-qa": "verl_video_tools.evaluation.benchmarks.next_qa:NExTQA",
+    "perception-test": "verl_video_tools.evaluation.benchmarks.perception_test:PerceptionTest",
+    "star": "verl_video_tools.evaluation.benchmarks.star:STAR",
+    "video-holmes": "verl_video_tools.evaluation.benchmarks.video_holmes:VideoHolmes",
     "video-mme": "verl_video_tools.evaluation.benchmarks.video_mme:VideoMME",
+    "video-mmmu": "verl_video_tools.evaluation.benchmarks.video_mmmu:VideoMMMU",
+    "videosiah-eval": "verl_video_tools.evaluation.benchmarks.videosiah_eval:VideoSIAHEval",
 }
 
 BENCHMARK_NAMES: tuple[str, ...] = tuple(_BENCHMARKS)
@@ -139,3 +155,5 @@ def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles) -> Ro
         return benchmark.row(entry, files)
     except RowError as error:
         return error
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
+        return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")

@@ -56,6 +56,20 @@ def shown_at(subtitles: Sequence[Subtitle], moments_seconds: Sequence[float]) ->
     ]
 
 
+def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], video_path: Path, num_frames: int | None) -> str:
+    """The question after the subtitles, a line each.
+
+    Args:
+        num_frames: only those shown at so many evenly spaced moments; None: all.
+
+    Raises:
+        RowError: the video cannot be read.
+    """
+    if num_frames is not None:
+        subtitles = shown_at(subtitles, evenly_spaced_seconds(video_path, num_frames))
+    return "\n".join(["Subtitles of the video:", *(line.text for line in subtitles), "", question])
+
+
 @lru_cache(maxsize=16)  # the questions about one video follow one another
 def evenly_spaced_seconds(video_path: Path, num_frames: int) -> tuple[float, ...]:
     """Times of so many frames of a video, spread from the first to the last; of a constant frame rate where it varies.

@@ -23,7 +23,7 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     required,
     without_letters,
 )
-from verl_video_tools.evaluation.benchmarks.subtitles import evenly_spaced_seconds, read_srt, shown_at
+from verl_video_tools.evaluation.benchmarks.subtitles import ask_with_subtitles, read_srt
 
 
 class VideoMME(Benchmark):
@@ -40,10 +40,7 @@ class VideoMME(Benchmark):
         question = str(required(entry, "question"))
         srt_path = None if files.subtitles is None else files.subtitles / f"{video_id}.srt"
         if srt_path is not None and srt_path.exists():
-            subtitles = read_srt(srt_path)
-            if files.subtitle_frames is not None:
-                subtitles = shown_at(subtitles, evenly_spaced_seconds(video_path, files.subtitle_frames))
-            question = "\n".join(["Subtitles of the video:", *(line.text for line in subtitles), "", question])
+            question = ask_with_subtitles(question, read_srt(srt_path), video_path, files.subtitle_frames)
         return benchmark_row(
             self.name,
             index=required(entry, "question_id"),
