@@ -21,6 +21,7 @@ from verl_video_tools.data.generate_command import generate_command, reflect_com
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.evaluation.command import eval_command, eval_table_command
 from verl_video_tools.trace.view_command import view_command
 
 app = typer.Typer(
@@ -36,6 +37,8 @@ data_app.command("convert")(convert_command)
 data_app.command("generate")(generate_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
+app.command("eval")(eval_command)
+app.command("eval-table")(eval_table_command)
 app.command("view")(view_command)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
 from verl_video_tools.endpoint.config import EndpointConfig
 from verl_video_tools.errors import EndpointError
 from verl_video_tools.methods.fields import require
-from verl_video_tools.types import Message, Method, Retriever, Sample, Trajectory
+from verl_video_tools.types import Message, Method, PixelEnvelope, Retriever, Sample, Trajectory
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
@@ -33,6 +33,9 @@ class PolicyConfig(EndpointConfig):
     """
 
     temperature: float = 1.0
+    envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
+    """Sizes that the model's processor leaves untouched: pictures are then those of training. The default sends them as
+    large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
 
@@ -82,7 +85,7 @@ class ChatPolicy:
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
         """
-        episode = Episode(method, sample, retriever=retriever)
+        episode = Episode(method, sample, self.config.envelope, retriever=retriever)
         num_tokens = 0
         start = await episode.start()
         if start is None:
@@ -119,6 +122,10 @@ class ChatPolicy:
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
         return await self._client.served_models()
+
+    async def check_reachable(self) -> None:
+        """Raises EndpointError if nothing answers at the endpoint."""
+        await self._client.check_reachable()
 
     async def __aenter__(self) -> Self:
         return self
