@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,6 @@ def served_model(
     budget: RecipeBudget,
     options: Mapping[str, Any] | None = None,
     *,
-    command: Sequence[str] = COMMAND,
     start_seconds: float = START_SECONDS,
 ) -> Iterator[str]:
     """Serve a model on a free port of this machine; the server ends with the context, or with this process.
@@ -59,7 +58,6 @@ def served_model(
         log: file for what the server prints.
         budget: its pictures and its tokens together bound a request, as in the method's recipe.
         options: of `vllm serve`, without dashes; they win over ours. True stands for an option without a value.
-        command: what is called with the model and the options.
         start_seconds: time until the server is healthy.
 
     Returns:
@@ -89,7 +87,7 @@ def served_model(
         raise UsageError(f"cannot write {log}: {error.strerror}") from error
     with output:
         server = subprocess.Popen(
-            [*command, model, *_arguments(values)],
+            [*COMMAND, model, *_arguments(values)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -117,7 +115,7 @@ def _await_health(server: subprocess.Popen[bytes], host: Any, port: Any, log: Pa
         except OSError:  # not yet, or not any more
             pass
         if time.monotonic() > deadline:
-            raise SetupError(f"the server was not healthy after {start_seconds:.0f} s; {_tail(log)}")
+            raise SetupError(f"the server was not healthy after {start_seconds:g} s; {_tail(log)}")
         time.sleep(_POLL_SECONDS)
 
 
