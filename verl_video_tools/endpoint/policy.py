@@ -6,6 +6,7 @@ Server and sampling see messages, not tokens: no token budget applies but the se
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -22,6 +23,9 @@ from verl_video_tools.types import Message, Method, PixelEnvelope, Retriever, Sa
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
+
+_OUTGROWN = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
+"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more pictures, than the server takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +81,9 @@ class ChatPolicy:
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
+        A rollout that outgrows what the server takes ends as one does in training that outgrows its response budget:
+        with an empty turn that was cut. A prompt that does not fit is a failure.
+
         Each request shows what the method's context policy leaves of the pictures, as in training.
 
         Args:
@@ -105,8 +112,10 @@ class ChatPolicy:
                 try:
                     completion = await self._complete(method, request, None if seed is None else seed + number)
                 except EndpointError as error:
-                    episode.abort(str(error))
-                    break
+                    if number == 0 or not _OUTGROWN.search(str(error)):
+                        episode.abort(str(error))
+                        break
+                    completion = Completion("", finish_reason="length")
                 text, truncated = completion.text, completion.finish_reason == "length"
                 num_tokens += completion.num_tokens
             number += 1
@@ -156,7 +165,13 @@ class ChatPolicy:
             body["stop"] = list(method.stop)
         async with self._client.turn() as turn:
             body["model"] = await turn.model()
-            completion = await turn.retried(lambda: self._attempt(turn, body))
+            try:
+                completion = await turn.retried(lambda: self._attempt(turn, body))
+            except EndpointError as error:
+                if "max_tokens" not in body or not _OUTGROWN.search(str(error)):
+                    raise
+                del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
+                completion = await turn.retried(lambda: self._attempt(turn, body))
         text = restore_stop(completion, method.stop)
         return Completion(text, completion.finish_reason, completion.stop_reason, completion.num_tokens)
 

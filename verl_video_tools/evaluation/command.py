@@ -26,7 +26,6 @@ from verl_video_tools.errors import UsageError
 
 if TYPE_CHECKING:
     from verl_video_tools.evaluation.questions import Questions
-    from verl_video_tools.types import PixelEnvelope
 
 _MOST_FAILURES_SHOWN = 20
 
@@ -75,6 +74,7 @@ def eval_command(
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
     from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.endpoint.policy import PolicyConfig
+    from verl_video_tools.evaluation.processor import envelope_of_model
     from verl_video_tools.evaluation.run import evaluate
     from verl_video_tools.evaluation.serve import served_model
     from verl_video_tools.evaluation.tables import markdown
@@ -88,7 +88,7 @@ def eval_command(
         raise UsageError("--serve-option belongs to --serve")
     configured = get_method(method, **read_assignments(settings or []))
     questions = _questions(rows, benchmark, annotations, videos, subtitles, subtitle_frames)
-    envelope = _envelope(processor or serve, min_pixels, max_pixels)
+    envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
     fields = read_assignments(retrieval or [], "--retrieval")
     judge = None if judge_base_url is None else JudgeConfig(base_url=judge_base_url, model=judge_model)
     with ExitStack() as stack:
@@ -163,26 +163,6 @@ def _questions(
         raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
     files = BenchmarkFiles(annotations=annotations, videos=videos, subtitles=subtitles, subtitle_frames=subtitle_frames)
     return questions_of_benchmark(benchmark, files)
-
-
-def _envelope(processor: str | None, min_pixels: int | None, max_pixels: int | None) -> PixelEnvelope:
-    """Sizes that a processor leaves untouched; any size where none is named."""
-    from verl_video_tools.types import PixelEnvelope
-
-    bounds: dict[str, Any] = {"min_pixels": min_pixels, "max_pixels": max_pixels}
-    if processor is None:
-        if min_pixels is not None or max_pixels is not None:
-            raise UsageError("--min-pixels and --max-pixels belong to --processor or --serve")
-        return PixelEnvelope()
-    from transformers import AutoImageProcessor
-
-    from verl_video_tools.video import envelope_of
-
-    try:
-        loaded = AutoImageProcessor.from_pretrained(processor)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot load a processor from {processor!r}: {error}") from error
-    return envelope_of(loaded, bounds)
 
 
 def _tell_failures(result: dict[str, Any]) -> None:

@@ -171,6 +171,10 @@ def write_plot(results: Results, folder: Path) -> Path | None:
         for group, figures in next(iter(groups.values()), {}).items():
             if figures["accuracy"] is not None:
                 _draw_point(axes, group, figures, "C7", size=4)
+    if len(methods) > 1:
+        for number, method in enumerate(methods):
+            axes.plot([], "o", color=f"C{number}", label=method)
+        axes.legend(fontsize="small")
     axes.set_xlabel("frames per item, first look and tools")
     axes.set_ylabel("accuracy in percent")
     axes.margins(0.15)
