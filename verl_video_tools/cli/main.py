@@ -23,6 +23,7 @@ from verl_video_tools.data.rows_commands import decontaminate_command, split_com
 from verl_video_tools.data.validate_command import validate_command
 from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.evaluation.command import eval_command, eval_table_command
 from verl_video_tools.trace.view_command import view_command
 
 app = typer.Typer(
@@ -42,6 +43,8 @@ data_app.command("reflect")(reflect_command)
 data_app.command("split")(split_command)
 data_app.command("stats")(stats_command)
 data_app.command("validate")(validate_command)
+app.command("eval")(eval_command)
+app.command("eval-table")(eval_table_command)
 app.command("view")(view_command)
 
 

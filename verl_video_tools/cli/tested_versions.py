@@ -55,5 +55,6 @@ OPTIONAL = (
     ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
     ("judge", PackagePin("openai", "openai", "3.54.0")),
     ("judge", PackagePin("math-verify", "math_verify", "0.9.0")),
+    ("eval", PackagePin("matplotlib", "matplotlib", "3.11.2")),
 )
 """Packages of our extras, each with the extra's name."""
