@@ -459,6 +459,16 @@ def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) ->
             assert question.startswith(f"Subtitles of the video:\n{told}\n\nWh")
 
 
+def test_cg_bench_with_subtitles(tmp_path: Path) -> None:
+    case = next(case for case in CASES if case.name == "cg-bench")
+    files = prepare(case, tmp_path)
+    (tmp_path / "Yz8aB-cDe3F.srt").write_text("1\n00:00:08,000 --> 00:00:09,000\nHere comes number 5.\n")
+    with_subtitles = BenchmarkFiles(annotations=files.annotations, videos=files.videos, subtitles=tmp_path)
+    convert_annotations("cg-bench", with_subtitles, tmp_path / "rows.parquet")
+    question = read_rows(tmp_path / "rows.parquet")[0]["extra_info"]["question"]
+    assert question.startswith("Subtitles of the video:\nHere comes number 5.\n\nWhat colour is the tram?")
+
+
 def graded(row: dict[str, Any], answer: str | None, label: AnswerLabel) -> GradedItem:
     return GradedItem(Sample.from_row(row), answer, label)
 
