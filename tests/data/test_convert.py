@@ -18,8 +18,14 @@ from verl_video_tools.data.convert import ROW_SCHEMA, convert_annotations
 from verl_video_tools.data.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem, get_benchmark
-from verl_video_tools.evaluation.benchmarks.fields import clock_seconds, split_options
+from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.evaluation.benchmarks.fields import (
+    clock_seconds,
+    find_moved_video,
+    letter_of,
+    listed_options,
+    split_options,
+)
 from verl_video_tools.evaluation.benchmarks.grounding import SegmentJudge, read_segment
 from verl_video_tools.types import AnswerLabel, Sample
 
@@ -475,7 +481,7 @@ def graded(row: dict[str, Any], answer: str | None, label: AnswerLabel) -> Grade
 
 def rows_of(name: str, tmp_path: Path) -> tuple[Benchmark, list[dict[str, Any]]]:
     case = next(case for case in CASES if case.name == name)
-    benchmark, files = get_benchmark(name), prepare(case, tmp_path)
+    benchmark, files = get_source(name), prepare(case, tmp_path)
     rows = []
     for entry in benchmark.entries(files.annotations):
         try:
@@ -483,6 +489,16 @@ def rows_of(name: str, tmp_path: Path) -> tuple[Benchmark, list[dict[str, Any]]]
         except RowError:
             continue
     return benchmark, rows
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_rows_belong_to_the_groups_of_their_benchmark(case: Case, tmp_path: Path) -> None:
+    benchmark, rows = rows_of(case.name, tmp_path)
+    assert len(rows) == len(case.rows)
+    for row in rows:
+        groups = row["extra_info"].get("groups", {})
+        assert tuple(groups) == benchmark.groupings
+        assert all(groups.values())
 
 
 @pytest.mark.parametrize(
@@ -558,6 +574,33 @@ async def test_grounding(tmp_path: Path) -> None:
 )
 def test_option_lines(text: str, question: str, options: list[str]) -> None:
     assert split_options(text) == (question, options)
+
+
+def test_a_moved_video_is_found_by_the_longest_end_of_its_path(tmp_path: Path) -> None:
+    for place in ("clown.mp4", "circus/clown.mp4"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    assert find_moved_video(tmp_path, "/data/circus/clown.mp4") == tmp_path / "circus" / "clown.mp4"
+    assert find_moved_video(tmp_path, "file:///data/fair/clown.mp4") == tmp_path / "clown.mp4"
+    with pytest.raises(RowError, match=r"no video 'lion\.mp4'"):
+        find_moved_video(tmp_path, "../circus/lion.mp4")
+
+
+@pytest.mark.parametrize(("answer", "letter"), [("two", "B"), ("B", "B"), ("(B) two", "B"), ("A. one ", "A")])
+def test_letters_of_answers(answer: str, letter: str) -> None:
+    assert letter_of(answer, ["one", "two"], "answer") == letter
+
+
+@pytest.mark.parametrize("answer", ["three", "C", "A. two", ""])
+def test_answers_that_are_no_option(answer: str) -> None:
+    with pytest.raises(RowError, match="the field 'answer' is none of the options"):
+        letter_of(answer, ["one", "two"], "answer")
+
+
+@pytest.mark.parametrize("options", ["['a', 'b']", ["a"], {"A": "a"}, 5])
+def test_options_that_are_no_list(options: Any) -> None:
+    with pytest.raises(RowError, match="the field 'candidates' must list the options"):
+        listed_options(options, "candidates")
 
 
 @pytest.mark.parametrize(

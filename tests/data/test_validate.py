@@ -120,10 +120,10 @@ def test_probing_finds_bad_files_and_segments_beyond_the_end(
 def test_prompts_are_counted_by_the_models_own_tokens(
     video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The first look of 64x36 pixels takes a handful of tokens a frame; a question of 9000 words does not fit."""
+    """The first look of 64x36 pixels takes a handful of tokens a frame; a question of 3000 words does not fit."""
     processor = tmp_path / "processor"
     make_processor(make_tokenizer()).save_pretrained(processor)
-    lengthy = make_row(video, question="word " * 9000 + "\nA. a lamp\nB. a chair")
+    lengthy = make_row(video, question="word " * 3000 + "\nA. a lamp\nB. a chair")
     source = write_rows(tmp_path / "rows.parquet", [make_row(video), lengthy, make_row(video, agent_name="framemind")])
     report = tmp_path / "report.jsonl"
     command = ["data", "validate", str(source), "--processor", str(processor), "--jobs", "1", "--report", str(report)]

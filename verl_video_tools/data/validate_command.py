@@ -46,8 +46,10 @@ def validate_command(
     from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.data.validate import PromptCosts, probe_videos, validate_file
 
-    if processor is None and (method is not None or settings):
-        raise UsageError("--method and --set say what a prompt holds; they need --processor")
+    of_prompts = {"--method": method, "--set": settings, "--min-pixels": min_pixels, "--max-pixels": max_pixels}
+    for name, value in of_prompts.items():
+        if processor is None and value:
+            raise UsageError(f"{name} says what a prompt holds; it needs --processor")
     costs = None
     if processor is not None:
         from verl_video_tools.agent_loop.counting import load_model_tokens

@@ -7,12 +7,15 @@ there, by its content: size, first and last mebibyte.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
+
+logger = logging.getLogger(__name__)
 
 
 class Sign(StrEnum):
@@ -93,7 +96,14 @@ def _digests(paths: Iterable[str]) -> dict[str, str]:
             by_size[os.path.getsize(path)].append(path)
         except OSError:
             continue  # not there: known by its name only
-    return {path: _digest(path, size) for size, alike in by_size.items() if len(alike) > 1 for path in alike}
+    found: dict[str, str] = {}
+    for size, alike in by_size.items():
+        for path in alike if len(alike) > 1 else ():
+            try:
+                found[path] = _digest(path, size)
+            except OSError as error:
+                logger.warning("%s cannot be read and is known by its name only: %s", path, error.strerror)
+    return found
 
 
 def _digest(path: str, size: int) -> str:

@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required, without_letters
-from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, tagged_answer
+from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
+from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, listed_options, tagged_answer
 from verl_video_tools.types import QuestionType
 
 QUESTION_TYPES: dict[str, QuestionType] = {
@@ -45,7 +45,7 @@ class VideoR1(Benchmark):
             split="train",
             video_path=find_moved_video(files.videos, str(required(entry, "path"))),
             question=str(required(entry, "problem")),
-            options=without_letters(required(entry, "options")) if is_choice else (),
+            options=listed_options(required(entry, "options"), "options") if is_choice else (),
             truth=tagged_answer(required(entry, "solution")),
             question_type=QUESTION_TYPES[problem_type],
         )

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video, required
-from verl_video_tools.evaluation.benchmarks.fields import segment
+from verl_video_tools.evaluation.benchmarks.fields import listed_options, segment
 from verl_video_tools.evaluation.benchmarks.subtitles import ask_with_subtitles, read_srt
 
 
@@ -41,7 +41,7 @@ class CGBench(Benchmark):
             split="test",
             video_path=video_path,
             question=question,
-            options=[str(choice) for choice in required(entry, "choices")],
+            options=listed_options(required(entry, "choices"), "choices"),
             truth=str(required(entry, "right_answer")),
             video_segment_seconds=segment(*clues[0]) if len(clues) == 1 and len(clues[0]) == 2 else None,
             groups={name: str(required(entry, name)) for name in self.groupings},

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks.entries import Entry, find_video, read_entries
+from verl_video_tools.evaluation.benchmarks.entries import Entry, find_video, read_entries, without_letters
 
 _OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*[.):]\s*(.*\S)\s*")
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
@@ -40,7 +40,7 @@ def letter_at(position: Any, options: Sequence[str], field: str) -> str:
 
 
 def letter_of(answer: Any, options: Sequence[str], field: str) -> str:
-    """The letter of the first option with this text; a letter stays what it is.
+    """The letter of the first option with this text, with or without its letter before it; a letter stays what it is.
 
     Raises:
         RowError: no option has it.
@@ -49,9 +49,23 @@ def letter_of(answer: Any, options: Sequence[str], field: str) -> str:
     texts = [option.strip() for option in options]
     if text in texts:
         return string.ascii_uppercase[texts.index(text)]
-    if len(text) == 1 and text in string.ascii_uppercase[: len(options)]:
+    by_letter = dict(zip(string.ascii_uppercase, texts, strict=False))
+    if text in by_letter:
         return text
+    if (labelled := _OPTION_LINE.fullmatch(text)) and by_letter.get(labelled[1]) == labelled[2]:
+        return labelled[1]
     raise RowError(f"the field {field!r} is none of the options: {text!r:.80}")
+
+
+def listed_options(options: Any, field: str) -> list[str]:
+    """The texts of a list of options, without the letters that they may all begin with.
+
+    Raises:
+        RowError: it is no list, or there are fewer than two.
+    """
+    if isinstance(options, str) or not isinstance(options, Sequence) or len(options) < 2:
+        raise RowError(f"the field {field!r} must list the options, at least two, got {options!r:.80}")
+    return without_letters(options)
 
 
 def lettered_options(options: Any, field: str) -> list[str]:

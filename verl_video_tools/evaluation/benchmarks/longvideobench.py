@@ -17,7 +17,13 @@ from typing import Any, ClassVar
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video, required
-from verl_video_tools.evaluation.benchmarks.fields import clock_seconds, letter_at, load_json, split_name
+from verl_video_tools.evaluation.benchmarks.fields import (
+    clock_seconds,
+    letter_at,
+    listed_options,
+    load_json,
+    split_name,
+)
 from verl_video_tools.evaluation.benchmarks.subtitles import Subtitle, ask_with_subtitles
 
 _MAX_OPTIONS = 5
@@ -52,7 +58,7 @@ class LongVideoBench(Benchmark):
 
 def _options(entry: Entry) -> list[str]:
     if "candidates" in entry:
-        return [str(option) for option in required(entry, "candidates")]
+        return listed_options(required(entry, "candidates"), "candidates")
     options = [entry.get(f"option{number}") for number in range(_MAX_OPTIONS)]
     if not any(options):
         raise RowError(f"the field 'candidates' is missing; there are: {', '.join(map(str, entry))}")

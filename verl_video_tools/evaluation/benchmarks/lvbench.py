@@ -22,9 +22,8 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     find_video,
     read_entries,
     required,
-    without_letters,
 )
-from verl_video_tools.evaluation.benchmarks.fields import segment, split_options
+from verl_video_tools.evaluation.benchmarks.fields import listed_options, segment, split_options
 
 
 class LVBench(Benchmark):
@@ -45,7 +44,7 @@ class LVBench(Benchmark):
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         question = str(required(entry, "question"))
         if entry.get("options"):
-            options = without_letters(entry["options"])
+            options = listed_options(entry["options"], "options")
         else:
             question, options = split_options(question)
         if not options:
@@ -62,7 +61,7 @@ class LVBench(Benchmark):
             video_segment_seconds=segment(*_bounds(str(entry.get("time_reference") or ""))),
             groups={
                 "question_type": [types] if isinstance(types, str) else [str(name) for name in types],
-                "video_type": [str(required(entry, "type"))],
+                "video_type": str(required(entry, "type")),
             },
         )
 

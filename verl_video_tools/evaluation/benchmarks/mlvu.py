@@ -23,6 +23,7 @@ from verl_video_tools.evaluation.benchmarks.fields import (
     ANNOTATION_FILE,
     find_first_video,
     letter_of,
+    listed_options,
     read_folder,
     split_options,
     told_with_file,
@@ -51,8 +52,9 @@ class MLVUDev(Benchmark):
         file, number = entry[ANNOTATION_FILE]
         video = str(required(entry, "video", "video_name"))
         question = str(required(entry, "question"))
-        options = [str(option) for option in entry.get("candidates") or ()]
-        if not options:
+        if entry.get("candidates"):
+            options = listed_options(entry["candidates"], "candidates")
+        else:
             question, options = split_options(question)
         if not options:
             raise RowError("the field 'candidates' is missing, and the question has no option lines")

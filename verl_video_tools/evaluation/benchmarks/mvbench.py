@@ -21,6 +21,7 @@ from verl_video_tools.evaluation.benchmarks.fields import (
     ANNOTATION_FILE,
     find_first_video,
     letter_of,
+    listed_options,
     read_folder,
     told_with_file,
 )
@@ -64,7 +65,7 @@ class MVBench(Benchmark):
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         with told_with_file(entry):
             task, number = entry[ANNOTATION_FILE]
-            options = [str(option) for option in required(entry, "candidates")]
+            options = listed_options(required(entry, "candidates"), "candidates")
             video = f"{VIDEO_FOLDERS[task]}/{required(entry, 'video')}"
             return benchmark_row(
                 self.name,

@@ -17,7 +17,7 @@ from typing import ClassVar
 from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video, required
-from verl_video_tools.evaluation.benchmarks.fields import letter_at, load_json, split_name
+from verl_video_tools.evaluation.benchmarks.fields import letter_at, listed_options, load_json, split_name
 
 
 class PerceptionTest(Benchmark):
@@ -37,7 +37,7 @@ class PerceptionTest(Benchmark):
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         video_id = str(required(entry, "video_id"))
-        options = [str(option) for option in required(entry, "options")]
+        options = listed_options(required(entry, "options"), "options")
         return benchmark_row(
             self.name,
             index=f"{video_id}_{required(entry, 'id')}",

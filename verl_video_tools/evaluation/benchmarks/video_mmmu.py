@@ -21,9 +21,8 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     benchmark_row,
     read_entries,
     required,
-    without_letters,
 )
-from verl_video_tools.evaluation.benchmarks.fields import find_first_video
+from verl_video_tools.evaluation.benchmarks.fields import find_first_video, listed_options
 from verl_video_tools.evaluation.benchmarks.means import mean_of_groups
 from verl_video_tools.types import QuestionType
 
@@ -80,9 +79,8 @@ class VideoMMMU(Benchmark):
         discipline = next((name for name, subjects in DISCIPLINES.items() if subject in subjects), None)
         if discipline is None:
             raise RowError(f"the field 'id' names no subject of Video-MMMU: {question_id!r}")
-        options = entry.get("options")
-        texts = without_letters(options) if options is not None else []
-        is_open = entry.get("question_type") not in (None, "multiple-choice") or not texts
+        is_open = entry.get("question_type") == "open" or not entry.get("options")
+        options = () if is_open else listed_options(entry["options"], "options")
         truth = str(required(entry, "answer")).strip()
         note = _ADAPTATION_NOTE if entry["track"] == "Adaptation" else _OTHER_NOTE
         return benchmark_row(
@@ -91,7 +89,7 @@ class VideoMMMU(Benchmark):
             split="test",
             video_path=find_first_video(files.videos, (f"{discipline}/{question_id}", question_id)),
             question=f"{note}\n{required(entry, 'question')}",
-            options=() if is_open else texts,
+            options=options,
             truth=truth,
             question_type=_open_type(truth) if is_open else "mc",
             groups={"track": entry["track"], "discipline": discipline},
