@@ -94,6 +94,7 @@ def eval_command(
     with ExitStack() as stack:
         if serve is not None:
             options = read_assignments(serve_option or [], "--serve-option")
+            typer.echo(f"starting vLLM, which prints to {out / 'vllm.log'}", err=True)
             base_url = stack.enter_context(served_model(serve, out / "vllm.log", configured.recipe_budget, options))
         policy = PolicyConfig(
             base_url=base_url,
