@@ -23,8 +23,10 @@ REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
 DEVICES = ("cpu", "gpu")
 PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!]+")
-INSTALLED_EXTRAS = {"judge", "retrieval", "mcp", "haystack", "decord", "dev", "docs"}
+INSTALLED_EXTRAS = {"judge", "eval", "retrieval", "mcp", "haystack", "decord", "dev", "docs"}
 """Extras that the pin files contain besides the device's own."""
+HOSTS = {"lmms_eval"}
+"""Programs that import a module of ours and are there when they do."""
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ def imported_modules(path: Path) -> set[str]:
             modules |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
             modules.add(node.module.partition(".")[0])
-    return modules - sys.stdlib_module_names - {"verl_video_tools"}
+    return modules - sys.stdlib_module_names - HOSTS - {"verl_video_tools"}
 
 
 def test_version_is_the_same_everywhere(project: dict[str, Any]) -> None:

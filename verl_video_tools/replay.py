@@ -182,29 +182,18 @@ class _ScriptedTokens:
 
     def __init__(self, processor_path: str, method: Method) -> None:
         # Heavy: torch, transformers and verl, needed only here.
-        from transformers import AutoConfig, AutoProcessor
-        from verl.utils.tokenizer import get_processor_token_id
-        from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
-
+        from verl_video_tools.agent_loop.counting import load_model_tokens
         from verl_video_tools.agent_loop.sequences import rollout_tokens
-        from verl_video_tools.agent_loop.tokens import TokenBudget, TokenCounter
-        from verl_video_tools.video import envelope_of
+        from verl_video_tools.agent_loop.tokens import TokenBudget
 
-        try:
-            processor = AutoProcessor.from_pretrained(processor_path)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot load a processor from {processor_path!r}: {error}") from error
-        try:
-            model_type = AutoConfig.from_pretrained(processor_path).model_type
-        except (OSError, ValueError):  # a folder may hold a processor alone; verl then takes its default builder
-            model_type = None
-        self.envelope: PixelEnvelope = envelope_of(processor)
-        self._tokenizer = processor.tokenizer
+        model = load_model_tokens(processor_path)
+        self.envelope: PixelEnvelope = model.envelope
+        self._tokenizer = model.tokenizer
         self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._max_turn_tokens = method.max_turn_tokens
-        builder = create_continuous_token_builder(self._tokenizer, hf_model_type=model_type, processor=processor)
-        counter = TokenCounter(builder, get_processor_token_id(processor, "image"), self.envelope.factor)
-        self._tokens = rollout_tokens(method.context_policy(), builder, counter, self._end_of_turn_id)
+        self._tokens = rollout_tokens(
+            method.context_policy(), model.counter.builder, model.counter, self._end_of_turn_id
+        )
         self.budget = TokenBudget(
             tokens=self._tokens,
             prompt_length=method.recipe_budget.prompt_tokens,

@@ -220,6 +220,24 @@ async def test_an_endpoint_that_fails_flags_the_rollout(server: JudgeServer, sam
     assert "too long" in str(trajectory.error) and len(server.requests) == 3
 
 
+async def test_a_rollout_that_outgrows_the_context_is_cut_and_a_prompt_that_does_is_a_failure(
+    server: JudgeServer, sample: Sample
+) -> None:
+    error = {"error": {"message": "This model's maximum context length is 99 tokens. However, you requested more."}}
+    full = Reply(json.dumps(error).encode(), status=400)
+    good = server.reply
+    server.reply = lambda request: good(request) if len(request["messages"]) == 2 else full
+    trajectory = (await rollout(server, sample)).trajectory
+    assert (trajectory.stop_reason, trajectory.flags) == (StopReason.RESPONSE_BUDGET, [])
+    assert [(turn.text, turn.truncated) for turn in trajectory.turns] == [(ZOOM, False), ("", True)]
+    server.reply = lambda request: full
+    trajectory = (await rollout(server, sample)).trajectory
+    assert (trajectory.stop_reason, trajectory.flags) == (StopReason.ABORTED, ["aborted"])
+    server.reply = lambda request: full if "max_tokens" in request else good(request)  # less is left than 4096
+    trajectory = (await rollout(server, sample)).trajectory
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWER, "B")
+
+
 async def test_a_video_that_cannot_be_read_costs_no_request(server: JudgeServer, tmp_path: Path) -> None:
     trajectory = (await rollout(server, Sample(QUESTION, "B", str(tmp_path / "gone.mp4"), "mc"))).trajectory
     assert trajectory.stop_reason is StopReason.VIDEO_ERROR and server.requests == []

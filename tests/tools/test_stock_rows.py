@@ -152,7 +152,7 @@ def test_an_unreadable_video_stops_the_conversion_or_is_left_out(video: Path, tm
 def test_a_file_that_holds_no_rows_of_ours_is_bad_usage(tmp_path: Path) -> None:
     text = tmp_path / "text.parquet"
     text.write_text("no parquet")
-    with pytest.raises(UsageError, match="cannot be read as parquet"):
+    with pytest.raises(UsageError, match="cannot read rows"):
         convert_parquet(text, tmp_path / "out.parquet")
     pq.write_table(pa.table({"question": ["?"]}), text)
     with pytest.raises(UsageError, match="no column extra_info"):

@@ -20,8 +20,11 @@ from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.generate_command import generate_command, reflect_command
 from verl_video_tools.data.haystack.command import haystack_command
 from verl_video_tools.data.probe_command import probe_command
+from verl_video_tools.data.rows_commands import decontaminate_command, split_command, stats_command
+from verl_video_tools.data.validate_command import validate_command
 from verl_video_tools.demo import Family
 from verl_video_tools.errors import UsageError, VideoToolsError
+from verl_video_tools.evaluation.command import eval_command, eval_table_command
 from verl_video_tools.mcp_server.command import mcp_command
 from verl_video_tools.trace.report_command import report_command
 from verl_video_tools.trace.view_command import view_command
@@ -36,12 +39,18 @@ app = typer.Typer(
 app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
 data_app.command("classify")(classify_command)
 data_app.command("convert")(convert_command)
+data_app.command("decontaminate")(decontaminate_command)
 data_app.command("generate")(generate_command)
 data_app.command("haystack")(haystack_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
 app.command("mcp")(mcp_command)
 app.command("report")(report_command)
+data_app.command("split")(split_command)
+data_app.command("stats")(stats_command)
+data_app.command("validate")(validate_command)
+app.command("eval")(eval_command)
+app.command("eval-table")(eval_table_command)
 app.command("view")(view_command)
 
 

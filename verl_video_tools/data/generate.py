@@ -20,7 +20,7 @@ from verl_video_tools.agent_loop.settings import JUDGE_FLAG
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
-from verl_video_tools.errors import JudgeError, RowError, UsageError
+from verl_video_tools.errors import EndpointError, JudgeError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.rewards.breakdown import reward_info
 from verl_video_tools.rewards.grading import check_question, grade_answer
@@ -114,7 +114,7 @@ async def generate(
     method: Method,
     policy: PolicyConfig,
     *,
-    judge: JudgeConfig | None = None,
+    judge: JudgeConfig | Judge | None = None,
     instruction: str | None = None,
     seed: int | None = None,
     retriever: Retriever | None = None,
@@ -128,7 +128,7 @@ async def generate(
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
-        judge: for open questions.
+        judge: for open questions: a language model, or a rule.
         instruction: appended to the method's system prompt.
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
         retriever: for methods that find frames by text.
@@ -143,14 +143,15 @@ async def generate(
     Raises:
         UsageError: a question that needs a judge, or a method that needs a retriever, without one; or `out` holds
             rollouts of other rows or another method, is being written by another process, or is no such file.
-        EndpointError: no model's name was given, and the endpoint lists none or cannot be reached.
+        EndpointError: the endpoint cannot be reached, at first or any more: what is recorded holds, and rollouts under
+            way are not; or no model's name was given, and it lists none.
     """
     if judge is None:
         _check_no_judge_is_needed(tasks)
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
-        asked = None if judge is None else await stack.enter_async_context(LLMJudge(judge))
+        asked = await stack.enter_async_context(LLMJudge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out)))
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
@@ -161,6 +162,7 @@ async def generate(
             async with ChatPolicy(policy) as lister:
                 policy = replace(policy, model=(await lister.served_models())[0])
         chat = await stack.enter_async_context(ChatPolicy(policy))
+        await chat.check_reachable()
         waiting = iter(left)
         num_done = len(tasks) - len(left)
 
@@ -168,13 +170,23 @@ async def generate(
             nonlocal num_done
             for task in waiting:
                 record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
+                if StopReason.ABORTED in record["trajectory"].flags:
+                    await chat.check_reachable()  # else all that is left would fail one by one
                 file.write(json.dumps(_plain(record), ensure_ascii=False, default=str).encode() + b"\n")
                 file.flush()
                 summary.add(record)
                 num_done += 1
                 progress(num_done, len(tasks))
 
-        await asyncio.gather(*(work() for _ in range(min(policy.concurrency, len(left)))))
+        lost: EndpointError | None = None
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(min(policy.concurrency, len(left))):
+                    workers.create_task(work())
+        except* EndpointError as errors:
+            lost = next(error for error in errors.exceptions if isinstance(error, EndpointError))
+        if lost is not None:  # not raised above, where it would become a group
+            raise EndpointError(f"{lost}; {num_done} of {len(tasks)} are recorded, and the next run goes on there")
         return summary
 
 

@@ -1,13 +1,18 @@
-"""Parquet files of rows that a user names."""
+"""Parquet files of rows that a user names: read a few rows at a time, written as a whole or not at all."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.errors import UsageError
+
+ROWS_PER_BATCH = 256
+"""Rows held in memory at once. Rows without pictures take a few kilobytes each."""
 
 
 def read_table(path: str | Path) -> pa.Table:
@@ -20,3 +25,56 @@ def read_table(path: str | Path) -> pa.Table:
         return pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise UsageError(f"cannot read rows from {path}: {error}") from error
+
+
+def read_schema(path: str | Path) -> pa.Schema:
+    """The columns of a file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read rows from {path}: {error}") from error
+
+
+def row_batches(
+    path: str | Path, columns: Sequence[str] | None = None, rows_per_batch: int = ROWS_PER_BATCH
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a file in its order, a few at a time.
+
+    Args:
+        columns: only these, as far as the file has them; None: all.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            wanted = None if columns is None else [name for name in columns if name in names]
+            yield from file.iter_batches(rows_per_batch, columns=wanted)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read rows from {path}: {error}") from error
+
+
+@contextmanager
+def whole_file(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    """A writer whose file appears, or replaces an older one, only if the block ends without an exception.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        writer = pq.ParquetWriter(partial, schema)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error}") from error
+    try:
+        with writer:
+            yield writer
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import Image
 
 from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
 from verl_video_tools.errors import RowError, UsageError, VideoError
 from verl_video_tools.methods import get_method
 from verl_video_tools.tools.choose_frames import ChooseFrames
@@ -150,25 +150,15 @@ def convert_parquet(
     """
     tool_names = _tool_names(method_name)
     method = get_method(method_name, **(settings or {}))
-    try:
-        reader = pq.ParquetFile(source)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"{source}: cannot be read as parquet: {error}") from error
-    schema = _converted_schema(reader.schema_arrow, source, tool_names)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"{target.name}.partial")
+    schema = _converted_schema(read_schema(source), source, tool_names)
     num_written = 0
     skipped: list[str] = []
-    try:
-        with asyncio.Runner() as runner, reader, pq.ParquetWriter(partial, schema) as writer:
-            for batch in reader.iter_batches(batch_size=_ROWS_PER_GROUP):
-                rows, reasons = runner.run(_convert(batch.to_pylist(), method, system_prompt, skip_unreadable))
-                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                num_written += len(rows)
-                skipped += reasons
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    with asyncio.Runner() as runner, whole_file(target, schema) as writer:
+        for batch in row_batches(source, rows_per_batch=_ROWS_PER_GROUP):
+            rows, reasons = runner.run(_convert(batch.to_pylist(), method, system_prompt, skip_unreadable))
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            num_written += len(rows)
+            skipped += reasons
     return Conversion(num_written, tuple(skipped))
 
 

@@ -80,6 +80,15 @@ class EndpointClient:
         async with self.turn() as turn:
             return await turn.retried(lambda: _list_models(turn.session))
 
+    async def check_reachable(self) -> None:
+        """Ask for a reply of any kind.
+
+        Raises:
+            EndpointError: nothing answers.
+        """
+        async with self.turn() as turn:
+            await turn.retried(lambda: _any_reply(turn.session))
+
     async def aclose(self) -> None:
         """Close the running loop's connections."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
@@ -179,6 +188,18 @@ async def _list_models(session: _Session) -> list[str]:
     if not names or not all(isinstance(name, str) for name in names):
         raise AttemptFailed(f"GET /models lists no model: {page!r:.200}")
     return names
+
+
+async def _any_reply(session: _Session) -> None:
+    import openai
+
+    try:
+        await session.client.models.list()
+    except openai.APIConnectionError as error:
+        cause = error.__cause__ or error
+        raise AttemptFailed(f"{type(cause).__name__}: {cause}") from error
+    except (openai.OpenAIError, ValueError):
+        return  # it answers, if not to this
 
 
 async def _requested(request: Awaitable[Any]) -> Any:

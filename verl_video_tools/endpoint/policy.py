@@ -6,8 +6,9 @@ Server and sampling see messages, not tokens: no token budget applies but the se
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,10 +19,13 @@ from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
 from verl_video_tools.endpoint.config import EndpointConfig
 from verl_video_tools.errors import EndpointError
 from verl_video_tools.methods.fields import require
-from verl_video_tools.types import Message, Method, Retriever, Sample, Trajectory
+from verl_video_tools.types import Message, Method, PixelEnvelope, Retriever, Sample, Trajectory
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
+
+_OUTGROWN = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
+"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more pictures, than the server takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,9 @@ class PolicyConfig(EndpointConfig):
     """
 
     temperature: float = 1.0
+    envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
+    """Sizes that the model's processor leaves untouched: pictures are then those of training. The default sends them as
+    large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
 
@@ -74,6 +81,9 @@ class ChatPolicy:
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
+        A rollout that outgrows what the server takes ends as one does in training that outgrows its response budget:
+        with an empty turn that was cut. A prompt that does not fit is a failure.
+
         Each request shows what the method's context policy leaves of the pictures, as in training.
 
         Args:
@@ -82,7 +92,7 @@ class ChatPolicy:
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
         """
-        episode = Episode(method, sample, retriever=retriever)
+        episode = Episode(method, sample, self.config.envelope, retriever=retriever)
         num_tokens = 0
         start = await episode.start()
         if start is None:
@@ -102,8 +112,10 @@ class ChatPolicy:
                 try:
                     completion = await self._complete(method, request, None if seed is None else seed + number)
                 except EndpointError as error:
-                    episode.abort(str(error))
-                    break
+                    if number == 0 or not _OUTGROWN.search(str(error)):
+                        episode.abort(str(error))
+                        break
+                    completion = Completion("", finish_reason="length")
                 text, truncated = completion.text, completion.finish_reason == "length"
                 num_tokens += completion.num_tokens
             number += 1
@@ -119,6 +131,10 @@ class ChatPolicy:
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
         return await self._client.served_models()
+
+    async def check_reachable(self) -> None:
+        """Raises EndpointError if nothing answers at the endpoint."""
+        await self._client.check_reachable()
 
     async def __aenter__(self) -> Self:
         return self
@@ -149,7 +165,13 @@ class ChatPolicy:
             body["stop"] = list(method.stop)
         async with self._client.turn() as turn:
             body["model"] = await turn.model()
-            completion = await turn.retried(lambda: self._attempt(turn, body))
+            try:
+                completion = await turn.retried(lambda: self._attempt(turn, body))
+            except EndpointError as error:
+                if "max_tokens" not in body or not _OUTGROWN.search(str(error)):
+                    raise
+                del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
+                completion = await turn.retried(lambda: self._attempt(turn, body))
         text = restore_stop(completion, method.stop)
         return Completion(text, completion.finish_reason, completion.stop_reason, completion.num_tokens)
 

@@ -1,0 +1,30 @@
+"""What `vvt_rows.yaml` asks of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from verl_video_tools.rewards.grading import decided_by_rule
+from verl_video_tools.types import AnswerLabel, Sample
+
+
+def doc_to_visual(doc: Mapping[str, Any]) -> list[str]:
+    """The path of the row's video."""
+    return [Sample.from_row(doc).video_path]
+
+
+def doc_to_text(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any] | None = None) -> str:
+    """The question with its options."""
+    return Sample.from_row(doc).question
+
+
+def doc_to_target(doc: Mapping[str, Any]) -> str:
+    """The truth."""
+    return Sample.from_row(doc).ground_truth
+
+
+def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """1.0 under `accuracy` for an answer that our rule calls right."""
+    label = decided_by_rule(results[0], Sample.from_row(doc))
+    return {"accuracy": float(label is AnswerLabel.CORRECT)}

@@ -1,0 +1,136 @@
+"""Videos known again by name, YouTube id and content; splits and decontamination by them; statistics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.video.files import MakeVideo
+from tests.data.row_files import make_row, read_rows, write_rows
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.subsets import decontaminate, split_by_video
+from verl_video_tools.data.video_identity import Sign, identities, same_video, youtube_id
+from verl_video_tools.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/data/dQw4w9WgXcQ.mp4", "dQw4w9WgXcQ"),
+        ("v_dQw4w9WgXcQ.mkv", "dQw4w9WgXcQ"),
+        ("ytb_dQw4w9WgXcQ_10_25.5.mp4", "dQw4w9WgXcQ"),
+        ("A walk in the park [dQw4-_WgXcQ].webm", "dQw4-_WgXcQ"),
+        ("description.mp4", None),
+        ("video_10909.mp4", None),
+        ("dQw4w9WgXcQabc.mp4", None),
+        ("217.mp4", None),
+    ],
+)
+def test_youtube_ids(path: str, found: str | None) -> None:
+    assert youtube_id(path) == found
+
+
+def test_files_with_the_same_content_are_one_video(tmp_path: Path) -> None:
+    paths = {}
+    for name, content in [("a", b"x" * 3_000_000), ("b", b"x" * 3_000_000), ("c", b"y" * 3_000_000), ("d", b"x")]:
+        paths[name] = tmp_path / f"{name}.mp4"
+        paths[name].write_bytes(content)
+    known_by = identities(map(str, paths.values()))
+    shared = known_by[str(paths["a"])] & known_by[str(paths["b"])]
+    assert [sign for sign, _ in shared] == [Sign.CONTENT]
+    assert not known_by[str(paths["a"])] & known_by[str(paths["c"])]
+    assert {sign for sign, _ in known_by[str(paths["d"])]} == {Sign.NAME}, "no other file has its size: not read"
+
+
+def test_identity_is_passed_on_along_a_chain() -> None:
+    groups = same_video(identities(["x/dQw4w9WgXcQ.mp4", "other.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"]))
+    assert groups == [["x/dQw4w9WgXcQ.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"], ["other.mp4"]]
+
+
+def test_a_split_shares_no_video(tmp_path: Path) -> None:
+    rows = [make_row(f"{folder}/clip{number}.mp4", index=number) for number in range(20) for folder in ("low", "high")]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
+    split = split_by_video(source, train, test, second_share=0.25, seed=1)
+    assert split.num_rows == (30, 10) and split.num_videos == (15, 5)
+    parts = [read_rows(train), read_rows(test)]
+    names = [{Path(row["extra_info"]["video_path"]).name for row in part} for part in parts]
+    assert not names[0] & names[1] and len(names[0] | names[1]) == 20
+    assert [{row["extra_info"]["split"] for row in part} for part in parts] == [{"train"}, {"test"}]
+    others = [{**row, "extra_info": {**row["extra_info"], "split": "all"}} for part in parts for row in part]
+    assert sorted(others, key=str) == sorted(rows, key=str), "nothing but the split's name is changed"
+
+    reversed_source = write_rows(tmp_path / "reversed.parquet", rows[::-1])
+    split_by_video(reversed_source, tmp_path / "other.parquet", test, second_share=0.25, seed=1)
+    assert read_rows(test)[::-1] == parts[1], "the order of the rows does not matter"
+    split_by_video(source, train, test, second_share=0.25, seed=2)
+    assert {Path(row["extra_info"]["video_path"]).name for row in read_rows(test)} != names[1]
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_no_part_may_be_empty(share: float, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row("a.mp4"), make_row("b.mp4")])
+    with pytest.raises(UsageError, match="cannot be split"):
+        split_by_video(source, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=share)
+    assert not (tmp_path / "train.parquet").exists()
+
+
+def test_rows_on_videos_of_a_benchmark_are_left_out(
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "renamed.mp4"
+    copy.write_bytes(Path(make_video(100)).read_bytes())
+    rows = [
+        make_row(path) for path in ("fine.mp4", "set/bench_clip.mp4", "x/v_dQw4w9WgXcQ_3_9.mp4", copy, make_video(200))
+    ]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    benchmark = [{**make_row(path), "data_source": "exam"} for path in ("b/bench_clip.mkv", "dQw4w9WgXcQ.mp4")]
+    exam = write_rows(tmp_path / "exam.parquet", benchmark)
+    nameless = tmp_path / "nameless.parquet"
+    pq.write_table(pa.table({"extra_info": [{"video_path": make_video(100)}]}), nameless)
+    out = tmp_path / "clean.parquet"
+
+    command = ["data", "decontaminate", str(source), str(out), "--against", str(exam), "--against", str(nameless)]
+    assert run(command) == 0
+    printed = capsys.readouterr()
+    assert [line.partition(" (")[0] for line in printed.err.splitlines()] == [
+        "row 1: in exam by name",
+        "row 2: in exam by youtube",
+        "row 3: in nameless by content",
+    ]
+    assert "3 rows left out" in printed.out
+    assert read_rows(out) == [rows[0], rows[4]]
+    assert [row.number for row in decontaminate(source, out, [exam], [Sign.NAME])] == [1]
+    names = tmp_path / "names.txt"
+    names.write_text("bench_clip\n\nother\n")
+    assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names")]
+    assert run([*command[:4], "--against", str(tmp_path / "gone.parquet")]) == 2
+    assert run([*command, "--by", "colour"]) == 2
+
+
+def test_stats(tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]) -> None:
+    video = make_video(3000)
+    rows = [
+        make_row(video, "A", video_segment=[2.0, 5.0]),
+        make_row(video, "B", agent_name="longvt"),
+        make_row("gone.mp4", "B"),
+        make_row("gone.mp4", "7", question_type="numeric", options=None),
+        make_row("gone.mp4", question=""),
+    ]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    assert run(["data", "stats", str(source), "--json", "--probe", "--jobs", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["rows"] == 5 and found["unreadable"] == 1 and found["videos"] == 2
+    assert found["agent_name"] == {"framethinker": 3, "longvt": 1}
+    assert found["question_type"] == {"mc": 3, "numeric": 1}
+    assert found["letter of the truth"] == {"A": 1, "B": 2}
+    assert found["number of options"] == {"2": 3}
+    assert found["questions per video"] == {"least": 2, "median": 2, "largest": 2}
+    assert found["segment seconds"]["median"] == 3.0
+    assert found["video seconds"]["largest"] == pytest.approx(100.0) and found["video length"] == {"up to 3 min": 1}
+    assert run(["data", "stats", str(source)]) == 0
+    assert "letter of the truth: A 1, B 2" in capsys.readouterr().out

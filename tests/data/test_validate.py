@@ -1,0 +1,140 @@
+"""`vvt data validate`: every fault of a row is told by its number, and the good rows are kept whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.video.files import MakeVideo
+from tests.data.row_files import make_row, read_rows, write_rows
+from verl_video_tools.agent_loop.counting import load_model_tokens
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.validate import PromptCosts, validate_file
+from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.types import Sample
+from verl_video_tools.video import Video
+
+
+@pytest.fixture
+def video(make_video: MakeVideo) -> str:
+    """100 seconds."""
+    return make_video(3000)
+
+
+def problems_of(row: dict[str, Any], tmp_path: Path) -> tuple[str, ...]:
+    (report,) = validate_file(write_rows(tmp_path / "row.parquet", [row]))
+    return report.problems
+
+
+def test_a_good_row_has_no_problems(video: str, tmp_path: Path) -> None:
+    assert problems_of(make_row(video, video_segment=[3.0, 7.5]), tmp_path) == ()
+    assert (
+        problems_of(make_row(video, "12.5", question="How many?", question_type="numeric", options=None), tmp_path)
+        == ()
+    )
+    assert problems_of(make_row(video, "He left.", question="Why?", question_type="open", options=None), tmp_path) == ()
+    assert problems_of(make_row(video, agent_name="tool_agent"), tmp_path) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"data_source": ""}, "data_source is missing"),
+        ({"agent_name": "framethinkr"}, "agent_name 'framethinkr' is no method; there are: framethinker"),
+        ({"prompt": []}, "prompt must be a list of chat messages"),
+        ({"prompt": [{"role": "user"}]}, "prompt must be a list of chat messages"),
+        ({"prompt": None}, "prompt must be a list of chat messages"),
+        ({"reward_model": {"style": "rule", "ground_truth": None}}, "reward_model.ground_truth is missing"),
+        ({"reward_model": {"style": "rule", "ground_truth": " "}}, "reward_model.ground_truth is empty"),
+        ({"reward_model": {"style": "rule", "ground_truth": "C"}}, "the grader does not find the truth 'C' right"),
+        ({"reward_model": {"style": "rule", "ground_truth": "a chair"}}, None),
+        ({"reward_model": {"style": "rule", "ground_truth": "a table"}}, "must be the letter of an option"),
+    ],
+)
+def test_faults_of_columns(change: dict[str, Any], named: str | None, video: str, tmp_path: Path) -> None:
+    problems = problems_of({**make_row(video), **change}, tmp_path)
+    if named is None:
+        assert problems == ()
+    else:
+        assert len(problems) == 1 and named in problems[0]
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [
+        ({"question": ""}, "extra_info.question is missing or empty"),
+        ({"question": "What does the woman carry?"}, "does not tell option A, 'a lamp'"),
+        ({"question_type": "essay"}, "question_type must be one of mc, numeric, open, got 'essay'"),
+        ({"question_type": "numeric"}, "the truth of a numeric question must be a number, got 'B'"),
+        ({"options": '["a lamp"'}, "the row makes no sense"),
+        ({"video_path": "gone.mp4"}, "no such video file: gone.mp4"),
+        ({"video_segment": [7.0, 3.0]}, "0 <= start < end, got [7, 3]"),
+        ({"video_segment": [0.0, float("nan")]}, "0 <= start < end, got [0, nan]"),
+        ({"video_segment": [3.0]}, "the row makes no sense"),
+    ],
+)
+def test_faults_of_extra_info(extra: dict[str, Any], named: str, video: str, tmp_path: Path) -> None:
+    row = make_row(video)
+    problems = problems_of({**row, "extra_info": {**row["extra_info"], **extra}}, tmp_path)
+    assert problems and named in problems[0]
+
+
+def test_the_command_keeps_the_good_rows(video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [make_row(video), make_row("gone.mp4", "C"), make_row(video, "A")]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    out, report = tmp_path / "good.parquet", tmp_path / "report.jsonl"
+    assert run(["data", "validate", str(source), "--out", str(out), "--report", str(report)]) == 1
+    printed = capsys.readouterr()
+    assert f"{source}: 3 rows, 1 bad" in printed.out
+    assert printed.err.splitlines() == [
+        "row 1: the grader does not find the truth 'C' right; options: 2",
+        "row 1: no such video file: gone.mp4",
+    ]
+    assert read_rows(out) == [rows[0], rows[2]]
+    assert [bool(json.loads(line)["problems"]) for line in report.read_text().splitlines()] == [False, True, False]
+    assert run(["data", "validate", str(out)]) == 0
+    assert run(["data", "validate", str(tmp_path / "none.parquet")]) == 2
+    assert run(["data", "validate", str(out), "--set", "num_frames=3"]) == 2
+
+
+def test_probing_finds_bad_files_and_segments_beyond_the_end(
+    video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken.mp4"
+    broken.write_text("no video")
+    segments = [[1.0, 100.5], [1.0, 150.0], [1.0, 2.0]]
+    rows = [
+        make_row(path, video_segment=segment) for path, segment in zip([video, video, broken], segments, strict=True)
+    ]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    assert run(["data", "validate", str(source)]) == 0
+    assert run(["data", "validate", str(source), "--probe", "--jobs", "1"]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
+    assert lines[0] == "row 1: video_segment ends at 150 s, the video at 100.0 s"
+    assert lines[1].startswith("row 2: ") and "broken.mp4" in lines[1] and len(lines) == 2
+
+
+def test_prompts_are_counted_by_the_models_own_tokens(
+    video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first look of 64x36 pixels takes a handful of tokens a frame; a question of 3000 words does not fit."""
+    processor = tmp_path / "processor"
+    make_processor(make_tokenizer()).save_pretrained(processor)
+    lengthy = make_row(video, question="word " * 3000 + "\nA. a lamp\nB. a chair")
+    source = write_rows(tmp_path / "rows.parquet", [make_row(video), lengthy, make_row(video, agent_name="framemind")])
+    report = tmp_path / "report.jsonl"
+    command = ["data", "validate", str(source), "--processor", str(processor), "--jobs", "1", "--report", str(report)]
+    assert run(command) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
+    assert len(lines) == 1 and lines[0].startswith("row 1: the prompt takes ") and "reserves 8192" in lines[0]
+    costs = [json.loads(line)["cost"] for line in report.read_text().splitlines()]
+    assert costs[0]["images"] == 8 and costs[0]["max_images"] == 60 and 8 < costs[0]["tokens"] < 2000
+
+    sample, info = Sample.from_row(make_row(video)), Video(video).info
+    model = load_model_tokens(str(processor))
+    rungs = [PromptCosts(model, settings={"rung": rung}).of(sample, "framemind", info) for rung in range(1, 9)]
+    assert len({rung.tokens for rung in rungs}) > 1
+    assert costs[2]["tokens"] == max(rung.tokens for rung in rungs), "the dearest rung of the ladder counts"

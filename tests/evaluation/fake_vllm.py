@@ -1,0 +1,49 @@
+"""Stands for `vllm serve`: takes its options, becomes healthy after a while, and has a worker of its own.
+
+    python fake_vllm.py MODEL --host H --port P ... [--fail] [--stubborn]
+
+Prints its options and environment as JSON, then `ready` or why it fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+WORKER = "import time; time.sleep(600)"
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    print(json.dumps({"arguments": arguments, "omp": os.environ.get("OMP_NUM_THREADS")}), flush=True)
+    if "--fail" in arguments:
+        sys.exit("there is no such model")
+    worker = subprocess.Popen([sys.executable, "-c", WORKER])
+    print(json.dumps({"worker": worker.pid}), flush=True)
+    if "--stubborn" in arguments:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    if "--never" in arguments:
+        threading.Event().wait()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/health" else 404)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    host, port = (arguments[arguments.index(name) + 1] for name in ("--host", "--port"))
+    HTTPServer((host, int(port)), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

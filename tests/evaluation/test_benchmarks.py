@@ -1,0 +1,144 @@
+"""Benchmarks: annotation files in their published format become rows, and bad entries are told one by one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.evaluation.benchmarks.entries import (
+    Row,
+    benchmark_row,
+    find_video,
+    read_entries,
+    without_letters,
+)
+from verl_video_tools.types import Sample
+
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def rows_of(name: str, files: BenchmarkFiles) -> list[Row]:
+    """All rows, of which none may be faulty."""
+    rows = []
+    for _, row in read_rows(get_benchmark(name), files):
+        assert not isinstance(row, RowError), row
+        rows.append(row)
+    return rows
+
+
+def without_subtitles(files: BenchmarkFiles) -> BenchmarkFiles:
+    return BenchmarkFiles(annotations=files.annotations, videos=files.videos)
+
+
+# ------------------------------------------------------------------------------------------------------------ Video-MME
+
+
+def test_video_mme(video_mme: BenchmarkFiles) -> None:
+    rows = rows_of("video-mme", without_subtitles(video_mme))
+    samples = [Sample.from_row(row) for row in rows]
+    assert [sample.ground_truth for sample in samples] == ["C", "B", "A"]
+    assert samples[0].question == (
+        "How many bowls does the potter glaze?\nA. Two.\nB. Three.\nC. Four.\nD. None of them."
+    )
+    assert samples[0].options == ("Two.", "Three.", "Four.", "None of them.")
+    assert {sample.question_type for sample in samples} == {"mc"}
+    assert [Path(sample.video_path).name for sample in samples] == ["kitchen_one.mp4"] * 2 + ["-Tide02.MP4"]
+    assert [sample.extra_info["index"] for sample in samples] == ["001-1", "001-2", "601-1"]
+    assert samples[2].extra_info["groups"] == {
+        "duration": "long",
+        "domain": "Knowledge",
+        "sub_category": "Geography",
+        "task_type": "Temporal Reasoning",
+    }
+
+
+def test_video_mme_with_subtitles(video_mme: BenchmarkFiles) -> None:
+    first, _, without = (Sample.from_row(row).question for row in rows_of("video-mme", video_mme))
+    assert first.startswith(
+        "Subtitles of the video:\nFirst the clay,\nthen 2 bowls & a lid.\nLong after.\n\nHow many bowls"
+    )
+    assert without.startswith("What happens")
+    some = BenchmarkFiles(
+        annotations=video_mme.annotations, videos=video_mme.videos, subtitles=video_mme.subtitles, subtitle_frames=2
+    )
+    asked = Sample.from_row(rows_of("video-mme", some)[0]).question  # the video lasts 3.3 s
+    assert asked.startswith("Subtitles of the video:\nFirst the clay,\nthen 2 bowls & a lid.\n\nHow many")
+
+
+# ------------------------------------------------------------------------------------------------------- what all share
+
+
+def test_a_bad_entry_is_told_and_the_rest_goes_on(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    entries = json.loads((SAMPLES / "video_mme.json").read_text())
+    del entries[0]["answer"]
+    entries[1]["videoID"] = "gone"
+    bad_truth, outside = dict(entries[2], answer="E"), dict(entries[2], videoID="../subtitle/kitchen_one.srt")
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps([*entries, "text", bad_truth, outside]))
+    files = BenchmarkFiles(annotations=path, videos=video_mme.videos)
+    read = list(read_rows(get_benchmark("video-mme"), files))
+    assert [number for number, _ in read] == list(range(6))
+    faults = {number: str(row) for number, row in read if isinstance(row, RowError)}
+    assert sorted(faults) == [0, 1, 3, 4, 5]
+    assert faults[0].startswith("the field 'answer' is missing; there are: video_id, duration")
+    assert faults[1] == f"no video 'gone' in {video_mme.videos}"
+    assert "named fields, got 'text'" in faults[3]
+    assert faults[4] == "the truth must be one of the letters ABCD, got 'E'"
+    assert "lies outside" in faults[5]
+
+
+def test_files_that_are_not_there(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    benchmark = get_benchmark("video-mme")
+    with pytest.raises(UsageError, match="nowhere: no such folder"):
+        list(read_rows(benchmark, BenchmarkFiles(annotations=video_mme.annotations, videos=tmp_path / "nowhere")))
+    for name, content in (("a.parquet", "x"), ("a.json", "{]"), ("b.json", '"text"'), ("a.txt", ""), ("a.csv", None)):
+        path = tmp_path / name
+        if content is not None:
+            path.write_text(content)
+        with pytest.raises(UsageError, match="cannot read annotations from"):
+            list(read_rows(benchmark, BenchmarkFiles(annotations=path, videos=video_mme.videos)))
+    with pytest.raises(UsageError, match=r"choose one of: .*video-mme"):
+        get_benchmark("video_mme")
+
+
+@pytest.mark.parametrize("name", BENCHMARK_NAMES)
+def test_every_name_leads_to_a_benchmark_of_that_name(name: str) -> None:
+    assert get_benchmark(name).name == name
+
+
+def test_lines_of_json(tmp_path: Path) -> None:
+    for suffix in (".json", ".jsonl"):
+        path = tmp_path / f"a{suffix}"
+        path.write_text('{"a": 1}\n\n{"a": 2}\n')
+        assert list(read_entries(path)) == [{"a": 1}, {"a": 2}]
+
+
+def test_options_lose_their_letters_only_if_all_have_them() -> None:
+    assert without_letters(["A. One", "(B) Two", "C: A. B."]) == ["One", "Two", "A. B."]
+    assert without_letters(["A. One", "Two"]) == ["A. One", "Two"]
+    assert without_letters(["A cat", "B cat"]) == ["A cat", "B cat"]
+
+
+def test_rows_of_other_questions(tmp_path: Path) -> None:
+    row = benchmark_row(
+        "b",
+        index=3,
+        split="dev",
+        video_path=tmp_path / "v.mp4",
+        question=" When? ",
+        truth="2.0 to 5.5",
+        video_segment_seconds=(2.0, 5.5),
+    )
+    sample = Sample.from_row(row)
+    assert (sample.question, sample.question_type, sample.video_segment_seconds) == ("When?", "open", (2.0, 5.5))
+    assert "groups" not in row["extra_info"] and "options" not in row["extra_info"]
+
+
+def test_a_video_may_be_named_with_its_suffix_and_folder(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "v.1.webm").touch()
+    assert find_video(tmp_path, "a/v.1") == find_video(tmp_path, "a/v.1.webm") == tmp_path / "a" / "v.1.webm"

@@ -1,0 +1,439 @@
+"""`vvt eval` against a real HTTP server: results, resuming, failures, tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from benchmarks.video.files import MakeVideo
+from tests.agent_loop.harness import model_dir, processor
+from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
+from tests.judge_server import MODEL, JudgeServer, Reply, completion
+from verl_video_tools.cli.main import run
+from verl_video_tools.endpoint import client
+from verl_video_tools.evaluation import benchmarks, serve
+from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video
+from verl_video_tools.methods import get_method
+from verl_video_tools.rewards.temporal import temporal_iou
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import AnswerLabel, Judge, RecipeBudget
+from verl_video_tools.video import envelope_of
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+
+ZOOM = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
+ZOOMED_FRAMES = 4
+GLANCE = 2
+
+
+def answer(text: str) -> str:
+    return f"<think>so</think><answer>{text}</answer>"
+
+
+# The questions of the sample: right at once, right after a look, wrong.
+BOWLS, WHEEL, BOAT = "How many bowls", "What stands beside", "What happens right after"
+SCRIPTS = {BOWLS: [answer("C")], WHEEL: [ZOOM, answer("B. A bucket.")], BOAT: [ZOOM, ZOOM, answer("D")]}
+
+
+@pytest.fixture(autouse=True)
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
+
+
+def command(files: BenchmarkFiles, out: Path, server: JudgeServer, *options: str) -> list[str]:
+    paths = [f"--annotations={files.annotations}", f"--videos={files.videos}"]
+    method = ["--method=videozoomer", f"--set=glance_frames={GLANCE}"]
+    return ["eval", "--benchmark=video-mme", *paths, f"--out={out}", *method, f"--base-url={server.base_url}", *options]
+
+
+def result_of(out: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((out / "results.json").read_text())
+    return result
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+def test_a_benchmark_gives_result_tables_and_plot(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "zoomer"
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, out, server)) == 0
+        assert {request["temperature"] for request in server.requests} == {0.0}
+    result = result_of(out)
+    frames = GLANCE + ZOOMED_FRAMES  # of the three: 2, 6 and 10
+    assert result["overall"] == {"items": 3, "failed": 0, "accuracy": 2 / 3, "partial": 0.0, "frames": float(frames)}
+    assert result["groups"]["duration"] == {
+        "short": {"items": 2, "failed": 0, "accuracy": 1.0, "partial": 0.0, "frames": 4.0},
+        "long": {"items": 1, "failed": 0, "accuracy": 0.0, "partial": 0.0, "frames": 10.0},
+    }
+    assert list(result["groups"]) == ["duration", "domain", "sub_category", "task_type"]
+    assert result["frames"]["initial"] == {"sum": 6, "mean": 2.0}
+    assert result["frames"]["tool"] == {"sum": 12, "mean": 4.0}
+    assert result["frames"]["total"] == {"sum": 18, "mean": 6.0}
+    assert result["frames"]["executed_calls"] == {"sum": 3, "mean": 1.0}
+    assert (result["graded_by"], result["stop_reasons"]) == ({"rule for mc": 3}, {"answer": 3})
+    assert result["failures"] == []
+    protocol = result["protocol"]
+    assert (protocol["benchmark"], protocol["subtitles"], protocol["model"]) == ("video-mme", None, MODEL)
+    assert (protocol["method"], protocol["config"]["glance_frames"]) == ("videozoomer", GLANCE)
+    assert protocol["config"]["max_turns"] > 1 and protocol["judge"] is None
+    assert {"verl_video_tools", "python", "av", "pillow"} <= protocol["versions"].keys()
+
+    printed = capsys.readouterr().out
+    assert printed == (out / "table.md").read_text() + "\n"
+    assert f"| zoomer | video-mme | {MODEL} | videozoomer | 3 | 0 | 66.7 | 6.0 | 2.0 | 4.0 |" in printed
+    assert "| duration | short | 100.0 (2) |\n| duration | long | 0.0 (1) |\n" in printed
+    with (out / "table.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert lines[0]["grouping"] == "all" and float(lines[0]["accuracy"]) == 2 / 3
+    assert [(line["group"], line["items"]) for line in lines if line["grouping"] == "duration"] == [
+        ("short", "2"),
+        ("long", "1"),
+    ]
+    assert json.loads((out / "table.json").read_text())[0]["model"] == MODEL
+    with Image.open(out / "accuracy_frames.png") as picture:
+        assert picture.format == "PNG" and len(picture.convert("RGB").getcolors(1 << 20) or []) > 10
+
+
+def test_subtitles_are_shown_and_said_in_the_protocol(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        options = (f"--subtitles={video_mme.subtitles}", "--subtitle-frames=2")
+        assert run(command(video_mme, tmp_path / "out", server, *options)) == 0
+        asked = [texts_of(request["messages"][1]) for request in server.requests]
+    assert sum("then 2 bowls & a lid." in text for text in asked) == 3  # both questions about it, one in two turns
+    assert result_of(tmp_path / "out")["protocol"]["subtitles"] == "those shown at 2 evenly spaced frames"
+
+
+def test_rows_are_tabulated_by_source_and_groups(
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = []
+    for number, (source, groups) in enumerate([("one", ["x", "y"]), ("one", ["y"]), ("two", ["x"])]):
+        row = benchmark_row(
+            source,
+            index=number,
+            split="test",
+            video_path=Path(make_video(100)),
+            question=f"Question {number}?",
+            options=["Yes", "No"],
+            truth="A",
+            groups={"kind": groups},
+        )
+        rows.append({**row, "agent_name": "longvt"})
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    scripts = {f"Question {number}?": [f"<answer>{letter}</answer>"] for number, letter in enumerate("ABA")}
+    with JudgeServer(reply=scripted(scripts)) as server:
+        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
+    groups = result_of(tmp_path / "out")["groups"]
+    shares = {name: {key: value["accuracy"] for key, value in values.items()} for name, values in groups.items()}
+    assert shares == {"data_source": {"one": 0.5, "two": 1.0}, "kind": {"x": 1.0, "y": 0.5}}
+    assert "| kind | y | 50.0 (2) |" in capsys.readouterr().out
+
+
+def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, tmp_path / "a", server)) == 0
+        server.reply = lambda request: chat_reply(answer("A"))
+        assert run(command(video_mme, tmp_path / "b", server)) == 0
+    capsys.readouterr()
+    assert run(["eval-table", str(tmp_path / "a"), str(tmp_path / "b" / "results.json"), f"--out={tmp_path}"]) == 0
+    printed = capsys.readouterr().out
+    assert "| grouping | group | a | results.json |" in printed
+    assert "| duration | long | 0.0 (1) | 100.0 (1) |" in printed
+    assert (tmp_path / "accuracy_frames.png").stat().st_size > 0
+    assert run(["eval-table", str(tmp_path / "nothing"), f"--out={tmp_path}"]) == 2
+    assert "cannot read a result from" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------------------- resuming
+
+
+@pytest.mark.timeout(180)
+def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    killed, whole = tmp_path / "killed" / "out", tmp_path / "whole" / "out"
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, whole, server)) == 0
+        num_requests = len(server.requests)
+        server.requests.clear()
+
+        server.latency_seconds = 0.3
+        line = command(video_mme, killed, server, "--concurrency=1")
+        process = subprocess.Popen([sys.executable, "-m", "verl_video_tools.cli", *line], stderr=subprocess.DEVNULL)
+        rollouts = killed / "rollouts.jsonl"
+        deadline = time.monotonic() + 100
+        while (not rollouts.exists() or not rollouts.read_bytes()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.kill()
+        process.wait()
+        done = rollouts.read_bytes()
+        assert 1 <= done.count(b"\n") < 3 and not (killed / "results.json").exists()
+        with rollouts.open("ab") as file:
+            file.write(b'{"step": 0, "uid": "2", "sess')  # a line cut by the kill
+
+        server.requests.clear()
+        server.latency_seconds = 0.0
+        assert run(command(video_mme, killed, server)) == 0
+        assert rollouts.read_bytes().startswith(done)
+        finished = list(read_records(rollouts))[: done.count(b"\n")]
+        finished_turns = sum(len(record["trajectory"].turns) for record in finished)
+        assert len(server.requests) == num_requests - finished_turns
+
+        for name in ("results.json", "table.md", "table.csv", "table.json", "accuracy_frames.png", "protocol.json"):
+            assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
+        server.requests.clear()
+        assert run(command(video_mme, killed, server)) == 0
+        assert server.requests == []
+
+
+def test_another_evaluation_does_not_go_on_in_the_folder(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, out, server)) == 0
+        before = (out / "results.json").read_bytes()
+        capsys.readouterr()
+        assert run(command(video_mme, out, server, "--temperature=0.5", "--set=max_frames=8")) == 2
+    told = capsys.readouterr().err
+    assert "holds another evaluation: config.max_frames was" in told
+    assert "sampling.temperature was 0.0 and is now 0.5. Give another --out" in told
+    assert (out / "results.json").read_bytes() == before
+
+
+# ------------------------------------------------------------------------------------------------------------- failures
+
+
+def test_a_failing_item_is_named_and_asked_again(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, out = scripted(SCRIPTS), tmp_path / "out"
+    (video_mme.videos / "-Tide02.MP4").unlink()
+
+    def half_broken(request: dict[str, Any]) -> Reply:
+        return Reply(b"{}", status=500) if WHEEL in texts_of(request["messages"][1]) else good(request)
+
+    with JudgeServer(reply=half_broken) as server:
+        assert run(command(video_mme, out, server)) == 0
+        result = result_of(out)
+        assert result["overall"] | {"frames": 0} == {
+            "items": 3,
+            "failed": 2,
+            "accuracy": 1.0,
+            "partial": 0.0,
+            "frames": 0,
+        }
+        first, second = result["failures"]
+        assert (first["item"], first["flags"]) == ("001-2", ["aborted"]) and "HTTP 500" in first["reason"]
+        assert (second["item"], second["flags"]) == ("entry 2", ["row_error"])
+        assert second["reason"] == f"no video '-Tide02' in {video_mme.videos}"
+        told = capsys.readouterr().err
+        assert "failed: 001-2: aborted: " in told and "failed: entry 2: row_error: no video" in told
+
+        server.requests.clear()
+        assert run(command(video_mme, out, server, "--keep-failed")) == 0
+        assert server.requests == []
+        server.reply = good
+        assert run(command(video_mme, out, server)) == 0
+        assert [WHEEL in texts_of(request["messages"][1]) for request in server.requests] == [True, True]
+    assert [failure["item"] for failure in result_of(out)["failures"]] == ["entry 2"]
+
+
+def test_an_endpoint_that_is_not_there(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JudgeServer() as server:
+        pass
+    for options in ((), ("--model=m",)):
+        assert run(command(video_mme, tmp_path / "out", server, *options)) == 1
+        assert "EndpointError: no usable reply from http://127.0.0.1" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, good = tmp_path / "out", scripted(SCRIPTS)
+    with JudgeServer() as server:
+
+        def dying(request: dict[str, Any]) -> Reply:
+            if BOWLS not in texts_of(request["messages"][1]):
+                threading.Thread(target=server.kill).start()
+                time.sleep(0.1)
+            return good(request)
+
+        server.reply = dying
+        assert run(command(video_mme, out, server, "--concurrency=1")) == 1
+    told = capsys.readouterr().err
+    assert "EndpointError: no usable reply" in told and "1 of 3 are recorded, and the next run goes on there" in told
+    (record,) = read_records(out / "rollouts.jsonl")
+    assert (record["uid"], record["trajectory"].flags) == ("0", [])
+    with JudgeServer(reply=good) as server:
+        assert run(command(video_mme, out, server)) == 0
+        assert not any(BOWLS in texts_of(request["messages"][1]) for request in server.requests)
+    assert result_of(out)["overall"]["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give either --rows, or --benchmark"),
+        (["--rows=r.parquet", "--benchmark=video-mme"], "give either --rows, or --benchmark"),
+        (["--benchmark=video-mme", "--videos=."], "give either --rows, or --benchmark"),
+        (["--rows=r.parquet"], "cannot read rows from r.parquet"),
+        (["--rows=r.parquet", "--subtitle-frames=3"], "--subtitle-frames belongs to --subtitles"),
+        (["--rows=r.parquet", "--serve=m"], "give either --base-url or --serve"),
+        (["--rows=r.parquet", "--serve-option=dtype=half"], "--serve-option belongs to --serve"),
+        (["--rows=r.parquet", "--method=best"], "there is no method 'best'"),
+    ],
+)
+def test_bad_usage(options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    line = ["eval", f"--out={tmp_path / 'out'}", "--base-url=http://127.0.0.1:9/v1", "--method=direct", *options]
+    assert run(line) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# --------------------------------------------------------------------------------------------- open questions and rules
+
+
+class Overlap:
+    """Grades an answer `[start, end]` by its overlap with the truth."""
+
+    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        overlap = temporal_iou(json.loads(answer), json.loads(truth))
+        return AnswerLabel.CORRECT if overlap >= 0.5 else AnswerLabel.INCORRECT
+
+
+class Moments(Benchmark):
+    """Open questions about times, of which a rule decides."""
+
+    name: ClassVar[str] = "moments"
+    groupings: ClassVar[tuple[str, ...]] = ("half",)
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        return benchmark_row(
+            self.name,
+            index=entry["question"],
+            split="test",
+            video_path=find_video(files.videos, "kitchen_one"),
+            question=entry["question"],
+            truth=json.dumps(entry["moment"]),
+            groups={"half": entry["half"]},
+        )
+
+    def judge(self) -> Judge | None:
+        return Overlap()
+
+    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
+        overlaps = [
+            temporal_iou(json.loads(item.answer or "[0, 0]"), json.loads(item.sample.ground_truth)) for item in items
+        ]
+        return {"mIoU": sum(overlaps) / len(overlaps)}
+
+
+def test_a_benchmarks_own_rule_and_metric(
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(benchmarks._BENCHMARKS, "moments", f"{__name__}:Moments")
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Moments.__module__])
+    entries = [
+        {"question": "When first?", "moment": [0.0, 2.0], "half": "one"},
+        {"question": "When last?", "moment": [2.0, 3.0], "half": "two"},
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, entries)))
+    files = BenchmarkFiles(annotations=tmp_path / "a.jsonl", videos=video_mme.videos)
+    scripts = {"When first?": [answer("[0, 1.5]")], "When last?": [answer("[0, 1]")]}
+    with JudgeServer(reply=scripted(scripts)) as server:
+        line = [part.replace("video-mme", "moments") for part in command(files, tmp_path / "out", server)]
+        assert run(line) == 0
+    result = result_of(tmp_path / "out")
+    assert (result["overall"]["accuracy"], result["overall"]["mIoU"]) == (0.5, 0.375)
+    assert [figures["mIoU"] for figures in result["groups"]["half"].values()] == [0.75, 0.0]
+    assert result["protocol"]["grader"].endswith("Overlap") and result["protocol"]["judge"] is None
+    assert "accuracy | mIoU |" in capsys.readouterr().out
+
+
+def test_a_judge_and_its_failures_are_counted(
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truths = {"What is red?": "a kite", "What is blue?": "a boat, a car", "What is green?": "a lamp"}
+    rows = [
+        benchmark_row(
+            "open",
+            index=number,
+            split="test",
+            video_path=Path(make_video(100)),
+            question=question,
+            truth=truth,
+        )
+        for number, (question, truth) in enumerate(truths.items())
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    scripts: Mapping[str, Sequence[str]] = {
+        "What is red?": ["<answer>a kite</answer>"],
+        "What is blue?": ["<answer>a boat</answer>"],
+        "What is green?": ["<answer>a tree</answer>"],
+    }
+
+    def verdict(request: dict[str, Any]) -> Reply:
+        asked = request["messages"][1]["content"]
+        return completion('{"label": "partial"}' if "blue" in asked else "I would rather not say.")
+
+    with JudgeServer(reply=scripted(scripts)) as server, JudgeServer(reply=verdict) as judge:
+        line = ["eval", f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        assert run([*line, f"--out={tmp_path / 'out'}"]) == 2
+        assert "needs a judge" in capsys.readouterr().err
+        assert run([*line, f"--out={tmp_path / 'judged'}", f"--judge-base-url={judge.base_url}"]) == 0
+    result = result_of(tmp_path / "judged")
+    assert result["graded_by"] == {"judge": 1, "judge failed": 1, "rule for open": 1}
+    assert (result["overall"]["accuracy"], result["overall"]["partial"], result["overall"]["failed"]) == (0.5, 0.5, 1)
+    assert result["protocol"]["judge"] == {"model": MODEL, "prompt_file": None}
+    assert result["failures"][0]["flags"] == ["judge"]
+
+
+def test_a_model_is_served_meanwhile(
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+
+        @contextmanager
+        def serving(model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any]) -> Iterator[str]:
+            asked.extend([model, log, budget.images, options])
+            yield server.base_url
+            asked.append(f"ended after {len(server.requests)} requests")
+
+        monkeypatch.setattr(serve, "served_model", serving)
+        line = [part for part in command(video_mme, tmp_path / "out", server) if not part.startswith("--base-url")]
+        assert run([*line, f"--serve={model_dir()}", "--serve-option=max-num-seqs=4"]) == 0
+    images = get_method("videozoomer").recipe_budget.images
+    log = tmp_path / "out" / "vllm.log"
+    assert asked == [model_dir(), log, images, {"max-num-seqs": 4}, "ended after 6 requests"]
+    sizes = result_of(tmp_path / "out")["protocol"]["pictures"]["sizes"]
+    assert sizes == asdict(envelope_of(processor()))  # those of the model that is served
+
+
+def test_pictures_are_sent_as_asked(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, tmp_path / "out", server, "--jpeg-quality=90")) == 0
+        formats = {picture.format for request in server.requests for picture in pictures_of(request["messages"][1])}
+    assert formats == {"JPEG"}
+    assert result_of(tmp_path / "out")["protocol"]["pictures"]["encoding"] == "JPEG 90"

@@ -1,0 +1,163 @@
+"""The adapter for lmms-eval, with stand-ins for the two classes of lmms-eval that it imports.
+
+lmms-eval 0.7 wants another PyAV than we do, so that it is not part of the tests' environment.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from benchmarks.video.files import MakeVideo
+from tests.agent_loop.harness import model_dir
+from tests.chat_server import pictures_of, scripted, texts_of
+from tests.judge_server import JudgeServer, Reply
+from verl_video_tools.endpoint import client
+from verl_video_tools.errors import EndpointError, UsageError
+from verl_video_tools.evaluation.benchmarks.entries import benchmark_row
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+
+TASKS = Path(__file__).parents[2] / "examples" / "lmms_eval" / "tasks"
+ADAPTER = "verl_video_tools.evaluation.lmms_eval_model"
+ZOOM = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
+
+
+class FakeModel:
+    """`lmms_eval.api.model.lmms`: lmms-eval fills `task_dict` before it asks."""
+
+    def __init__(self) -> None:
+        self.task_dict: dict[str, Any] = {}
+
+
+@dataclass(frozen=True)
+class FakeManifest:
+    """`lmms_eval.models.registry_v2.ModelManifest`."""
+
+    model_id: str
+    simple_class_path: str
+
+
+@dataclass(frozen=True)
+class FakeRequest:
+    """`lmms_eval.api.instance.Instance`: only its `args` are read."""
+
+    args: tuple[str, dict[str, Any], Callable[[Any], list[Any]], int, str, str]
+
+
+@pytest.fixture(scope="module")
+def adapter() -> Iterator[ModuleType]:
+    names = ("lmms_eval", "lmms_eval.api", "lmms_eval.api.model", "lmms_eval.models", "lmms_eval.models.registry_v2")
+    modules = {name: ModuleType(name) for name in names}
+    modules["lmms_eval.api.model"].lmms = FakeModel  # type: ignore[attr-defined]
+    modules["lmms_eval.models.registry_v2"].ModelManifest = FakeManifest  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in modules.items():
+            patch.setitem(sys.modules, name, module)
+        yield importlib.import_module(ADAPTER)
+        patch.delitem(sys.modules, ADAPTER)
+
+
+@pytest.fixture(scope="module")
+def task() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("vvt_rows_utils", TASKS / "utils.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
+
+
+@pytest.fixture
+def docs(make_video: MakeVideo) -> list[dict[str, Any]]:
+    rows = []
+    for number in range(3):
+        question, video_path = f"Question {number}?", Path(make_video(100))
+        options = ["Yes", "No"]
+        rows.append(
+            benchmark_row(
+                "x", index=number, split="test", video_path=video_path, question=question, options=options, truth="A"
+            )
+        )
+    return rows
+
+
+def ask(model: Any, task: ModuleType, docs: list[dict[str, Any]]) -> list[str]:
+    """As lmms-eval does."""
+    model.task_dict["vvt_rows"] = {"test": docs}
+    requests = [
+        FakeRequest((task.doc_to_text(doc), {"until": ["\n"]}, task.doc_to_visual, number, "vvt_rows", "test"))
+        for number, doc in enumerate(docs)
+    ]
+    answers: list[str] = model.generate_until(requests)
+    return answers
+
+
+def test_requests_become_rollouts(adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]]) -> None:
+    good = scripted({f"Question {number}?": [ZOOM, f"<answer>{letter}</answer>"] for number, letter in enumerate("AB")})
+
+    def half(request: dict[str, Any]) -> Reply:
+        return Reply(b"{}", status=500) if "Question 2?" in texts_of(request["messages"][1]) else good(request)
+
+    assert FakeManifest("video_tools", f"{ADAPTER}.VideoToolsModel") == adapter.MANIFEST
+    with JudgeServer(reply=half) as server:
+        model = adapter.VideoToolsModel(
+            "videozoomer",
+            processor=model_dir(),
+            batch_size=1,
+            device="cuda:0",
+            base_url=server.base_url,
+            glance_frames=2,
+        )
+        answers = ask(model, task, docs)
+        assert answers == ["A", "B", ""]
+        shown = [
+            [picture.size for message in request["messages"] for picture in pictures_of(message)]
+            for request in server.requests
+        ]
+        assert max(map(len, shown)) == 2 + 4
+        assert {side % 28 for sizes in shown for size in sizes for side in size} == {0}  # the processor's cells
+    scores = [task.process_results(doc, [answer]) for doc, answer in zip(docs, answers, strict=True)]
+    assert scores == [{"accuracy": 1.0}, {"accuracy": 0.0}, {"accuracy": 0.0}]
+    assert {task.doc_to_target(doc) for doc in docs} == {"A"}
+
+
+def test_what_the_adapter_does_not_take(adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]]) -> None:
+    url = "http://127.0.0.1:9/v1"
+    with pytest.raises(UsageError, match="VideoZoomer has no field 'frames'"):
+        adapter.VideoToolsModel("videozoomer", base_url=url, frames=3)
+    with pytest.raises(UsageError, match=r"PolicyConfig.concurrency takes int"):
+        adapter.VideoToolsModel("direct", base_url=url, concurrency="many")
+    with pytest.raises(UsageError, match="searches for frames by text"):
+        adapter.VideoToolsModel("videobrain", base_url=url)
+    with pytest.raises(EndpointError, match="no usable reply"):
+        ask(adapter.VideoToolsModel("direct", base_url=url), task, docs)
+    with pytest.raises(NotImplementedError, match="generate_until"):
+        adapter.VideoToolsModel("direct", base_url=url).loglikelihood([])
+    model = adapter.VideoToolsModel("direct", base_url=url)
+    model.task_dict["t"] = {"test": [{}]}
+    with pytest.raises(UsageError, match="t 0: a request takes the path of one video"):
+        model.generate_until([FakeRequest(("Q?", {}, lambda doc: ["a.mp4", "b.mp4"], 0, "t", "test"))])
+
+
+def test_the_task_names_functions_that_exist(task: ModuleType) -> None:
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+    config = yaml.load((TASKS / "vvt_rows.yaml").read_text(), Loader)
+    named = [str(value) for name, value in config.items() if name.startswith(("doc_to", "process"))]
+    assert len(named) == 4
+    assert all(callable(getattr(task, name.removeprefix("utils."))) for name in named)

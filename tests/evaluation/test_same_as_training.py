@@ -1,0 +1,185 @@
+"""Evaluation shows the model what training shows it, byte for byte: the agent loop's tokens and pictures against the
+requests that an endpoint gets, for the same item and the same turns."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.agent_loop.harness import Rollout, Unended, make_row, model_dir, processor, run_loop, video
+from tests.chat_server import chat_reply, pictures_of, texts_of
+from tests.judge_server import JudgeServer
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.parquet import read_table
+from verl_video_tools.methods import get_method
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import Trajectory
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+
+VALIDATION = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
+OPTIONS = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "n": 4, "val_kwargs": {"n": 1, **VALIDATION}}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A method with turns on 20 seconds at 10 frames per second."""
+
+    method: str
+    looks: tuple[str, ...]
+    answer: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+def tool_call(name: str, **arguments: Any) -> str:
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+CASES = [
+    Case("direct", (), "<answer>B</answer>", {"num_frames": 6}),
+    Case(
+        "framethinker",
+        (
+            "<think>a</think><action>choose frames between 40 and 90</action>",
+            "<think>a</think><action>get frame number at time 0:07</action>",
+        ),
+        "<think>a</think><action>output answer: B</action>",
+        {"num_frames_long": 8},
+    ),
+    Case(
+        "videozoomer",
+        ('<think>a</think><video_zoom>{"segment": [2.0, 4.0], "fps": 2}</video_zoom>',),
+        "<think>a</think><answer>B</answer>",
+        {"glance_frames": 4},
+    ),
+    Case(
+        "longvt",
+        (f"<think>a</think>\n{tool_call('crop_video', start_time=5.0, end_time=9.0)}",),
+        "<think>a</think><answer>B</answer>",
+        {"max_frames": 8, "max_pixels": 3136},
+    ),
+    Case(
+        "framemind",
+        ("<think>a</think><tool_call>VideoClip(5, 9)</tool_call><turn_sum>b</turn_sum>",),
+        "<think>a</think><answer>B</answer>",
+        {"low": [8, 28], "high": [4, 84], "tool_side_pixels": 28, "validation_frames": 5},
+    ),
+    Case(
+        "videobrain",
+        (f"<thinking>a</thinking>{tool_call('uniform_sample', start_frame=40, end_frame=90)}",),
+        "<thinking>a</thinking><answer>B</answer>",
+        {"initial_frames": 4},
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    row = make_row(video())
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    pq.write_table(
+        pa.Table.from_pylist([{name: row[name] for name in ("data_source", "reward_model", "extra_info")}]), path
+    )
+    return path
+
+
+@pytest.fixture
+def server() -> Any:
+    with JudgeServer() as server:
+        yield server
+
+
+def evaluate(case: Case, rows: Path, out: Path, server: JudgeServer, *options: str) -> Trajectory:
+    """The recorded rollout of `vvt eval`."""
+    turns = [*case.looks, case.answer]
+    server.reply = lambda request: chat_reply(turns[sum(m["role"] == "assistant" for m in request["messages"])])
+    fields = [f"--set={name}={json.dumps(value)}" for name, value in case.fields.items()]
+    command = ["eval", f"--rows={rows}", f"--out={out}", f"--method={case.method}", *fields, *options]
+    retrieval = ["--retrieval=model=unused"] if case.method == "videobrain" else []
+    assert run([*command, *retrieval, f"--base-url={server.base_url}"]) == 0
+    (record,) = read_records(out / "rollouts.jsonl")
+    trajectory: Trajectory = record["trajectory"]
+    assert (trajectory.answer, trajectory.flags) == ("B", [])
+    return trajectory
+
+
+async def train(case: Case, rows: Path) -> Rollout:
+    """The rollout of the agent loop, as verl samples it for validation."""
+    (row,) = read_table(rows).to_pylist()
+    ends_by_stop_string = bool(get_method(case.method).stop)
+    looks = [Unended(look) if ends_by_stop_string else look for look in case.looks]
+    return await run_loop(
+        [*looks, case.answer],
+        row={**make_row(row["extra_info"]["video_path"]), **row},
+        method=case.method,
+        method_fields=case.fields,
+        rollout_options=OPTIONS,
+        sampling_params=VALIDATION,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.method)
+async def test_observations_are_those_of_training(
+    case: Case, rows: Path, tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("verl_video_tools.retrieval.local_from_fields", lambda fields: Unasked() if fields else None)
+    trained = await train(case, rows)
+    evaluated = await asyncio.to_thread(evaluate, case, rows, tmp_path / "out", server, f"--processor={model_dir()}")
+    theirs = trained.trajectory
+    assert [turn.observation for turn in evaluated.turns] == [turn.observation for turn in theirs.turns]
+    assert evaluated.initial_frames == theirs.initial_frames
+    assert [call.frames for call in evaluated.calls()] == [call.frames for call in theirs.calls()]
+
+    # What each request shows, as pictures and as the tokens that a server makes of it with the model's own processor.
+    assert len(server.requests) == len(trained.server.requests) == len(case.looks) + 1
+    for request, sampled in zip(server.requests, trained.server.requests, strict=True):
+        pictures = [picture for message in request["messages"] for picture in pictures_of(message)]
+        assert len(pictures) == sampled["num_images"]
+        for ours, shown in zip(pictures, trained.images, strict=False):
+            assert np.array_equal(np.asarray(ours), np.asarray(shown))
+        assert tokens_of(request["messages"]) == sampled["prompt_ids"]
+
+
+class Unasked:
+    """A retriever that no search reaches."""
+
+    async def best_frames(self, *_: Any) -> list[int]:
+        raise AssertionError("nobody searches here")
+
+
+def tokens_of(messages: list[dict[str, Any]]) -> list[int]:
+    """A request as an inference server tokenises it."""
+
+    def plain(content: Any) -> Any:
+        if isinstance(content, str):
+            return content
+        return [part if part["type"] == "text" else {"type": "image"} for part in content]
+
+    chat = [{"role": message["role"], "content": plain(message["content"])} for message in messages]
+    text = processor().apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    pictures = [picture for message in messages for picture in pictures_of(message)]
+    return list(processor()(text=[text], images=pictures)["input_ids"][0])
+
+
+async def test_without_the_processor_the_server_decides_on_sizes(
+    rows: Path, tmp_path: Path, server: JudgeServer
+) -> None:
+    """What the processor is asked for: without it the same frames travel at another size."""
+    case = CASES[0]
+    trained = await train(case, rows)
+    evaluated = await asyncio.to_thread(evaluate, case, rows, tmp_path / "out", server)
+    ours, theirs = evaluated.initial_frames, trained.trajectory.initial_frames
+    assert [frame.index for frame in ours] == [frame.index for frame in theirs]
+    assert {(frame.width, frame.height) for frame in ours} == {(96, 64)}
+    assert {(frame.width, frame.height) for frame in theirs} != {(96, 64)}
+    assert texts_of(server.requests[0]["messages"][1]).count("<image>") == len(theirs)
+    result = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert result["protocol"]["pictures"]["sizes"] == "as the method asks; the server fits them"

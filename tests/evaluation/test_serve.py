@@ -1,0 +1,109 @@
+"""A server as a child: its options, its health, and that neither it nor its workers outlive us. A small program plays
+vLLM."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from verl_video_tools.errors import SetupError
+from verl_video_tools.evaluation import serve
+from verl_video_tools.evaluation.serve import served_model
+from verl_video_tools.types import RecipeBudget
+
+COMMAND = (sys.executable, str(Path(__file__).parent / "fake_vllm.py"))
+BUDGET = RecipeBudget(prompt_tokens=3000, response_tokens=2000, images=16)
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+
+
+def await_end(pid: int) -> None:
+    """Fails if the process is still there after a while; one that only waits to be collected is gone."""
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, f"process {pid} lives on"
+        time.sleep(0.02)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "COMMAND", COMMAND)
+    monkeypatch.setattr(serve, "STOP_SECONDS", 0.3)
+    monkeypatch.setattr(serve, "_POLL_SECONDS", 0.02)
+
+
+def test_a_server_lives_as_long_as_the_context(tmp_path: Path) -> None:
+    model, log = tmp_path / "model", tmp_path / "out" / "vllm.log"
+    model.mkdir()
+    (model / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
+    with served_model(str(model), log, BUDGET, {"dtype": "half", "enforce-eager": False}) as base_url:
+        with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/health") as reply:
+            assert reply.status == 200
+        started, worker = lines(log)
+    await_end(worker["worker"])
+    arguments = started["arguments"]
+    assert arguments[0] == str(model)
+    options = dict(zip(arguments[1::2], arguments[2::2], strict=True))
+    assert options["--generation-config"] == "vllm"
+    assert json.loads(options["--limit-mm-per-prompt"]) == {"image": 16, "video": 0}
+    assert options["--max-model-len"] == "4096"  # the model reads no more
+    assert options["--dtype"] == "half" and "--enforce-eager" not in options
+    assert started["omp"] is not None
+
+
+def test_tokens_of_the_recipe_where_the_model_says_nothing(tmp_path: Path) -> None:
+    with served_model("some/name", tmp_path / "log", BUDGET):
+        arguments = lines(tmp_path / "log")[0]["arguments"]
+    assert arguments[arguments.index("--max-model-len") + 1] == "5000"
+
+
+def test_a_server_that_does_not_listen_is_killed(tmp_path: Path) -> None:
+    with served_model("m", tmp_path / "log", BUDGET, {"stubborn": True}):
+        worker = lines(tmp_path / "log")[1]["worker"]
+    await_end(worker)
+
+
+def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SetupError, match=r"ended with status 1; .*log ends with: .* / there is no such model"),
+        served_model("m", tmp_path / "log", BUDGET, {"fail": True}),
+    ):
+        raise AssertionError("it never ran")
+    with (
+        pytest.raises(SetupError, match=r"not healthy after 0.5 s"),
+        served_model("m", tmp_path / "log", BUDGET, {"never": True}, start_seconds=0.5),
+    ):
+        raise AssertionError("it never ran")
+
+
+def test_a_server_ends_when_we_are_killed(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from verl_video_tools.evaluation import serve\n"
+        "from verl_video_tools.types import RecipeBudget\n"
+        f"serve.COMMAND = {COMMAND!r}\n"
+        f"with serve.served_model('m', Path({str(tmp_path / 'log')!r}), RecipeBudget(1, 1, 1)):\n"
+        "    print('up', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    (server,) = psutil.Process(parent.pid).children()
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    await_end(server.pid)
+    os.kill(lines(tmp_path / "log")[1]["worker"], signal.SIGKILL)  # the real server ends its workers itself

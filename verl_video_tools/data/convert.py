@@ -1,0 +1,106 @@
+"""Published annotation files as a file of our rows (docs/data.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from verl_video_tools.data.parquet import ROWS_PER_BATCH, whole_file
+from verl_video_tools.data.stock_rows import Conversion
+from verl_video_tools.data.training_sets import get_source
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, read_rows
+from verl_video_tools.evaluation.benchmarks.entries import Row
+from verl_video_tools.methods import METHOD_NAMES
+
+_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
+_EXTRA_INFO = pa.struct(
+    [
+        ("question", pa.string()),
+        ("video_path", pa.string()),
+        ("question_type", pa.string()),
+        ("options", pa.list_(pa.string())),
+        ("video_segment", pa.list_(pa.float64())),
+        ("classification", pa.string()),
+        ("question_id", pa.string()),
+        ("index", pa.int64()),
+        ("split", pa.string()),
+    ]
+)
+ROW_SCHEMA = pa.schema(
+    [
+        ("data_source", pa.string()),
+        ("prompt", pa.list_(_MESSAGE)),
+        ("ability", pa.string()),
+        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
+        ("extra_info", _EXTRA_INFO),
+    ]
+)
+"""The columns of converted files, the same for all formats, so that one run can read several files."""
+
+
+def convert_annotations(
+    source_name: str, files: BenchmarkFiles, target: Path, *, method_name: str | None = None, split: str | None = None
+) -> Conversion:
+    """Write the questions of published files as rows. `target` appears only once all of it is written.
+
+    Args:
+        source_name: one of `training_sets.SOURCE_NAMES`.
+        method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
+        split: replaces the format's own `extra_info.split`.
+
+    Returns:
+        Rows written, and for each left out its place in the file, from 0, and why.
+
+    Raises:
+        UsageError: unknown format or method, files that cannot be read or written, or no row is left.
+    """
+    source = get_source(source_name)
+    if method_name is not None and method_name not in METHOD_NAMES:
+        raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(METHOD_NAMES)}")
+    schema = ROW_SCHEMA if method_name is None else ROW_SCHEMA.insert(1, pa.field("agent_name", pa.string()))
+    skipped: list[str] = []
+    num_written = 0
+    with whole_file(target, schema) as writer:
+        for rows in _in_batches(_good_rows(read_rows(source, files), files.annotations, skipped)):
+            for row in rows:
+                _finish(row, num_written, method_name, split)
+                num_written += 1
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+        if not num_written:
+            first = f"; the first was left out: {skipped[0]}" if skipped else ""
+            raise UsageError(f"{files.annotations} gives no row{first}")
+    return Conversion(num_written, tuple(skipped))
+
+
+def _good_rows(
+    rows: Iterator[tuple[int, Row | RowError]], annotations: Path, skipped: list[str]
+) -> Iterator[dict[str, Any]]:
+    for number, row in rows:
+        if isinstance(row, RowError):
+            skipped.append(f"{annotations}: row {number}: {row}")
+        else:
+            yield row
+
+
+def _in_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == ROWS_PER_BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _finish(row: Row, index: int, method_name: str | None, split: str | None) -> None:
+    """The format's name of a question becomes `question_id`; `index` is its place in our file."""
+    extra_info = row["extra_info"]
+    extra_info["question_id"], extra_info["index"] = str(extra_info["index"]), index
+    extra_info["split"] = split or extra_info["split"]
+    if method_name is not None:
+        row["agent_name"] = method_name

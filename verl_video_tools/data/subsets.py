@@ -1,0 +1,166 @@
+"""Parts of a file of rows: split by video, and without the videos of benchmarks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
+from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
+from verl_video_tools.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Rows and videos of both parts."""
+
+    num_rows: tuple[int, int]
+    num_videos: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Contamination:
+    """A row whose video occurs in a benchmark.
+
+    Attributes:
+        number: place of the row in its file, from 0.
+        benchmark: `data_source` of the benchmark's rows, or the name of their file.
+        identity: what the videos share.
+    """
+
+    number: int
+    benchmark: str
+    identity: Identity
+
+
+def split_by_video(
+    source: Path, first: Path, second: Path, *, second_share: float, seed: int = 0, signs: Sequence[Sign] = SIGNS
+) -> Split:
+    """Write the rows to two files that have no video in common; `extra_info.split` becomes the files' names.
+
+    Videos are drawn by `seed` and go to `second` until it has its share of the rows, which it may exceed by the last
+    one's. The same rows give the same parts, whatever their order.
+
+    Raises:
+        UsageError: a file cannot be read or written, a row has no video, or one part would be empty.
+    """
+    counts = Counter(video_paths(source))
+    videos = [sorted(video) for video in same_video(identities(counts, signs))]
+    order = sorted(videos)
+    random.Random(seed).shuffle(order)
+    wanted = second_share * counts.total()
+    chosen: set[str] = set()
+    num_chosen = num_rows = 0
+    for video in order:
+        if num_rows >= wanted:
+            break
+        chosen.update(video)
+        num_chosen += 1
+        num_rows += sum(counts[path] for path in video)
+    if not 0 < num_chosen < len(order):
+        raise UsageError(
+            f"{source}: {len(order)} videos with {counts.total()} rows cannot be split with a share of {second_share:g}"
+        )
+    _write_parts(source, {first: lambda path: path not in chosen, second: lambda path: path in chosen})
+    return Split((counts.total() - num_rows, num_rows), (len(order) - num_chosen, num_chosen))
+
+
+def decontaminate(
+    source: Path, out: Path, benchmarks: Sequence[Path], signs: Sequence[Sign] = SIGNS
+) -> list[Contamination]:
+    """Write the rows whose videos occur in none of the benchmarks, and tell the others.
+
+    Args:
+        benchmarks: files of rows, or .txt files with the path or name of a video per line.
+
+    Raises:
+        UsageError: a file cannot be read or written, or a row has no video.
+    """
+    paths = list(video_paths(source))
+    owners = _owners(benchmarks)
+    known_by = identities([*dict.fromkeys(paths), *owners], signs)
+    benchmark_of: dict[Identity, str] = {}
+    for path, benchmark in owners.items():
+        for identity in known_by[path]:
+            benchmark_of.setdefault(identity, benchmark)
+    found: dict[str, tuple[str, Identity]] = {}
+    for path in set(paths):
+        if shared := sorted(known_by[path] & benchmark_of.keys(), key=lambda identity: SIGNS.index(identity[0])):
+            found[path] = (benchmark_of[shared[-1]], shared[-1])  # the surest sign
+    _write_parts(source, {out: lambda path: path not in found}, rename=False)
+    return [Contamination(number, *found[path]) for number, path in enumerate(paths) if path in found]
+
+
+def video_paths(source: Path) -> Iterator[str]:
+    """`extra_info.video_path` of each row.
+
+    Raises:
+        UsageError: the file cannot be read, or a row has none.
+    """
+    for number, extra_info in enumerate(_column(source, "extra_info")):
+        path = extra_info.get("video_path") if isinstance(extra_info, Mapping) else None
+        if not isinstance(path, str) or not path:
+            raise UsageError(f"{source}: row {number} has no extra_info.video_path; `vvt data validate` finds bad rows")
+        yield path
+
+
+def _column(source: Path, name: str) -> Iterator[Any]:
+    if name not in read_schema(source).names:
+        raise UsageError(f"{source}: no column {name}, so these are not rows of ours")
+    for batch in row_batches(source, (name,)):
+        yield from batch.column(0).to_pylist()
+
+
+def _owners(benchmarks: Sequence[Path]) -> dict[str, str]:
+    """Each benchmark's videos with its name."""
+    owners: dict[str, str] = {}
+    for file in benchmarks:
+        if file.suffix == ".txt":
+            owners.update((name, file.stem) for name in _read_names(file))
+            continue
+        has_name = "data_source" in read_schema(file).names
+        names = _column(file, "data_source") if has_name else None
+        for path in video_paths(file):
+            name = next(names) if names is not None else None
+            owners.setdefault(path, name or file.stem)
+    return owners
+
+
+def _read_names(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read names of videos from {file}: {error}") from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def _write_parts(source: Path, parts: Mapping[Path, Callable[[str], bool]], rename: bool = True) -> None:
+    """Each part gets the rows whose video it wants. Rows keep their columns; with `rename`, `extra_info.split`, where
+    there is such a field, becomes the part's name."""
+    with ExitStack() as stack:
+        schema = read_schema(source)
+        writers = {part: stack.enter_context(whole_file(part, schema)) for part in parts}
+        for batch in row_batches(source):
+            paths = [extra_info["video_path"] for extra_info in batch.column("extra_info").to_pylist()]
+            for part, wants in parts.items():
+                rows = batch.filter(pa.array([wants(path) for path in paths], pa.bool_()))
+                writers[part].write_batch(_with_split(rows, part.stem) if rename else rows)
+
+
+def _with_split(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    position = batch.schema.get_field_index("extra_info")
+    extra_info = batch.column(position)
+    fields = [extra_info.type.field(index) for index in range(extra_info.type.num_fields)]
+    arrays = [
+        pa.array([name] * len(batch), field.type) if field.name == "split" and pa.types.is_string(field.type) else array
+        for field, array in zip(fields, extra_info.flatten(), strict=True)
+    ]
+    renamed = pa.StructArray.from_arrays(arrays, fields=fields)
+    return batch.set_column(position, batch.schema.field(position), renamed)

@@ -1,0 +1,51 @@
+"""Video-R1 (arXiv 2503.21776): 263,000 questions about videos and pictures from many data sets.
+
+Format: `Video-R1-260k.json` (and `Video-R1-COT-165k.json`), a list of `problem_id`, `problem`, `data_type` ("video" or
+"image"), `problem_type`, `options` (each with its letter), `solution` (between answer tags), `path`, `data_source`.
+Read from src/r1-v/src/open_r1/grpo.py of github.com/tulerfeng/Video-R1 and converters in other public repositories.
+
+Numerical and regression questions both become numeric ones, which are right or wrong; OCR and free-form ones need a
+judge. Questions about pictures are no rows.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from verl_video_tools.errors import RowError
+from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
+from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
+from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, listed_options, tagged_answer
+from verl_video_tools.types import QuestionType
+
+QUESTION_TYPES: dict[str, QuestionType] = {
+    "multiple choice": "mc",
+    "numerical": "numeric",
+    "regression": "numeric",
+    "OCR": "open",
+    "free-form": "open",
+}
+
+
+class VideoR1(Benchmark):
+    """See the module."""
+
+    name: ClassVar[str] = "video-r1"
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        if required(entry, "data_type") != "video":
+            raise RowError(f"it is about an {entry['data_type']}, not about a video")
+        problem_type = required(entry, "problem_type")
+        if problem_type not in QUESTION_TYPES:
+            raise RowError(f"the field 'problem_type' must be one of {', '.join(QUESTION_TYPES)}, got {problem_type!r}")
+        is_choice = QUESTION_TYPES[problem_type] == "mc"
+        return benchmark_row(
+            str(entry.get("data_source") or self.name),
+            index=str(required(entry, "problem_id")),
+            split="train",
+            video_path=find_moved_video(files.videos, str(required(entry, "path"))),
+            question=str(required(entry, "problem")),
+            options=listed_options(required(entry, "options"), "options") if is_choice else (),
+            truth=tagged_answer(required(entry, "solution")),
+            question_type=QUESTION_TYPES[problem_type],
+        )

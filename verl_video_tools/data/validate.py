@@ -1,0 +1,280 @@
+"""Checks rows before a run meets them: fields, files, the truth by the grader itself, and what a prompt costs.
+
+Nothing is decoded. A bad row is told with all that is wrong with it, and the others are checked none the less.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow as pa
+
+from verl_video_tools.agent_loop.counting import ModelTokens
+from verl_video_tools.agent_loop.episode import planned_images
+from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
+from verl_video_tools.data.probe_files import probe_files
+from verl_video_tools.data.stock_rows import AGENT_NAME
+from verl_video_tools.errors import RowError, UsageError, VideoToolsError
+from verl_video_tools.evaluation.benchmarks.entries import without_letters
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.rewards.choices import plain_text
+from verl_video_tools.rewards.grading import decided_by_rule
+from verl_video_tools.rewards.numbers import is_number
+from verl_video_tools.types import AnswerLabel, Method, QuestionType, Sample, VideoInfo
+
+CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
+
+GROUP_SIZE = 8
+"""Rollouts of a group: where they differ by design (FrameMind's ladder), the dearest prompt of so many counts."""
+
+_END_TOLERANCE_SECONDS = 1.0
+"""Annotated segments are often rounded up to whole seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCost:
+    """What a rollout's prompt, first look included, costs, and what the method's recipe reserves for it."""
+
+    tokens: int
+    images: int
+    max_tokens: int
+    max_images: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowReport:
+    """What was found about one row; it is good if there are no problems.
+
+    Attributes:
+        number: place of the row in its file, from 0.
+        cost: None where it was not asked for, or could not be told.
+    """
+
+    number: int
+    problems: tuple[str, ...]
+    cost: PromptCost | None = None
+
+
+class PromptCosts:
+    """Counts the tokens of prompts.
+
+    Args:
+        model: whose tokens.
+        method_name: method of rows that name none.
+        settings: fields of the methods that differ from their defaults.
+
+    Raises:
+        UsageError: no such method or field.
+    """
+
+    def __init__(
+        self, model: ModelTokens, method_name: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self._model = model
+        self._method_name = method_name
+        self._settings = settings or {}
+        self._groups: dict[str, tuple[Method, ...]] = {}
+        if method_name is not None:
+            self._group(method_name)
+
+    def of(self, sample: Sample, agent_name: str | None, info: VideoInfo) -> PromptCost:
+        """The dearest prompt of a group on this row.
+
+        Raises:
+            UsageError: no method is named, or not one of ours.
+            VideoToolsError: the method cannot ask this question.
+        """
+        name = agent_name or self._method_name
+        if name is None:
+            raise UsageError("the row names no method, so its prompt is unknown; give --method")
+        return max((self._of(method, sample, info) for method in self._group(name)), key=lambda cost: cost.tokens)
+
+    def _group(self, name: str) -> tuple[Method, ...]:
+        if name not in self._groups:
+            method = get_method(name, **self._settings)
+            group = [method.for_session(session_id, GROUP_SIZE, validate=False) for session_id in range(GROUP_SIZE)]
+            self._groups[name] = tuple({id(member): member for member in group}.values())
+        return self._groups[name]
+
+    def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
+        look = method.first_look(info, sample, self._model.envelope)
+        messages = method.prompt(sample, info, planned_images(look))
+        budget = method.recipe_budget
+        return PromptCost(self._model.counter.prompt(messages), len(look), budget.prompt_tokens, budget.images)
+
+
+# ---------------------------------------------------------------------------------------------------------- whole files
+
+
+def validate_file(
+    source: Path,
+    *,
+    out: Path | None = None,
+    videos: Mapping[str, VideoInfo | str] | None = None,
+    costs: PromptCosts | None = None,
+) -> Iterator[RowReport]:
+    """Check all rows of a file, a report for each in their order.
+
+    Args:
+        out: file that gets the good rows, with all their columns; it appears once all are checked.
+        videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` tells them; None: it
+            is only looked whether they exist.
+        costs: compares prompts with what the method's recipe reserves; needs `videos`.
+
+    Raises:
+        UsageError: `source` cannot be read or `out` not written, or the package math-verify is missing.
+    """
+    checker = _Checker(videos, costs)
+    if out is None:
+        for number, row in _numbered(source):
+            yield checker.report(number, row)
+        return
+    number = 0
+    with whole_file(out, read_schema(source)) as writer:
+        for batch in row_batches(source):
+            columns = [name for name in CHECKED_COLUMNS if name in batch.schema.names]
+            good = []
+            for row in batch.select(columns).to_pylist():
+                report = checker.report(number, row)
+                good.append(not report.problems)
+                number += 1
+                yield report
+            writer.write_batch(batch.filter(pa.array(good, pa.bool_())))
+
+
+def probe_videos(
+    source: Path, jobs: int, deadline_seconds: float, progress: Callable[[int, int], None] | None = None
+) -> dict[str, VideoInfo | str]:
+    """Facts about each video of a file of rows, or what is wrong with it (`probe_files`); missing files are left out.
+
+    Args:
+        progress: called with the number of files done and of all.
+
+    Raises:
+        UsageError: `source` cannot be read.
+    """
+    named = dict.fromkeys(_video_path(row) for _, row in _numbered(source, ("extra_info",)))
+    paths = [Path(path) for path in named if path is not None and os.path.isfile(path)]
+    found: dict[str, VideoInfo | str] = {}
+    for record in probe_files(paths, jobs, deadline_seconds):
+        found[record["path"]] = VideoInfo(**record["probe"]["info"]) if record["ok"] else record["message"]
+        if progress is not None:
+            progress(len(found), len(paths))
+    return found
+
+
+def _numbered(source: Path, columns: Sequence[str] = CHECKED_COLUMNS) -> Iterator[tuple[int, dict[str, Any]]]:
+    number = 0
+    for batch in row_batches(source, columns):
+        for row in batch.to_pylist():
+            yield number, row
+            number += 1
+
+
+def _video_path(row: Mapping[str, Any]) -> str | None:
+    extra_info = row.get("extra_info")
+    path = extra_info.get("video_path") if isinstance(extra_info, Mapping) else None
+    return path if isinstance(path, str) else None
+
+
+# -------------------------------------------------------------------------------------------------------------- one row
+
+
+class _Checker:
+    def __init__(self, videos: Mapping[str, VideoInfo | str] | None, costs: PromptCosts | None) -> None:
+        self._videos = videos
+        self._costs = costs
+        self._is_file = cache(os.path.isfile)
+
+    def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
+        problems = list(_column_problems(row))
+        sample = None
+        try:
+            sample = Sample.from_row(row)
+        except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
+            problems.append(f"the row makes no sense: {error}")
+        if sample is None:
+            return RowReport(number, tuple(problems))
+        problems += _question_problems(sample)
+        info = None
+        if not self._is_file(sample.video_path):
+            problems.append(f"no such video file: {sample.video_path}")
+        elif self._videos is not None:
+            found = self._videos.get(sample.video_path, f"no such video file: {sample.video_path}")
+            if isinstance(found, str):
+                problems.append(found)
+            else:
+                info = found
+        problems += _segment_problems(sample, info)
+        cost = None
+        if self._costs is not None and info is not None and not problems:
+            try:
+                cost = self._costs.of(sample, row.get("agent_name"), info)
+                problems += _cost_problems(cost)
+            except VideoToolsError as error:
+                problems.append(str(error))
+        return RowReport(number, tuple(problems), cost)
+
+
+def _column_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    if not isinstance(row.get("data_source"), str) or not row["data_source"]:
+        yield "data_source is missing or empty"
+    agent_name = row.get("agent_name")
+    if "agent_name" in row and agent_name not in (*METHOD_NAMES, AGENT_NAME):
+        yield f"agent_name {agent_name!r} is no method; there are: {', '.join(METHOD_NAMES)}"
+    prompt = row.get("prompt")
+    if not isinstance(prompt, Sequence) or not prompt or not all(map(_is_message, prompt)):
+        yield "prompt must be a list of chat messages with role and content; verl wants the column"
+
+
+def _is_message(message: Any) -> bool:
+    return isinstance(message, Mapping) and all(isinstance(message.get(name), str) for name in ("role", "content"))
+
+
+def _question_problems(sample: Sample) -> Iterator[str]:
+    """What is wrong with question, options and truth. The last word has the grader: it must find the truth right."""
+    if sample.question_type not in get_args(QuestionType):
+        yield f"question_type must be one of {', '.join(get_args(QuestionType))}, got {sample.question_type!r}"
+        return
+    if not sample.ground_truth.strip():
+        yield "reward_model.ground_truth is empty"
+        return
+    if sample.question_type == "numeric" and not is_number(sample.ground_truth):
+        yield f"the truth of a numeric question must be a number, got {sample.ground_truth!r}"
+        return
+    if sample.question_type == "mc":
+        asked = plain_text(sample.question)
+        for letter, option in zip(string.ascii_uppercase, without_letters(sample.options), strict=False):
+            if plain_text(option) not in asked:
+                yield f"the question does not tell option {letter}, {option!r:.80}"
+    try:
+        label = decided_by_rule(sample.ground_truth, sample)
+    except ValueError as error:
+        yield str(error)
+        return
+    if label is not AnswerLabel.CORRECT:
+        yield f"the grader does not find the truth {sample.ground_truth!r:.80} right; options: {len(sample.options)}"
+
+
+def _segment_problems(sample: Sample, info: VideoInfo | None) -> Iterator[str]:
+    if sample.video_segment_seconds is None:
+        return
+    start, end = sample.video_segment_seconds
+    if not (math.isfinite(start) and math.isfinite(end) and 0.0 <= start < end):
+        yield f"video_segment must be [start, end] in seconds with 0 <= start < end, got [{start:g}, {end:g}]"
+    elif info is not None and end > info.duration_seconds + _END_TOLERANCE_SECONDS:
+        yield f"video_segment ends at {end:g} s, the video at {info.duration_seconds:.1f} s"
+
+
+def _cost_problems(cost: PromptCost) -> Iterator[str]:
+    if cost.tokens > cost.max_tokens:
+        yield f"the prompt takes {cost.tokens} tokens, the recipe reserves {cost.max_tokens}"
+    if cost.images > cost.max_images:
+        yield f"the first look takes {cost.images} pictures, the recipe allows {cost.max_images}"

@@ -1,0 +1,83 @@
+"""`vvt data validate`: reads the options, runs `validate_file`, tells what is bad."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.errors import UsageError
+
+
+def validate_command(
+    source: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows to check.")],
+    out: Annotated[Path | None, typer.Option(help="Parquet file to write: the good rows.")] = None,
+    report: Annotated[Path | None, typer.Option(help="File to write: one JSON object per row.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also open every video, each in time, as `vvt data probe` does.")
+    ] = False,
+    processor: Annotated[
+        str | None,
+        typer.Option(help="Folder of a model's processor: also count the tokens of every prompt; opens the videos."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="With --processor: method of rows that name none in agent_name.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="With --processor: field of the method; repeatable."),
+    ] = None,
+    min_pixels: Annotated[
+        int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.min_pixels of the run.")
+    ] = None,
+    max_pixels: Annotated[
+        int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.max_pixels of the run.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")] = None,
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0,
+) -> int:
+    """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad."""
+    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.data.validate import PromptCosts, probe_videos, validate_file
+
+    of_prompts = {"--method": method, "--set": settings, "--min-pixels": min_pixels, "--max-pixels": max_pixels}
+    for name, value in of_prompts.items():
+        if processor is None and value:
+            raise UsageError(f"{name} says what a prompt holds; it needs --processor")
+    costs = None
+    if processor is not None:
+        from verl_video_tools.agent_loop.counting import load_model_tokens
+
+        model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
+        costs = PromptCosts(model, method, read_assignments(settings or []))
+    videos = None
+    if probe or processor is not None:
+        with progress_bars("videos") as (progress,):
+            videos = probe_videos(source, jobs or os.cpu_count() or 1, deadline_seconds, progress)
+    num_rows = num_bad = 0
+    prompt_tokens: list[int] = []
+    with ExitStack() as stack:
+        try:
+            lines = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"--report {report}: {error.strerror}") from error
+        for row in validate_file(source, out=out, videos=videos, costs=costs):
+            num_rows += 1
+            num_bad += bool(row.problems)
+            if row.cost is not None:
+                prompt_tokens.append(row.cost.tokens)
+            if lines is not None:
+                lines.write(json.dumps(asdict(row)) + "\n")
+            for problem in row.problems:
+                typer.echo(f"row {row.number}: {problem}", err=True)
+    print(f"{source}: {num_rows} rows, {num_bad} bad")
+    if prompt_tokens:
+        ordered = sorted(prompt_tokens)
+        print(f"tokens of prompts: median {ordered[len(ordered) // 2]}, most {ordered[-1]}")
+    return int(num_bad > 0)

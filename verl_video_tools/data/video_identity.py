@@ -1,0 +1,115 @@
+"""Which rows are about the same video, though its files have other names or places.
+
+A video is known by its file's name without folder and suffix, by the YouTube id in that name, and, where the file is
+there, by its content: size, first and last mebibyte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+
+class Sign(StrEnum):
+    """By what a video is known again, the surest last."""
+
+    NAME = "name"
+    """The file's name without folder and suffix."""
+    YOUTUBE = "youtube"
+    """The YouTube id in the file's name."""
+    CONTENT = "content"
+    """Size, first and last mebibyte of the file."""
+
+
+SIGNS: tuple[Sign, ...] = tuple(Sign)
+
+Identity = tuple[Sign, str]
+
+_EDGE_BYTES = 1 << 20
+# "dQw4w9WgXcQ", "v_dQw4w9WgXcQ", "ytb_dQw4w9WgXcQ", with the bounds of a clip after it: "dQw4w9WgXcQ_10_25.5".
+_BARE_ID = re.compile(r"(?:v_|ytb_|yt_)?([\w-]{11})(?:[_.-]\d+(?:\.\d+)?)*", re.ASCII)
+_ID_IN_BRACKETS = re.compile(r"\[([\w-]{11})\]$", re.ASCII)  # as yt-dlp names its files
+
+
+def youtube_id(path: str) -> str | None:
+    """The YouTube id that a file is named after, as data sets write it; None if there is none.
+
+    Eleven characters could be any word; an id is taken for one if it has both capital and small letters, as 99 of 100
+    have. The others are still known by their file's name.
+    """
+    stem = Path(path).stem
+    match = _BARE_ID.fullmatch(stem) or _ID_IN_BRACKETS.search(stem)
+    if match is None:
+        return None
+    found = match[1]
+    return found if re.search("[a-z]", found) and re.search("[A-Z]", found) else None
+
+
+def identities(paths: Iterable[str], signs: Sequence[Sign] = SIGNS) -> dict[str, frozenset[Identity]]:
+    """What each video is known by. Two paths that share an identity are the same video.
+
+    Files are read only where two of the same size are among `paths`: others cannot be alike.
+    """
+    found: dict[str, set[Identity]] = {path: set() for path in paths}
+    for path, known_by in found.items():
+        if Sign.NAME in signs:
+            known_by.add((Sign.NAME, Path(path).stem))
+        if Sign.YOUTUBE in signs and (name := youtube_id(path)) is not None:
+            known_by.add((Sign.YOUTUBE, name))
+    if Sign.CONTENT in signs:
+        for path, digest in _digests(found).items():
+            found[path].add((Sign.CONTENT, digest))
+    return {path: frozenset(known_by) for path, known_by in found.items()}
+
+
+def same_video(known_by: Mapping[str, frozenset[Identity]]) -> list[list[str]]:
+    """The paths, grouped by video: what is linked by a chain of shared identities is one. Groups are in order of
+    their first path, and paths in theirs."""
+    leader: dict[str | Identity, str | Identity] = {}
+
+    def find(node: str | Identity) -> str | Identity:
+        while (above := leader.setdefault(node, node)) != node:
+            leader[node] = node = leader[above]  # halves the way for the next one
+        return node
+
+    for path, signs in known_by.items():
+        for sign in signs:
+            leader[find(sign)] = find(path)
+    groups: dict[str | Identity, list[str]] = defaultdict(list)
+    for path in known_by:
+        groups[find(path)].append(path)
+    return list(groups.values())
+
+
+def _digests(paths: Iterable[str]) -> dict[str, str]:
+    by_size: dict[int, list[str]] = defaultdict(list)
+    for path in paths:
+        try:
+            by_size[os.path.getsize(path)].append(path)
+        except OSError:
+            continue  # not there: known by its name only
+    found: dict[str, str] = {}
+    for size, alike in by_size.items():
+        for path in alike if len(alike) > 1 else ():
+            try:
+                found[path] = _digest(path, size)
+            except OSError as error:
+                logger.warning("%s cannot be read and is known by its name only: %s", path, error.strerror)
+    return found
+
+
+def _digest(path: str, size: int) -> str:
+    digest = hashlib.sha256(size.to_bytes(8, "big"))
+    with open(path, "rb") as file:
+        digest.update(file.read(_EDGE_BYTES))
+        file.seek(max(0, size - _EDGE_BYTES))
+        digest.update(file.read(_EDGE_BYTES))
+    return digest.hexdigest()

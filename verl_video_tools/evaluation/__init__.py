@@ -1,0 +1,12 @@
+"""Measure a model with the loop, the prompts, the frames and the graders of training.
+
+questions.py        what is asked: rows, or a benchmark
+run.py              one evaluation in one folder, `data.generate.generate` doing the asking
+results.py          the result, from recorded rollouts
+tables.py           results as tables and as a plot
+serve.py            a vLLM of its own
+processor.py        the sizes that a model's processor leaves untouched
+command.py          `vvt eval` and `vvt eval-table`
+lmms_eval_model.py  our loop as a model of lmms-eval
+benchmarks/         published annotation files as rows, what to tabulate them by, and figures beyond accuracy
+"""

@@ -1,0 +1,168 @@
+"""What benchmarks share: reading annotation files, finding videos, making rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.types import QuestionType
+
+Entry = Mapping[str, Any]
+"""A question as a benchmark's annotations have it."""
+
+Row = dict[str, Any]
+"""A question as docs/rows.md describes it, without `agent_name`."""
+
+Group = str | Sequence[str]
+"""What a question belongs to: one value, or several where its benchmark counts it in each of them."""
+
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov")
+
+_ENTRIES_PER_BATCH = 256
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_entries(path: Path) -> Iterator[Entry]:
+    """The records of a .parquet, .jsonl or .json file, of the last a list or the lines of a .jsonl file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if path.suffix == ".parquet":
+        yield from _read_parquet(path)
+    elif path.suffix in (".json", ".jsonl"):
+        yield from _read_json(path)
+    else:
+        raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json or .jsonl file")
+
+
+def _read_parquet(path: Path) -> Iterator[Entry]:
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ENTRIES_PER_BATCH):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
+def _read_json(path: Path) -> Iterator[Entry]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
+            entries = [json.loads(line) for line in text.splitlines() if line.strip()]
+        else:
+            entries = json.loads(text)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+    if not isinstance(entries, list):
+        raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
+    yield from entries
+
+
+def required(entry: Entry, *names: str) -> Any:
+    """The first of these fields that the entry has.
+
+    Raises:
+        RowError: it has none, or that one is empty.
+    """
+    for name in names:
+        if name in entry:
+            if entry[name] is None or entry[name] == "":
+                raise RowError(f"the field {name!r} is empty")
+            return entry[name]
+    raise RowError(f"the field {names[0]!r} is missing; there are: {', '.join(map(str, entry))}")
+
+
+def find_video(folder: Path, name: str) -> Path:
+    """A video by its path below the folder, with or without its suffix.
+
+    Raises:
+        RowError: there is none, or the path leads out of the folder.
+    """
+    path = folder / name
+    if ".." in path.parts or not path.is_relative_to(folder):
+        raise RowError(f"the video {name!r} lies outside {folder}")
+    suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())]
+    for candidate in (path, *(path.with_name(path.name + suffix) for suffix in suffixes)):
+        if candidate.is_file():
+            return candidate
+    raise RowError(f"no video {name!r} in {folder}")
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+def without_letters(options: Sequence[Any]) -> list[str]:
+    """Options without the letters `A.`, `(A)` or `A:` that they all begin with, if they do."""
+    texts = [str(option).strip() for option in options]
+    labelled = [
+        re.match(rf"\(?{letter}\s*[.):]\s*", text) for letter, text in zip(string.ascii_uppercase, texts, strict=False)
+    ]
+    if len(labelled) == len(texts) and all(labelled):
+        return [text[label.end() :] for label, text in zip(labelled, texts, strict=True) if label]
+    return texts
+
+
+def benchmark_row(
+    benchmark: str,
+    *,
+    index: str | int,
+    split: str,
+    video_path: Path,
+    question: str,
+    truth: str,
+    options: Sequence[str] = (),
+    question_type: QuestionType | None = None,
+    video_segment_seconds: tuple[float, float] | None = None,
+    groups: Mapping[str, Group] | None = None,
+) -> Row:
+    """A row whose question is the text, with a line for each option after it.
+
+    Args:
+        index: what the benchmark calls the question.
+        options: texts without letters; none for a question that is not multiple-choice.
+        truth: the letter of the right option, or the text of the answer.
+        question_type: default: `mc` with options, `open` without.
+        video_segment_seconds: where in the video the answer is seen.
+        groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
+
+    Raises:
+        RowError: the question is empty, or the truth names no option.
+    """
+    if not question.strip():
+        raise RowError("the question is empty")
+    letters = string.ascii_uppercase[: len(options)]
+    if options and (truth not in letters or len(truth) != 1):
+        raise RowError(f"the truth must be one of the letters {letters}, got {truth!r}")
+    lines = [question.strip(), *(f"{letter}. {text}" for letter, text in zip(letters, options, strict=True))]
+    text = "\n".join(lines)
+    extra_info: dict[str, Any] = {
+        "question": text,
+        "video_path": str(video_path),
+        "question_type": question_type or ("mc" if options else "open"),
+        "index": index,
+        "split": split,
+    }
+    if options:
+        extra_info["options"] = list(options)
+    if video_segment_seconds is not None:
+        extra_info["video_segment"] = list(video_segment_seconds)
+    if groups:
+        extra_info["groups"] = dict(groups)
+    return {
+        "data_source": benchmark,
+        "prompt": [{"role": "user", "content": text}],
+        "ability": "video_qa",
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": extra_info,
+    }

@@ -1,0 +1,174 @@
+"""`vvt eval` and `vvt eval-table`: read the options, evaluate, print tables and what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.data.generate_command import (
+    APIKeyEnv,
+    Concurrency,
+    DeadlineSeconds,
+    JPEGQuality,
+    JudgeBaseURL,
+    JudgeModel,
+    Model,
+    Retrieval,
+    Settings,
+)
+from verl_video_tools.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.evaluation.questions import Questions
+
+_MOST_FAILURES_SHOWN = 20
+
+
+def eval_command(
+    out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")],
+    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")],
+    rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None,
+    benchmark: Annotated[str | None, typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme.")] = None,
+    annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None,
+    videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None,
+    subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None,
+    subtitle_frames: Annotated[
+        int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")
+    ] = None,
+    serve: Annotated[
+        str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
+    ] = None,
+    serve_option: Annotated[
+        list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
+    ] = None,
+    model: Model = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the pictures' sizes."),
+    ] = None,
+    min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None,
+    max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None,
+    settings: Settings = None,
+    concurrency: Concurrency = 32,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling, for endpoints that take one.")] = None,
+    deadline_seconds: DeadlineSeconds = 600.0,
+    jpeg_quality: JPEGQuality = None,
+    api_key_env: APIKeyEnv = "VVT_API_KEY",
+    judge_base_url: JudgeBaseURL = None,
+    judge_model: JudgeModel = None,
+    retrieval: Retrieval = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
+    ] = True,
+) -> int:
+    """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
+    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.endpoint.policy import PolicyConfig
+    from verl_video_tools.evaluation.processor import envelope_of_model
+    from verl_video_tools.evaluation.run import evaluate
+    from verl_video_tools.evaluation.serve import served_model
+    from verl_video_tools.evaluation.tables import markdown
+    from verl_video_tools.judge import JudgeConfig
+    from verl_video_tools.methods import get_method
+    from verl_video_tools.retrieval import local_from_fields
+
+    if (base_url is None) == (serve is None):
+        raise UsageError("give either --base-url or --serve")
+    if serve is None and serve_option:
+        raise UsageError("--serve-option belongs to --serve")
+    configured = get_method(method, **read_assignments(settings or []))
+    questions = _questions(rows, benchmark, annotations, videos, subtitles, subtitle_frames)
+    envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
+    fields = read_assignments(retrieval or [], "--retrieval")
+    judge = None if judge_base_url is None else JudgeConfig(base_url=judge_base_url, model=judge_model)
+    with ExitStack() as stack:
+        if serve is not None:
+            options = read_assignments(serve_option or [], "--serve-option")
+            typer.echo(f"starting vLLM, which prints to {out / 'vllm.log'}", err=True)
+            base_url = stack.enter_context(served_model(serve, out / "vllm.log", configured.recipe_budget, options))
+        policy = PolicyConfig(
+            base_url=base_url,
+            model=model,
+            concurrency=concurrency,
+            temperature=temperature,
+            deadline_seconds=deadline_seconds,
+            jpeg_quality=jpeg_quality,
+            api_key_env=api_key_env,
+            envelope=envelope,
+        )
+        (progress,) = stack.enter_context(progress_bars("eval"))
+        result = asyncio.run(
+            evaluate(
+                questions,
+                out,
+                configured,
+                policy,
+                judge=judge,
+                retriever=local_from_fields(fields),
+                settings={"retrieval": fields} if fields else None,
+                seed=seed,
+                retry_failed=retry_failed,
+                progress=progress,
+            )
+        )
+    print(markdown({out.name: result}))
+    _tell_failures(result)
+    return int(result["overall"]["failed"] == result["overall"]["items"])
+
+
+def eval_table_command(
+    results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")],
+    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, table.json and accuracy_frames.png.")],
+) -> None:
+    """Set results side by side: tables, and accuracy against frames as a plot."""
+    from verl_video_tools.evaluation.run import read_result
+    from verl_video_tools.evaluation.tables import write_plot, write_tables
+
+    read = {name: read_result(path) for name, path in _names(results).items()}
+    print(write_tables(read, out))
+    write_plot(read, out)
+
+
+def _names(paths: Sequence[Path]) -> dict[str, Path]:
+    """Paths by the last part of their names that tells them apart: the folder's name, or the whole path."""
+    names = [path.resolve().name for path in paths]
+    return {str(path) if names.count(name) > 1 else name: path for name, path in zip(names, paths, strict=True)}
+
+
+def _questions(
+    rows: Path | None,
+    benchmark: str | None,
+    annotations: Path | None,
+    videos: Path | None,
+    subtitles: Path | None,
+    subtitle_frames: int | None,
+) -> Questions:
+    from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
+    from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
+
+    if subtitle_frames is not None and subtitles is None:
+        raise UsageError("--subtitle-frames belongs to --subtitles")
+    if rows is not None and (benchmark, annotations, videos, subtitles) == (None, None, None, None):
+        return questions_of_rows(rows)
+    if rows is not None or benchmark is None or annotations is None or videos is None:
+        raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
+    files = BenchmarkFiles(annotations=annotations, videos=videos, subtitles=subtitles, subtitle_frames=subtitle_frames)
+    return questions_of_benchmark(benchmark, files)
+
+
+def _tell_failures(result: dict[str, Any]) -> None:
+    failures = result["failures"]
+    for failure in failures[:_MOST_FAILURES_SHOWN]:
+        typer.echo(f"failed: {failure['item']}: {', '.join(failure['flags'])}: {failure['reason']}", err=True)
+    if len(failures) > _MOST_FAILURES_SHOWN:
+        typer.echo(f"and {len(failures) - _MOST_FAILURES_SHOWN} more; results.json lists all", err=True)

