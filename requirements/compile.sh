@@ -8,7 +8,7 @@ compile() {
     local device=$1
     shift
     uv pip compile pyproject.toml --quiet \
-        --extra "$device" --extra judge --extra eval --extra retrieval --extra mcp --extra haystack --extra decord --extra torchcodec --extra dev --extra docs \
+        --extra "$device" --extra judge --extra retrieval --extra mcp --extra haystack --extra decord --extra torchcodec --extra dev --extra docs \
         --constraint requirements/tested.txt \
         --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
         --no-emit-index-url --no-emit-find-links --no-annotate \

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.cli.probes import detect_device
 from verl_video_tools.errors import SetupError, UsageError
 from verl_video_tools.types import RecipeBudget
 
@@ -68,7 +69,7 @@ def served_model(
         SetupError: the server ended before it was healthy, or was not in time; shows the end of its log.
     """
     port = _free_port()
-    on_cpu = not _has_gpu()
+    on_cpu = detect_device() == "cpu"
     values = {
         "host": "127.0.0.1",
         "port": port,
@@ -158,12 +159,6 @@ def _max_tokens(model: str, budget: RecipeBudget) -> int:
     except (OSError, ValueError, KeyError, AttributeError):
         return wanted
     return min(wanted, int(known))
-
-
-def _has_gpu() -> bool:
-    import torch
-
-    return bool(torch.cuda.is_available())
 
 
 def _free_port() -> int:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-logger = logging.getLogger(__name__)
 
 Results = Mapping[str, Mapping[str, Any]]
 """Contents of `results.json`, by the name that tables show."""
@@ -145,7 +142,7 @@ def write_plot(results: Results, folder: Path) -> Path | None:
     """Draw `accuracy_frames.png`: a point for each result; of a single one also its first grouping's groups.
 
     Returns:
-        The file; None if no item was graded, or matplotlib is missing, which costs a result nothing else.
+        The file; None if no item was graded.
     """
     points = [
         (name, result["protocol"]["method"], result["overall"])
@@ -154,12 +151,9 @@ def write_plot(results: Results, folder: Path) -> Path | None:
     ]
     if not points:
         return None
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        logger.warning("no plot is drawn without matplotlib: pip install 'verl_video_tools[eval]'")
-        return None
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(7, 5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
