@@ -59,7 +59,7 @@ def test_questions_name_times_and_options_stay() -> None:
             assert "frame" not in timed.text
             assert timed.text.split("\n")[1:] == question.text.split("\n")[1:]
             assert (timed.answer, timed.evidence, timed.clock) == (question.answer, question.evidence, question.clock)
-            if question.kind in ("between_frames", "order", "count"):
+            if question.kind in ("at_time", "between_frames", "order", "count"):
                 start, end = re.findall(r"(\d+\.\d\d) s", timed.text)
                 assert (round(float(start) * spec.fps), round(float(end) * spec.fps)) == question.evidence[0]
 

@@ -22,7 +22,7 @@ from .spec import random_spec
 from .world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
-_FORMAT = 3  # raise it when the files' content changes, so that old folders are made anew
+_FORMAT = 4  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
 
 _ASKED: Mapping[str, Callable[[VideoSpec, Question], Question]] = {**IN_SECONDS, "videobrain": asked_by_frames}

@@ -39,12 +39,14 @@ def windows_in_seconds(spec: VideoSpec, question: Question) -> Question:
 
 
 def frames_in_seconds(spec: VideoSpec, question: Question) -> Question:
-    """The same question and options, each frame number replaced by its time with two decimals; a clock stays."""
+    """The same question and options, with two decimals: each frame number replaced by its time, a clock by the window
+    that shows the answer (reckoning seconds from minutes is beyond the tiny model)."""
 
     def seconds(number: str) -> str:
         return f"{int(number) / spec.fps:.2f} s"
 
     text, *options = question.text.splitlines()
+    text = re.sub(r"at \d+:\d+", "between frames {} and {}".format(*question.evidence[0]), text)
     text = re.sub(r"in frame (\d+)", lambda match: f"at {seconds(match[1])}", text)
     text = re.sub(
         r"between frames (\d+) and (\d+)", lambda match: f"between {seconds(match[1])} and {seconds(match[2])}", text
