@@ -20,14 +20,14 @@ from verl_video_tools.agent_loop.loop import VideoAgentLoop
 from verl_video_tools.agent_loop.settings import pack_record, unpack_record
 from verl_video_tools.agent_loop.tokens import TokenStream
 
-_masks_observations: ContextVar[bool] = ContextVar("masks_observations", default=False)
-_flattens_positions: ContextVar[bool] = ContextVar("flattens_positions", default=False)
+masks_observations: ContextVar[bool] = ContextVar("masks_observations", default=False)
+flattens_positions: ContextVar[bool] = ContextVar("flattens_positions", default=False)
 _append_context = TokenStream.append_context
 
 
 def _append_context_with_fault(self: TokenStream, token_ids: Sequence[int]) -> None:
     _append_context(self, token_ids)
-    if _masks_observations.get() and token_ids:
+    if masks_observations.get() and token_ids:
         self.response_mask[-len(token_ids) :] = [1] * len(token_ids)
 
 
@@ -46,7 +46,7 @@ class FlaggingLoop(VideoAgentLoop):
 
 class MaskFaultLoop(VideoAgentLoop):
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
-        _masks_observations.set(True)  # in the task of this rollout only
+        masks_observations.set(True)  # in the task of this rollout only
         return await super().run(sampling_params, **kwargs)
 
 
@@ -55,14 +55,20 @@ _Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
 
 @ray.remote
 class _FaultyWorker(_Worker):
+    """Sent to its process by value (see `agent_loop.worker`), so what cannot be sent is imported there."""
+
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
-        _flattens_positions.set(kwargs["agent_name"] == "framethinker_flat")
+        from tests.integration.faults import flattens_positions
+
+        flattens_positions.set(kwargs["agent_name"] == "framethinker_flat")
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
     def _compute_position_ids(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        from tests.integration.faults import flattens_positions
+
         positions = super()._compute_position_ids(*args, **kwargs)
         flat = torch.arange(positions.shape[-1]).expand_as(positions)
-        return flat.contiguous() if _flattens_positions.get() else positions
+        return flat.contiguous() if flattens_positions.get() else positions
 
 
 class FaultyManager(AgentLoopManagerTQ):
