@@ -16,7 +16,7 @@ from verl_video_tools.trainer_rows import RolloutRows
 
 _SAMPLED_FIELDS = ("prompts", "responses", "response_mask", "rollout_log_probs")
 _TRAINED_FIELDS = ("old_log_probs", "advantages")
-_ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info", "agent_name")
+_ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
 
 
 class ValidationTap:
@@ -62,7 +62,7 @@ def record_lines(
             "step": step,
             "uid": rollout.uid,
             "session_id": rollout.session_id,
-            "agent_name": batch_row(data["agent_name"], last) if "agent_name" in data else trajectory.method,
+            "agent_name": trajectory.method,
             "data_source": batch_row(data["data_source"], last),
             "ground_truth": batch_row(data["reward_model"], last)["ground_truth"],
             "extra_info": _plain(batch_row(data["extra_info"], last)),

@@ -60,7 +60,7 @@ class _FaultyWorker(_Worker):
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
         from tests.integration.faults import flattens_positions
 
-        flattens_positions.set(kwargs["agent_name"] == "framethinker_flat")
+        flattens_positions.set(kwargs["extra_info"]["fault"] == "flat")
         await super()._agent_loop_postprocess(output, validate, **kwargs)
 
     def _compute_position_ids(self, *args: Any, **kwargs: Any) -> torch.Tensor:

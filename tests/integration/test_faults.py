@@ -52,18 +52,13 @@ def lines(output_dir: Path, sft_model: Path) -> list[dict]:
 def plant(number: int, row: dict) -> None:
     fault = ("missing", "mask", "flat", "flagging")[number % 4]
     row["agent_name"] = f"framethinker_{'flagging' if fault == 'missing' else fault}"
+    row["extra_info"]["fault"] = fault
     if fault == "missing":
         row["extra_info"]["video_path"] += ".missing"
 
 
 def of(lines: Sequence[dict], fault: str, step: int | None = None) -> list[dict]:
-    return [
-        line
-        for line in lines
-        if line["agent_name"] == f"framethinker_{fault}"
-        and step in (None, line["step"])
-        and not line["extra_info"]["video_path"].endswith(".missing")
-    ]
+    return [line for line in lines if line["extra_info"]["fault"] == fault and step in (None, line["step"])]
 
 
 def mean_difference(lines: Sequence[dict]) -> float:
@@ -119,7 +114,7 @@ def test_a_flagged_rollout_moves_no_siblings_advantage(lines: list[dict]) -> Non
 
 
 def test_missing_videos_are_named_and_the_run_goes_on(lines: list[dict]) -> None:
-    missing = [line for line in lines if line["extra_info"]["video_path"].endswith(".missing")]
+    missing = of(lines, "missing")
     assert len(missing) == 3 * 2 * 4
     for line in missing:
         assert line["trajectory"].stop_reason == "video_error"
