@@ -161,7 +161,7 @@ def vvt_lines() -> Iterator[tuple[str, list[str]]]:
         found += re.findall(r"`(vvt [^`]+)`", text)
         for line in found:
             if match := re.search(r"(?:^|[($ ])vvt ((?:[a-z-]+ ?)+.*)", line.partition("#")[0]):
-                yield str(path.relative_to(DOCS)), match[1].split("|")[0].split()
+                yield str(path.relative_to(DOCS)), re.split(r"[|)]", match[1])[0].split()
 
 
 def test_commands_and_their_options_exist() -> None:
