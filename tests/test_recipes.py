@@ -23,6 +23,7 @@ pytest.importorskip("verl", reason="recipes configure verl")
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
+from tests.method_costs import FRAMES_PER_CALL, LABEL_TOKENS
 from verl_video_tools.agent_loop.settings import group_methods, method_from_config
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.video import fit_envelope, image_tokens
@@ -51,19 +52,8 @@ VIDEOS = {
         VideoInfo(60.0, 1800, 30.0, 1080, 1920),
     ],
 }
-LABEL_TOKENS = {"framethinker": 10, "videozoomer": 20, "longvt": 11, "framemind": 18, "videobrain": 10}
-"""Of a frame's label beside its picture: number or time, line end, vision start and end."""
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
-
-FRAMES_PER_CALL: dict[str, Callable[[Any, VideoInfo], int]] = {
-    "framethinker": lambda method, info: method.frames_per_look(info),
-    "videozoomer": lambda method, info: method.max_frames,
-    "longvt": lambda method, info: method.max_crop_frames,
-    "framemind": lambda method, info: method.clip_max_frames,
-    "videobrain": lambda method, info: max(method.uniform_frames, method.clip_frames),
-}
-
 
 Composed = Callable[[str, str], DictConfig]
 

@@ -63,7 +63,8 @@ def resolution_ladder(
 
     Args:
         group_size: rungs, one for each rollout of a group.
-        low, high: first and last rung; these are the paper's (4.1).
+        low: first rung; the default is the paper's (4.1).
+        high: last rung; likewise.
         rounding: of the number of frames; sides are rounded to the nearest pixel.
 
     Raises:

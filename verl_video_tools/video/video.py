@@ -114,7 +114,8 @@ class Video:
 
         Args:
             seconds: times from the first frame, 0 <= t <= duration.
-            height, width: size in pixels; both as displayed if neither is given, in proportion if one is given.
+            height: in pixels; as displayed if neither side is given, in proportion if only the width is.
+            width: likewise.
             deadline_seconds: time that the call may take, waiting for other threads included.
 
         Raises:
@@ -174,7 +175,7 @@ class Video:
         """Frames of several requests in one pass: each frame is decoded once and scaled to every size asked of it.
 
         Raises:
-            as `frames_at`; one request that cannot be met fails all.
+            VideoError: as `frames_at`; one request that cannot be met fails all.
         """
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {sum(map(len, requests))} frames")
         with self._held(deadline):

@@ -1,0 +1,205 @@
+"""What the documentation says in numbers and names, against the code: versions, token costs, commands, paths."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.method_costs import FRAMES_PER_CALL, LABEL_TOKENS
+from verl_video_tools.cli.main import app
+from verl_video_tools.cli.tested_versions import ENGINES, NEEDED, OPTIONAL, PackagePin
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.framemind import FrameMind
+from verl_video_tools.types import FrameRequest, Method, PixelEnvelope, Sample, VideoInfo
+from verl_video_tools.video import fit_envelope, image_tokens
+
+REPO = Path(__file__).parents[1]
+DOCS = REPO / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+FACTORS = {"Qwen2.5-VL": 28, "Qwen3-VL": 32}
+
+PIXEL_BOUNDS = {
+    "framethinker": (3136, 235_200),
+    "videozoomer": (25_088, 100_352),
+    "longvt": (784, 50_176),
+    "framemind": (50_176, 200_704),
+    "videobrain": (4096, 235_200),
+}
+"""`data.mm_processor_kwargs` of the recipes."""
+STEPS = {
+    "framethinker": (32, 8),
+    "videozoomer": (128, 16),
+    "longvt": (16, 16),
+    "framemind": (64, 8),
+    "videobrain": (32, 8),
+}
+"""`TRAIN_BATCH_SIZE` and `ROLLOUT_N` of the recipes."""
+GROUP_SIZE = 8
+VIDEO = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
+SAMPLE = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------------------------ versions
+
+
+def test_versions() -> None:
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    declared = {canonicalize_name(line.name): line for line in map(Requirement, project["dependencies"])}
+
+    def row(package: PackagePin, accepted: str, needed_for: str) -> str:
+        return f"| `{package.distribution}` | {package.version} | {accepted} | {needed_for} |"
+
+    def accepted(package: PackagePin) -> str:
+        specifier = declared[canonicalize_name(package.distribution)].specifier
+        return "this one" if package.exact else f"`{specifier}`"
+
+    rows = [row(package, accepted(package), "always") for package in NEEDED]
+    rows += [row(package, "this one", f"extra `{device}`") for device, package in ENGINES.items()]
+    for extra, package in OPTIONAL:
+        lines = map(Requirement, project["optional-dependencies"][extra])
+        names = {canonicalize_name(line.name): line for line in lines}
+        rows.append(row(package, f"`{names[canonicalize_name(package.distribution)].specifier}`", f"extra `{extra}`"))
+    assert [line for line in page("versions.md").splitlines() if line.startswith("| `")] == rows
+    assert f"Python `{project['requires-python']}`" in page("versions.md")
+
+
+# -------------------------------------------------------------------------------------------------------- costs
+
+
+def first_looks(name: str, factor: int) -> list[FrameRequest]:
+    """Those of a group, on an hour of 1920x1080."""
+    method, envelope = get_method(name), PixelEnvelope(factor, *PIXEL_BOUNDS[name])
+    group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
+    return [member.first_look(VIDEO, SAMPLE, envelope) for member in group]
+
+
+def dearest_look(name: str, factor: int) -> FrameRequest:
+    return max(first_looks(name, factor), key=lambda look: look_tokens(look, factor))
+
+
+def look_tokens(look: FrameRequest, factor: int) -> int:
+    return len(look) * image_tokens(look.width, look.height, factor)
+
+
+def tool_frame_tokens(method: Method, factor: int) -> int:
+    if isinstance(method, FrameMind):
+        return image_tokens(method.tool_side_pixels, method.tool_side_pixels, factor)
+    look = dearest_look(method.name, factor)
+    return image_tokens(look.width, look.height, factor)
+
+
+def product(num_frames: int, frame_tokens: int, label_tokens: int) -> str:
+    return f"{num_frames} x ({frame_tokens} + {label_tokens}) = {num_frames * (frame_tokens + label_tokens):,}"
+
+
+@pytest.mark.parametrize("name", PIXEL_BOUNDS)
+def test_costs_of_looks(name: str) -> None:
+    method, label = get_method(name), LABEL_TOKENS[name]
+    for family, factor in FACTORS.items():
+        look = dearest_look(name, factor)
+        first = product(len(look), image_tokens(look.width, look.height, factor), label)
+        call = product(FRAMES_PER_CALL[name](method, VIDEO), tool_frame_tokens(method, factor), label)
+        row = f"| {family} | {first} | {call} |"
+        assert row in page(f"methods/{name}.md")
+        assert f"| `{name}` {row}" in page("budgets.md")
+    budget = method.recipe_budget
+    row = (
+        f"| `{name}` | {budget.prompt_tokens:,} | {budget.response_tokens:,} | {budget.images:,} | {method.max_turns} |"
+    )
+    assert row in page("budgets.md")
+
+
+@pytest.mark.parametrize("side", [(56, 56), (112, 112), (224, 224), (336, 336), (448, 448), (640, 360), (1280, 720)])
+def test_costs_of_pictures(side: tuple[int, int]) -> None:
+    cells = []
+    for factor, least in ((28, 3136), (32, 65_536), (32, 1024)):
+        width, height = fit_envelope(*side, PixelEnvelope(factor, least, 1 << 24))
+        cells.append(f"{image_tokens(width, height, factor):,} ({width}x{height})")
+    assert f"| {side[0]}x{side[1]} | {' | '.join(cells)} |" in page("budgets.md")
+
+
+@pytest.mark.parametrize("name", PIXEL_BOUNDS)
+def test_memory_of_first_looks(name: str) -> None:
+    family = "Qwen3-VL" if name == "videobrain" else "Qwen2.5-VL"
+    factor = FACTORS[family]
+    tokens = [look_tokens(look, factor) for look in first_looks(name, factor)]
+    questions, rollouts = STEPS[name]
+    bytes_per_rollout = sum(tokens) / len(tokens) * 4 * 3 * 2 * (factor // 2) ** 2 * 4  # patches, RGB, twice, float32
+    row = (
+        f"| `{name}`, {family} | {bytes_per_rollout / 1e6:.0f} MB | {questions} x {rollouts} "
+        f"| {bytes_per_rollout * questions * rollouts / 1e9:.0f} GB |"
+    )
+    assert row in page("memory.md")
+
+
+# -------------------------------------------------------------------------------------------------- commands and paths
+
+
+def code_blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def vvt_lines() -> Iterator[tuple[str, list[str]]]:
+    """Every `vvt ...` in a block of shell or in a line of text, with its page."""
+    for path in PAGES:
+        text = path.read_text(encoding="utf-8")
+        found = [line for block in code_blocks(text, "bash") for line in block.replace("\\\n", " ").splitlines()]
+        found += re.findall(r"`(vvt [^`]+)`", text)
+        for line in found:
+            if match := re.search(r"(?:^|[($ ])vvt ((?:[a-z-]+ ?)+.*)", line.partition("#")[0]):
+                yield str(path.relative_to(DOCS)), re.split(r"[|)]", match[1])[0].split()
+
+
+def test_commands_and_their_options_exist() -> None:
+    root = typer.main.get_command(app)
+    unknown = []
+    for name, words in vvt_lines():
+        command, remaining = root, list(words)
+        while remaining and remaining[0] in getattr(command, "commands", {}):
+            command = command.commands[remaining.pop(0)]
+        if hasattr(command, "commands"):
+            unknown += [(name, words)] if remaining and not remaining[0].startswith("-") else []
+            continue
+        options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
+        given = {word.split("=")[0] for word in remaining if re.match(r"--[a-z]", word)}
+        unknown += [(name, words, option) for option in given - options]
+    assert unknown == []
+
+
+def test_named_files_exist() -> None:
+    pattern = re.compile(r"`((?:verl_video_tools|recipes|examples|tests|requirements|benchmarks)/[\w./-]+)`")
+    named = [(path.name, match) for path in PAGES for match in pattern.findall(path.read_text(encoding="utf-8"))]
+    assert named
+    assert [(name, file) for name, file in named if not (REPO / file).exists()] == []
+
+
+def test_pictures_are_small() -> None:
+    pictures = list((DOCS / "images").iterdir())
+    assert all(picture.stat().st_size < 150_000 for picture in pictures)
+    for picture in pictures:
+        assert any(picture.name in path.read_text(encoding="utf-8") for path in PAGES), f"{picture.name} is not shown"
+
+
+def test_first_steps_of_the_quick_start(tmp_path: Path) -> None:
+    (block,) = code_blocks(page("quickstart.md").partition("## One rollout by hand")[2].partition("## ")[0], "bash")
+    vvt = f'vvt() {{ {sys.executable} -m verl_video_tools.cli "$@"; }}\n'
+    subprocess.run(["bash", "-euo", "pipefail", "-c", vvt + block], check=True, timeout=100, cwd=tmp_path)
+    rollout = json.loads((tmp_path / "rollout.json").read_text())
+    assert rollout["stop_reason"] == "answer"
+    assert rollout["reward"]["score"] == 1.02
+    assert rollout["turns"][0]["observation"].startswith("frame 156: <image>")
+    assert (tmp_path / "rollout.html").stat().st_size > 0
