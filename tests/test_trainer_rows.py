@@ -4,6 +4,7 @@ sequences it has: verl's own code on an in-memory queue."""
 # Imports after a skip: what they name is not there on every machine.
 # ruff: noqa: E402
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,9 +18,12 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.v1 import trainer_base
 
+from verl_video_tools import trainer_records
 from verl_video_tools.agent_loop.settings import pack_record
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
+from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.trainer import VideoToolsTrainer, excluded_rollouts
+from verl_video_tools.trainer_records import ValidationTap
 from verl_video_tools.trainer_rows import group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
 
@@ -128,10 +132,16 @@ def test_a_run_that_shall_stop_without_verdicts_stops(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("on_failure", ["flag", "stop"])
-def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure: str) -> None:
+def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure: str, tmp_path: Path) -> None:
     metrics = {"val-aux/world/judge_failed/mean@1": 0.25, "val-core/world/acc/mean@1": 0.5}
-    monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", lambda self: metrics)
+
+    def validate(self: VideoToolsTrainer) -> dict[str, float]:
+        self._validation_lines.append({"uid": "a"})
+        return metrics
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
     trainer = object.__new__(VideoToolsTrainer)
+    trainer._records, trainer._validation_lines = RecordWriter(tmp_path), [{"uid": "of an earlier validation"}]
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"custom": {"video_tools": {"judge": judge}}}}})
     trainer.global_steps = 0
@@ -140,6 +150,21 @@ def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure
     else:
         with pytest.raises(JudgeError, match="gave no verdict"):
             trainer._validate()
+    assert (tmp_path / "val_step_000000.jsonl").read_text() == '{"uid": "a"}\n'
+
+
+def test_batches_of_validation_are_seen_before_verl_clears_them() -> None:
+    class Buffer:
+        poll_interval = 2.0
+
+        def sample(self, *, partition_id: str, batch_size: int) -> tuple[str, dict]:
+            return f"{batch_size} of {partition_id}", {}
+
+    seen: list[Any] = []
+    tap = ValidationTap(Buffer(), seen.append)  # type: ignore[arg-type]
+    assert tap.sample(partition_id="train", batch_size=2) == ("2 of train", {})
+    assert tap.sample(partition_id="val", batch_size=3) == ("3 of val", {})
+    assert seen == ["3 of val"] and tap.poll_interval == 2.0
 
 
 def test_a_rollout_whose_siblings_are_all_flagged_has_no_advantage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +255,7 @@ class Step:
                 }
                 tags.append({"seq_len": 3 + turn + length, "prompt_len": 3 + turn, "response_len": length})
         self.queue = MemoryQueue(rows)
-        for module in (trainer_module, trainer_base, padding_utils):
+        for module in (trainer_module, trainer_records, trainer_base, padding_utils):
             monkeypatch.setattr(module, "tq", self.queue)
         trainer = object.__new__(VideoToolsTrainer)
         algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
@@ -310,7 +335,8 @@ def test_all_sequences_of_a_flagged_rollout_are_excluded(monkeypatch: pytest.Mon
 def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(monkeypatch)
     step.advantages()
-    lines = step.trainer._record_lines(trainer_module._rollouts(step.batch), "train", step=1)
+    rollouts = trainer_module._rollouts(step.batch)
+    lines = trainer_records.record_lines(rollouts, "train", 1, trained=True, with_tokens=True)
     by_name = {f"{line['uid']}_{line['session_id']}": line for line in lines}
     assert sorted(by_name) == ["a_0", "a_1", "b_0", "b_1"]
     line = by_name["a_1"]
@@ -318,3 +344,6 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     assert counts == [3, 3 + 4 + 5, 1 + 2 + 3, 3]
     assert (line["advantage"], line["reward"], line["trajectory"]["question"]) == (-0.5, {"score": 0.0}, "a_1")
     assert [len(sequence["prompts"]) for sequence in line["sequences"]] == [3, 4, 5]
+    held_out = trainer_records.record_lines(rollouts, "train", 1, trained=False, with_tokens=True)
+    assert all(line["advantage"] is None for line in held_out)
+    assert "old_log_probs" not in held_out[0]["sequences"][0]
