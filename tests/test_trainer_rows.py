@@ -161,7 +161,7 @@ def test_batches_of_validation_are_seen_before_verl_clears_them() -> None:
             return f"{batch_size} of {partition_id}", {}
 
     seen: list[Any] = []
-    tap = ValidationTap(Buffer(), seen.append)  # type: ignore[arg-type]
+    tap = ValidationTap(Buffer(), seen.append)  # type: ignore[arg-type]  # all of verl's buffer that the tap uses
     assert tap.sample(partition_id="train", batch_size=2) == ("2 of train", {})
     assert tap.sample(partition_id="val", batch_size=3) == ("3 of val", {})
     assert seen == ["3 of val"] and tap.poll_interval == 2.0

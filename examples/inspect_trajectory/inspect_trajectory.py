@@ -95,4 +95,4 @@ for position, pixels_HWC in enumerate(batch.frames_THWC):
     row, column = divmod(position, num_columns)
     sheet.paste(Image.fromarray(pixels_HWC), (column * width, row * height))
 print(f"{len(batch)} frames; in a notebook the next line shows them, elsewhere take sheet.save('frames.png')")
-sheet  # noqa: B018
+sheet  # noqa: B018 - a notebook shows a cell's last value

@@ -57,8 +57,8 @@ class FakeRequest:
 def adapter() -> Iterator[ModuleType]:
     names = ("lmms_eval", "lmms_eval.api", "lmms_eval.api.model", "lmms_eval.models", "lmms_eval.models.registry_v2")
     modules = {name: ModuleType(name) for name in names}
-    modules["lmms_eval.api.model"].lmms = FakeModel  # type: ignore[attr-defined]
-    modules["lmms_eval.models.registry_v2"].ModelManifest = FakeManifest  # type: ignore[attr-defined]
+    modules["lmms_eval.api.model"].lmms = FakeModel  # type: ignore[attr-defined]  # a module made here
+    modules["lmms_eval.models.registry_v2"].ModelManifest = FakeManifest  # type: ignore[attr-defined]  # a module made here
     with pytest.MonkeyPatch.context() as patch:
         for name, module in modules.items():
             patch.setitem(sys.modules, name, module)
