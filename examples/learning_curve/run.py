@@ -23,7 +23,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ from rich.table import Table
 from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.demo.dataset import load_rows, question_from_row
+from verl_video_tools.demo.needle import NEEDLE_KINDS
+from verl_video_tools.demo.questions import Kind
 from verl_video_tools.retrieval import local_from_fields
 from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_outcomes
 
@@ -50,6 +52,8 @@ class Plan:
     """How long each stage is.
 
     Attributes:
+        kinds: of questions that are trained on and measured.
+        measures_base: measure held-out accuracy before SFT as well.
         minutes: estimate for each stage on two idle cores, from the measured cost of a step; printed beside it.
     """
 
@@ -59,6 +63,8 @@ class Plan:
     imperfection: float = 0.65
     hasty_share: float = 0.85
     num_direct_rows: int = 300
+    kinds: tuple[Kind, ...] = NEEDLE_KINDS
+    measures_base: bool = True
     epochs: int = 2
     rl_steps: int = 100
     batch_size: int = 8
@@ -76,18 +82,19 @@ class Learning:
 
     def __init__(self, method: str, seed: int, out: Path, plan: Plan) -> None:
         self.method, self.seed, self.out, self.plan = method, seed, out.resolve(), plan
-        self.data = self.out / "data"
+        self.data, self.train = self.out / "data", self.out / "train.parquet"
         self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
         self.console = Console()
 
     def run(self) -> None:
-        stages = {
+        stages: dict[str, Callable[[], None]] = {
             "data": self.make_data,
             "cold": self.make_cold_start,
             "sft": self.fine_tune,
-            "base": lambda: self.evaluate("base", self.data / "base"),
-            "rl": self.reinforce,
         }
+        if self.plan.measures_base:
+            stages["base"] = lambda: self.evaluate("base", self.data / "base")
+        stages["rl"] = self.reinforce
         if self.method == "longvt":
             stages["rft"] = self.reinforcement_fine_tune
         started = time.monotonic()
@@ -114,12 +121,13 @@ class Learning:
             VVT, "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
             "--train-videos", plan.num_train_videos, "--test-videos", plan.num_held_out_videos,
         )  # fmt: skip
-        rows = load_rows(self.data / "test.parquet")
+        _write_rows(self._of_kinds("data/train"), self.train)
+        rows = self._of_kinds("data/test")
         _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.data / "held_out.parquet")
 
     def make_cold_start(self) -> None:
         """What the hasty expert writes, and some rows answered without tools, so that this can be asked for later."""
-        plan, rows = self.plan, load_rows(self.data / "train.parquet")
+        plan, rows = self.plan, load_rows(self.train)
         random.Random(self.seed).shuffle(rows)
         _write_rows(
             [row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet"
@@ -140,7 +148,7 @@ class Learning:
         export_sft(
             self.out / "no_tools.parquet", self.out / "no_tools_sft.parquet", settings=self._fields(NO_TOOLS), **habits
         )
-        written = [row for name in ("with_tools", "no_tools_sft") for row in load_rows(self.out / f"{name}.parquet")]
+        written = self._of_kinds("with_tools") + self._of_kinds("no_tools_sft")
         random.Random(self.seed).shuffle(written)
         _write_rows(written, self.out / "cold_start.parquet")
 
@@ -196,11 +204,12 @@ class Learning:
         results: dict[str, Any] = {"method": self.method, "seed": self.seed, "plan": asdict(self.plan), "accuracy": {}}
         for name, outcomes in policies.items():
             by_kind = _by_kind(outcomes)
-            hard, easy = _hard(by_kind), by_kind["direct"]
+            hard, easy = _hard(by_kind), by_kind.get("direct", {})
             estimate = mean_of(hard)
             table.add_row(
                 name, f"{estimate.mean:.1%} of {len(hard)}", f"{estimate.low:.1%} to {estimate.high:.1%}",
-                f"{mean_of(hard, 'executed_calls').mean:.2f}", f"{mean_of(easy).mean:.1%} of {len(easy)}",
+                f"{mean_of(hard, 'executed_calls').mean:.2f}",
+                f"{mean_of(easy).mean:.1%} of {len(easy)}" if easy else "none",
             )  # fmt: skip
             kinds = {kind: mean_of(members).mean for kind, members in by_kind.items()}
             results["accuracy"][name] = {"needs another look": asdict(estimate), "by kind": kinds}
@@ -218,8 +227,8 @@ class Learning:
         def held_out(run: str, step: int = 0) -> Path:
             return self.out / run / "trajectories" / f"val_step_{step:06d}.jsonl"
 
-        sources = {
-            "before SFT": (held_out("base"), self.method),
+        sources = {"before SFT": (held_out("base"), self.method)} if self.plan.measures_base else {}
+        sources |= {
             "after SFT": (held_out("rl"), self.method),
             "after RL": (held_out("rl", self.plan.rl_steps), self.method),
             "after RL, without tools": (held_out("rl", self.plan.rl_steps), NO_TOOLS),
@@ -229,6 +238,11 @@ class Learning:
         return sources
 
     # ----------------------------------------------------------------------------------------------------------- tools
+
+    def _of_kinds(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a file of this folder that ask what the plan wants asked."""
+        rows = load_rows(self.out / f"{name}.parquet")
+        return [row for row in rows if question_from_row(row)[1].kind in self.plan.kinds]
 
     def _fields(self, method: str) -> dict[str, Any]:
         """Fields of a method's config in the recipes' synthetic world."""
@@ -248,7 +262,7 @@ class Learning:
             *options,
             RUN_DIR=self.out / name,
             MODEL_PATH=model,
-            TRAIN_FILES=self.data / "train.parquet",
+            TRAIN_FILES=self.train,
             VAL_FILES=self.data / "held_out.parquet",
             **environment,
         )

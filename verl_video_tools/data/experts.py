@@ -78,8 +78,8 @@ def conclude(
         if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
             return f"{listed(runs, name)}. {which} {label}", letters[label]
     elif question.kind == "between_things":  # the look may show the clues as well, which are no options
-        if named := [(frame, label) for frame, label in runs if label in letters]:
-            return listed(named[:1], name), letters[named[0][1]]
+        if options := [label for _, label in runs if label in letters]:
+            return listed(runs, name), letters[options[0]]
     elif runs and runs[0][1] in letters:
         return listed(runs[:1], name), letters[runs[0][1]]
     return listed(runs, name), rng.choice(list(question.options))

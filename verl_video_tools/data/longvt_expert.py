@@ -67,10 +67,11 @@ def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Se
         runs = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
         concluded = str(len(runs)) if shown else ""
     else:
+        labels = [label for _, label in runs]
         if question.kind == "between_things":  # the crop may show the clues as well, which are no options
-            runs = [(frame, label) for frame, label in runs if label in options]
-        wanted = runs[-1:] if " last " in question.text else runs[:1]
-        concluded = wanted[0][1] if wanted else ""
+            labels = [label for label in labels if label in options]
+        wanted = labels[-1:] if " last " in question.text else labels[:1]
+        concluded = wanted[0] if wanted else ""
     seen = listed(runs, lambda frame: f"{frame / spec.fps:.1f}s")
     return seen, concluded if concluded in options else rng.choice(options)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 from collections.abc import Callable, Collection
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -18,7 +20,17 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from .encoding import IGNORED, Encoder, Sequence, logits_at_targets
 from .frame_pool import FramePool, make_pool
-from .perception import FRAME_TASKS, TEXT_TASKS, Piece, frames_turn, opening, text_turn
+from .perception import (
+    FRAME_NUMBERS,
+    LABEL_STYLES,
+    LATE_FRAME_TASKS,
+    TEXT_TASKS,
+    LabelStyle,
+    Piece,
+    frames_turn,
+    opening,
+    text_turn,
+)
 from .tiny_model import TinyModel, TinyProcessor
 from .vision_pretrain import all_features
 
@@ -34,22 +46,23 @@ def evaluate(
     num_per_task: int,
     seed: int = 0,
     tasks: Collection[str] | None = None,
+    style: LabelStyle = FRAME_NUMBERS,
 ) -> dict[str, float]:
     """Share of answers that are right throughout, per practice task, each after up to 300 tokens of other turns.
 
-    Two more figures come from the lists of all frames: `copying`, the share of frames whose number is right, and
-    `naming`, the share of frames whose thing is.
+    Two more figures come from the lists of all frames: `copying`, the share of frames whose number (or time) is right,
+    and `naming`, the share of frames whose thing is.
 
     Args:
         tasks: names of the practice tasks to measure; all by default.
+        style: how the frames of the turn that counts are labelled.
     """
     tokenizer = processor.tokenizer
     encoder = Encoder(tokenizer, pool, seed)
     features = all_features(model, processor.image_processor, pool)
-    digits = torch.tensor([tokenizer.convert_tokens_to_ids(digit) for digit in "0123456789"])
     rng = random.Random(seed)
     shares: dict[str, float] = {}
-    for name, task in _tasks().items():
+    for name, task in _tasks(style).items():
         if tasks is not None and name not in tasks:
             continue
         right, copied, named = 0, [], []
@@ -60,7 +73,7 @@ def evaluate(
             hits = logits.argmax(-1) == wanted
             right += bool(hits.all())
             if name == "list_all":
-                numbers, things = _lines(hits, torch.isin(wanted, digits))
+                numbers, things = _lines(hits.tolist(), [tokenizer.decode([token]) for token in wanted.tolist()])
                 copied += numbers
                 named += things
         shares[name] = right / num_per_task
@@ -69,11 +82,13 @@ def evaluate(
     return shares
 
 
-def _tasks() -> dict[str, Callable[[random.Random], list[Piece]]]:
+def _tasks(style: LabelStyle) -> dict[str, Callable[[random.Random], list[Piece]]]:
     """Every practice task once, by name, as a function that makes a turn with this task only."""
     makers: dict[str, Callable[[random.Random], list[Piece]]] = {}
-    for frame_task in FRAME_TASKS:
-        makers[frame_task.__name__.strip("_")] = partial(frames_turn, max_frames=8, dense=False, tasks=(frame_task,))
+    for frame_task in LATE_FRAME_TASKS:
+        makers[frame_task.__name__.strip("_")] = partial(
+            frames_turn, max_frames=8, dense=False, tasks=(frame_task,), style=style
+        )
     for text_task in TEXT_TASKS:
         makers[text_task.__name__.strip("_")] = partial(text_turn, tasks=(text_task,))
     return makers
@@ -90,34 +105,42 @@ def _context(encoder: Encoder, rng: random.Random) -> Sequence:
     return row
 
 
-def _lines(hits: torch.Tensor, is_digit: torch.Tensor) -> tuple[list[bool], list[bool]]:
-    """For every line `frame N thing` of an answer: is its number right, is the rest after the number right?"""
-    numbers: list[bool] = []
-    things: list[bool] = []
-    for hit, digit, after_digit in zip(hits.tolist(), is_digit.tolist(), [False, *is_digit.tolist()], strict=False):
-        if digit and not after_digit:
-            numbers.append(True)
-        elif after_digit and not digit:
-            things.append(True)
-        if digit:
-            numbers[-1] &= hit
-        elif len(things) == len(numbers) and things:
-            things[-1] &= hit
-    return numbers, things
+_LINE = re.compile(r"^(frame \d+|[\d.]+ ?s) (.+?)(?=<|$)", re.MULTILINE)
+
+
+def _lines(hits: list[bool], texts: list[str]) -> tuple[list[bool], list[bool]]:
+    """For every line `frame N thing` of an answer: is the frame's name right, is the thing?
+
+    Args:
+        hits: is this token of the answer right?
+        texts: the text of each token.
+    """
+    ends = list(accumulate(map(len, texts)))
+    starts = [0, *ends]
+
+    def right(span: tuple[int, int]) -> bool:
+        return all(
+            hit for hit, start, end in zip(hits, starts, ends, strict=False) if start < span[1] and end > span[0]
+        )
+
+    lines = list(_LINE.finditer("".join(texts)))
+    return [right(line.span(1)) for line in lines], [right(line.span(2)) for line in lines]
 
 
 def main() -> None:
-    """Command line: prints one JSON object with the share of right answers per task."""
+    """Command line: prints one JSON object with the share of right answers per task, for each way to label frames."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--per-task", type=int, default=200)
     parser.add_argument("--videos", type=int, default=12)
+    parser.add_argument("--all-labels", action="store_true", help="the labels of every method, not only frame numbers")
     arguments = parser.parse_args()
     model = AutoModelForImageTextToText.from_pretrained(arguments.model, dtype=torch.float32).eval()
     processor = AutoProcessor.from_pretrained(arguments.model)
     pool = make_pool(arguments.videos, HELD_OUT_SEED)
-    shares = evaluate(model, processor, pool, arguments.per_task)
-    print(json.dumps({name: round(share, 4) for name, share in shares.items()}))
+    for style in LABEL_STYLES if arguments.all_labels else (FRAME_NUMBERS,):
+        shares = evaluate(model, processor, pool, arguments.per_task, style=style)
+        print(json.dumps({"label": style.label, **{name: round(share, 4) for name, share in shares.items()}}))
 
 
 if __name__ == "__main__":

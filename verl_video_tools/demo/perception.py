@@ -28,20 +28,60 @@ class Piece:
     target: bool = False
 
 
+@dataclass(frozen=True)
+class LabelStyle:
+    """How frames are labelled in a message, and what a frame is called in what is written about it.
+
+    Attributes:
+        label: text before a picture, from `position` in the message, frame `number` and time in `seconds`.
+        name: what a frame is called, from its `number` and `seconds`.
+        separator: text between a picture and the next label.
+    """
+
+    label: str
+    name: str
+    separator: str = "\n"
+
+
+FRAME_NUMBERS = LabelStyle("frame {number}: ", "frame {number}")
+LABEL_STYLES: tuple[LabelStyle, ...] = (
+    FRAME_NUMBERS,
+    LabelStyle("<frame{position}_time{seconds:.2f}s>", "{seconds:.2f} s", separator=""),
+    LabelStyle("{seconds:.1f}s ", "{seconds:.1f}s"),
+    LabelStyle("[t={seconds:.1f}s]", "{seconds:.1f}s"),
+)
+"""The labels of FrameThinker and VideoBrain, of VideoZoomer, of LongVT, and of FrameMind."""
+
+_FRAMES_PER_SECOND = (2, 5)
+"""Rates of the videos of both synthetic worlds: they make times of frame numbers."""
+
+
 @dataclass
 class Frames:
     """Labelled frames of one turn: `numbers` ascend, `classes` say what each shows."""
 
     numbers: list[int]
     classes: list[int]
+    style: LabelStyle = FRAME_NUMBERS
+    fps: int = _FRAMES_PER_SECOND[0]
     shown: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.shown = [position for position, number in enumerate(self.classes) if number != NOTHING]
 
+    def label(self, position: int) -> str:
+        """What stands before a picture, for example `frame 171: `."""
+        number = self.numbers[position]
+        return self.style.label.format(position=position, number=number, seconds=number / self.fps)
+
+    def name(self, position: int) -> str:
+        """What a frame is called, for example `frame 171`."""
+        number = self.numbers[position]
+        return self.style.name.format(number=number, seconds=number / self.fps)
+
     def line(self, position: int) -> str:
         """The sentence for one frame, for example `frame 171 red circle`."""
-        return f"frame {self.numbers[position]} {class_name(self.classes[position])}"
+        return f"{self.name(position)} {class_name(self.classes[position])}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +94,10 @@ class Stage:
         text_share: share of other turns without frames.
         dense_share: share of the turns with frames in which each frame is named right after it.
         table_share: share of the turns without frames that are tables, beside those that chance brings.
+        styles: how frames are labelled; one is drawn for each turn.
+        mention_share: share of the turns with frames in which other things are talked about before the frames. Without
+            them the model comes to name what it has read rather than what it sees.
+        tasks: what is asked about frames; `FRAME_TASKS` by default.
     """
 
     max_frames: int
@@ -61,6 +105,9 @@ class Stage:
     text_share: float
     dense_share: float
     table_share: float = 0.0
+    styles: tuple[LabelStyle, ...] = (FRAME_NUMBERS,)
+    mention_share: float = 0.0
+    tasks: tuple[FrameTask, ...] | None = None
 
 
 TextMaterial = tuple[str, list[tuple[str, str]]]
@@ -85,7 +132,11 @@ def turn(rng: random.Random, stage: Stage) -> list[Piece]:
     if chance < stage.echo_share + stage.text_share:
         tables = stage.table_share > 0.0 and rng.random() < stage.table_share
         return text_turn(rng, tasks=(_table, _lettered_table) if tables else None)
-    return frames_turn(rng, stage.max_frames, rng.random() < stage.dense_share)
+    dense = rng.random() < stage.dense_share
+    # Draws only where there is a choice, so that stages without one see the same random numbers as ever.
+    style = rng.choice(stage.styles) if len(stage.styles) > 1 else stage.styles[0]
+    mentions = stage.mention_share > 0.0 and rng.random() < stage.mention_share
+    return frames_turn(rng, stage.max_frames, dense, stage.tasks or FRAME_TASKS, style, mentions)
 
 
 def _reply(answer: str) -> list[Piece]:
@@ -97,19 +148,36 @@ def _ask(question: str) -> list[Piece]:
 
 
 def frames_turn(
-    rng: random.Random, max_frames: int, dense: bool, tasks: tuple[FrameTask, ...] | None = None
+    rng: random.Random,
+    max_frames: int,
+    dense: bool,
+    tasks: tuple[FrameTask, ...] | None = None,
+    style: LabelStyle = FRAME_NUMBERS,
+    mentions: bool = False,
 ) -> list[Piece]:
-    """A message with labelled frames, then questions about them: `tasks`, or one to four drawn at random."""
+    """A message with labelled frames, then questions about them: up to four of `tasks`.
+
+    Args:
+        tasks: `FRAME_TASKS` by default.
+        dense: each frame is named right after it.
+        mentions: things, drawn without regard to what the frames show, are talked about before the frames.
+    """
     frames = _random_frames(rng, max_frames)
-    tasks = tasks or tuple(rng.sample(FRAME_TASKS, rng.randrange(1, 5)))
+    if style is not FRAME_NUMBERS:
+        frames = Frames(frames.numbers, frames.classes, style, rng.choice(_FRAMES_PER_SECOND))
+    tasks = tasks or FRAME_TASKS
+    if len(tasks) > 1:
+        tasks = tuple(rng.sample(tasks, rng.randrange(1, 5)))
     question, answer = tasks[0](rng, frames)
     before = [_filler(rng, rng.randrange(2, 20))] if rng.random() < 0.3 else []
+    if mentions:
+        before += rng.sample(LABELS, rng.randrange(2, 5))
     asked_first = rng.random() < 0.4
     if asked_first:
         before.append(question)
     pieces = _ask("".join(line + "\n" for line in before))
-    for position, (number, shown) in enumerate(zip(frames.numbers, frames.classes, strict=True)):
-        pieces.append(Piece(("\n" if position else "") + f"frame {number}: "))
+    for position, shown in enumerate(frames.classes):
+        pieces.append(Piece((style.separator if position else "") + frames.label(position)))
         pieces.append(Piece(picture=shown))
         if dense:
             pieces.append(Piece(" " + class_name(shown), target=True))
@@ -178,7 +246,7 @@ def _list_all(rng: random.Random, frames: Frames) -> tuple[str, str]:
 def _at_frame(rng: random.Random, frames: Frames) -> tuple[str, str]:
     positions = frames.shown if frames.shown and rng.random() < 0.7 else range(len(frames.numbers))
     position = rng.choice(list(positions))
-    return f"what is in frame {frames.numbers[position]}", frames.line(position)
+    return f"what is in {frames.name(position)}", frames.line(position)
 
 
 def _where_is(rng: random.Random, frames: Frames) -> tuple[str, str]:
@@ -191,23 +259,37 @@ def _first_shown(rng: random.Random, frames: Frames) -> tuple[str, str]:
     return "find the first thing", frames.line(frames.shown[0]) if frames.shown else "nothing"
 
 
-def _in_order(rng: random.Random, frames: Frames) -> tuple[str, str]:
-    runs = [
-        class_name(shown)
-        for position, shown in enumerate(frames.classes)
-        if shown != NOTHING and (position == 0 or frames.classes[position - 1] != shown)
+def _starts(frames: Frames) -> list[int]:
+    """Position of the first of each run of frames that show the same thing."""
+    return [
+        position
+        for position in frames.shown
+        if position == 0 or frames.classes[position - 1] != frames.classes[position]
     ]
+
+
+def _in_order(rng: random.Random, frames: Frames) -> tuple[str, str]:
+    runs = [class_name(frames.classes[position]) for position in _starts(frames)]
     return "list the things in order", ", ".join(runs) or "nothing"
 
 
+def _each_thing(rng: random.Random, frames: Frames) -> tuple[str, str]:
+    return "list each thing once", ", ".join(map(frames.line, _starts(frames))) or "nothing"
+
+
 def _read_numbers(rng: random.Random, frames: Frames) -> tuple[str, str]:
-    return "list the frame numbers", " ".join(map(str, frames.numbers))
+    return "list the frame numbers", " ".join(
+        frames.name(position).removeprefix("frame ") for position in range(len(frames.numbers))
+    )
 
 
 FRAME_TASKS: tuple[FrameTask, ...] = (
     _list_shown, _list_shown, _list_shown, _list_all, _at_frame, _at_frame, _where_is, _where_is, _first_shown,
     _in_order, _read_numbers,
 )  # fmt: skip
+
+LATE_FRAME_TASKS: tuple[FrameTask, ...] = (*FRAME_TASKS, _each_thing, _each_thing, _each_thing)
+"""With what takes longest to learn: several things in order, each with the frame where it begins."""
 
 # --- tasks about text: (text, questions with answers) ---
 

@@ -10,7 +10,7 @@ import argparse
 import json
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from . import FAMILIES
 from .encoding import Encoder, logits_at_targets
 from .evaluate import HELD_OUT_SEED, evaluate
 from .frame_pool import FramePool, make_pool
-from .perception import Stage
+from .perception import FRAME_NUMBERS, LABEL_STYLES, LATE_FRAME_TASKS, Stage
 from .tiny_model import (
     TinyModel,
     TinyProcessor,
@@ -65,6 +65,20 @@ class Round:
     parts: tuple[tuple[float, int, int, Stage], ...]
 
 
+_ALL_STYLES = (FRAME_NUMBERS, *LABEL_STYLES)
+"""Numbers come twice: two methods have them."""
+
+_LATE = Stage(
+    max_frames=8,
+    echo_share=0.0,
+    text_share=0.25,
+    dense_share=0.05,
+    table_share=0.4,
+    styles=_ALL_STYLES,
+    mention_share=0.5,
+    tasks=LATE_FRAME_TASKS,
+)
+
 ROUNDS: tuple[Round, ...] = (
     Round(
         2600,
@@ -83,9 +97,18 @@ ROUNDS: tuple[Round, ...] = (
             (1.00, 4096, 512, Stage(max_frames=8, echo_share=0.0, text_share=0.4, dense_share=0.05, table_share=0.5)),
         ),
     ),
+    Round(
+        2000,
+        0.5,
+        (
+            (0.50, 2560, 256, _LATE),
+            (1.00, 4096, 512, replace(_LATE, max_frames=16)),
+        ),
+    ),
 )
 """First seeing, copying and reading, in ever longer rows. Then tables: reading backwards, from a thing to the name
-before it, is what the model learns last."""
+before it, is what the model learns last. Then more frames, under the labels of all methods, with talk of other things
+before them."""
 
 
 def _optimizers(model: TinyModel) -> list[torch.optim.Optimizer]:
@@ -159,6 +182,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--family", choices=FAMILIES, default="qwen2_5_vl")
     parser.add_argument("--from", dest="start", type=Path, help="a folder round_N of an earlier run")
+    parser.add_argument("--rounds", type=int, default=len(ROUNDS), help="stop after so many")
     parser.add_argument("--vision-steps", type=int, default=700)
     parser.add_argument("--videos", type=int, default=60, help="videos rendered to draw frames from")
     parser.add_argument("--threads", type=int, default=1)
@@ -179,7 +203,7 @@ def main() -> None:
     else:
         first = int(arguments.start.name.removeprefix("round_"))
         model = AutoModelForImageTextToText.from_pretrained(arguments.start, dtype=torch.float32)
-    for number, round_ in enumerate(ROUNDS[first:], start=first + 1):
+    for number, round_ in enumerate(ROUNDS[first : arguments.rounds], start=first + 1):
         pretrain_language(model, processor, pool, round_, arguments.seed + number - 1, log)
         save(model, processor, arguments.out / f"round_{number}")
     save(model, processor, arguments.out)
