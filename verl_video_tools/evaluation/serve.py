@@ -40,7 +40,11 @@ _CPU_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "67108864",
 }
-_CPU_OPTIONS: dict[str, Any] = {"dtype": "float32", "enforce-eager": True}
+_CPU_OPTIONS: dict[str, Any] = {
+    "dtype": "float32",
+    "enforce-eager": True,
+    "skip-mm-profiling": True,  # measures what memory is left for the cache, which is fixed above
+}
 
 
 @asynccontextmanager
