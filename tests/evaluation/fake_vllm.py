@@ -26,7 +26,9 @@ def main() -> None:
     print(json.dumps({"arguments": arguments, **own}), flush=True)
     signal.alarm(LIFE_SECONDS)
     if "--fail" in arguments:
-        sys.exit("there is no such model")
+        print("(EngineCore pid=7) ERROR 01-01 [core.py:1] ValueError: no room", "a limit, `OSError: [24]`", sep="\n")
+        print(*range(8), sep="\n", flush=True)
+        sys.exit("RuntimeError: see above")
     worker = subprocess.Popen([sys.executable, "-c", WORKER])
     print(json.dumps({"worker": worker.pid}), flush=True)
     if "--stubborn" in arguments:

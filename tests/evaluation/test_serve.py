@@ -49,7 +49,8 @@ async def test_a_server_lives_as_long_as_the_context(tmp_path: Path) -> None:
     model, log = tmp_path / "model", tmp_path / "out" / "vllm.log"
     model.mkdir()
     (model / "config.json").write_text('{"text_config": {"max_position_embeddings": 4096}}')
-    async with served_model(str(model), log, BUDGET, {"dtype": "half", "enforce-eager": False}) as base_url:
+    without_flags = {"dtype": "half", "enforce-eager": False, "skip-mm-profiling": False}
+    async with served_model(str(model), log, BUDGET, without_flags) as base_url:
         with urllib.request.urlopen(f"{base_url.removesuffix('/v1')}/health", timeout=10) as reply:
             assert reply.status == 200
         started, worker = lines(log)
@@ -87,7 +88,7 @@ async def test_an_error_ends_the_server_too(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_does_not_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match=r"ended with status 1; .*log ends with: .* / there is no such model"):
+    with pytest.raises(SetupError, match=r"status 1; .*log tells 'ValueError: no room' and ends with: .*: see above"):
         async with served_model("m", tmp_path / "log", BUDGET, {"fail": True}):
             raise AssertionError("it never ran")
     with pytest.raises(SetupError, match=r"not healthy after 0.5 s"):

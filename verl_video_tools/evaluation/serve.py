@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -28,7 +29,11 @@ STOP_SECONDS = 30.0
 """Time to end by itself before it is killed."""
 
 _POLL_SECONDS = 0.2
+_NOTICE_SECONDS = 2.0
+"""Time for the guard to notice that the server has ended."""
 _LOG_LINES_SHOWN = 8
+_ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
+"""A line of the log that ends a traceback, after the name of the process and the place in the code."""
 
 # As recipes/common.sh sets them for vLLM's CPU build, and for the same reasons (docs/cpu.md).
 _CPU_ENVIRONMENT = {
@@ -93,6 +98,8 @@ async def served_model(
         await _await_health(guard, f"http://{values['host']}:{values['port']}/health", log, start_seconds)
         yield f"http://{values['host']}:{values['port']}/v1"
     except EndpointError as error:
+        with suppress(subprocess.TimeoutExpired):
+            guard.wait(_NOTICE_SECONDS)
         if guard.poll() is None:
             raise
         raise EndpointError(f"{error}; the server ended with status {guard.returncode}; {_tail(log)}") from error
@@ -169,5 +176,8 @@ def _free_port() -> int:
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
-    return f"{log} ends with: {' / '.join(lines)}" if lines else f"{log} is empty"
+    """The end of the log, and the error before it: the engine's comes first, and then the API server's about it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [found[1] for line in lines[:-_LOG_LINES_SHOWN] if (found := _ERROR.search(line))]
+    cause = f"tells {errors[-1][:300]!r} and " if errors else ""
+    return f"{log} {cause}ends with: {' / '.join(lines[-_LOG_LINES_SHOWN:])}" if lines else f"{log} is empty"
