@@ -113,7 +113,8 @@ def _start(command: list[str], log: Path, environment: Mapping[str, str]) -> sub
     """The guard of a server that it has started or is about to start."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        output = log.open("wb")
+        output = log.open("ab")  # the server of a run that was just killed may still have a word to add
+        output.truncate(0)
     except OSError as error:
         raise UsageError(f"cannot write {log}: {error.strerror}") from error
     # Isolated (-I): the folder of the program is not one to import from.
