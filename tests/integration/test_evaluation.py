@@ -111,7 +111,8 @@ def test_killed_and_started_again_gives_the_same_result(command: list[str], outp
 
     log = folder / "killed.log"
     assert run(command, killed, log, kill_after=8) == -signal.SIGKILL, log.read_text()
-    done = b"".join(line for line in (killed / "rollouts.jsonl").open("rb") if line.endswith(b"\n"))
+    lines = (killed / "rollouts.jsonl").read_bytes().splitlines(keepends=True)
+    done = b"".join(line for line in lines if line.endswith(b"\n"))
     finished = {json.loads(line)["uid"] for line in done.splitlines()}
     assert 8 <= len(finished) < NUM_ITEMS and not (killed / "results.json").exists()
 
