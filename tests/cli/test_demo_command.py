@@ -37,7 +37,7 @@ def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pyte
     assert (out / "prompts" / "framethinker.txt").read_text().strip()
     assert (out / "clip" / "model.safetensors").is_file()
     printed = capfd.readouterr().out
-    assert all(str(out / name) in printed for name in ("train.parquet", "test.parquet", "base"))
+    assert all(str(out / name) in printed for name in ("train.parquet", "test.parquet", "video_mme.parquet", "base"))
 
     modified = (out / "train.parquet").stat().st_mtime_ns
     assert run(small(out, "--seed", "3", "--agent-name", "other_method")) == 0

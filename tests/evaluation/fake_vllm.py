@@ -1,8 +1,9 @@
-"""Stands for `vllm serve`: takes its options, becomes healthy after a while, and has a worker of its own.
+"""Stands for vLLM's server: takes its options, becomes healthy after a while, and has a worker of its own.
 
-    python fake_vllm.py MODEL --host H --port P ... [--fail] [--stubborn]
+    python fake_vllm.py --model MODEL --host H --port P ... [--fail] [--never] [--stubborn]
 
-Prints its options and environment as JSON, then `ready` or why it fails.
+Prints itself, its options and environment as JSON, then its worker, or why it fails. Like vLLM's engine, the worker
+does not end by itself where the server is killed; both end after a minute in any case.
 """
 
 from __future__ import annotations
@@ -15,14 +16,19 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-WORKER = "import time; time.sleep(600)"
+LIFE_SECONDS = 60
+WORKER = f"import time; time.sleep({LIFE_SECONDS})"
 
 
 def main() -> None:
     arguments = sys.argv[1:]
-    print(json.dumps({"arguments": arguments, "omp": os.environ.get("OMP_NUM_THREADS")}), flush=True)
+    own = {"pid": os.getpid(), "parent": os.getppid(), "omp": os.environ.get("OMP_NUM_THREADS")}
+    print(json.dumps({"arguments": arguments, **own}), flush=True)
+    signal.alarm(LIFE_SECONDS)
     if "--fail" in arguments:
-        sys.exit("there is no such model")
+        print("(EngineCore pid=7) ERROR 01-01 [core.py:1] ValueError: no room", "a limit, `OSError: [24]`", sep="\n")
+        print(*range(8), sep="\n", flush=True)
+        sys.exit("RuntimeError: see above")
     worker = subprocess.Popen([sys.executable, "-c", WORKER])
     print(json.dumps({"worker": worker.pid}), flush=True)
     if "--stubborn" in arguments:

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -176,13 +176,17 @@ def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_
 
         server.latency_seconds = 0.3
         line = command(video_mme, killed, server, "--concurrency=1")
-        process = subprocess.Popen([sys.executable, "-m", "verl_video_tools.cli", *line], stderr=subprocess.DEVNULL)
         rollouts = killed / "rollouts.jsonl"
-        deadline = time.monotonic() + 100
-        while (not rollouts.exists() or not rollouts.read_bytes()) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.kill()
-        process.wait()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "verl_video_tools.cli", *line], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            deadline = time.monotonic() + 100
+            while (not rollouts.exists() or not rollouts.read_bytes()) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        finally:
+            process.kill()
+            process.wait()
         done = rollouts.read_bytes()
         assert 1 <= done.count(b"\n") < 3 and not (killed / "results.json").exists()
         with rollouts.open("ab") as file:
@@ -415,18 +419,22 @@ def test_a_model_is_served_meanwhile(
     asked: list[Any] = []
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
 
-        @contextmanager
-        def serving(model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any]) -> Iterator[str]:
-            asked.extend([model, log, budget.images, options])
+        @asynccontextmanager
+        async def serving(
+            model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
+        ) -> AsyncIterator[str]:
+            asked.extend([model, log, budget.images, options, name])
             yield server.base_url
             asked.append(f"ended after {len(server.requests)} requests")
 
         monkeypatch.setattr(serve, "served_model", serving)
         line = [part for part in command(video_mme, tmp_path / "out", server) if not part.startswith("--base-url")]
-        assert run([*line, f"--serve={model_dir()}", "--serve-option=max-num-seqs=4"]) == 0
+        line += [f"--serve={model_dir()}", "--serve-option=max-num-seqs=4", f"--model={MODEL}"]
+        assert run(line) == 0
+        assert run(line) == 0  # nothing is left to ask: no second server
     images = get_method("videozoomer").recipe_budget.images
     log = tmp_path / "out" / "vllm.log"
-    assert asked == [model_dir(), log, images, {"max-num-seqs": 4}, "ended after 6 requests"]
+    assert asked == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, "ended after 6 requests"]
     sizes = result_of(tmp_path / "out")["protocol"]["pictures"]["sizes"]
     assert sizes == asdict(envelope_of(processor()))  # those of the model that is served
 

@@ -2,6 +2,7 @@
 
     main.py      options of the subcommands; those of `vvt data` stand in data/cli.py and data/*_command.py,
                  those of `vvt view` in trace/view_command.py, of `vvt mcp` in mcp_server/command.py
+    asking.py    options that several of them share: asking a model behind an endpoint
     doctor.py    table, JSON and exit code of `vvt doctor`; probes.py and tested_versions.py are what it looks at
     demo.py      `vvt demo`
     replay.py    `vvt replay`

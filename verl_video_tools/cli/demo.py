@@ -31,7 +31,7 @@ def run(
         UsageError: more different questions are wanted than a video allows.
     """
     from verl_video_tools.demo import base_model_dir, clip_dir, prompts_dir
-    from verl_video_tools.demo.dataset import make_demo
+    from verl_video_tools.demo.dataset import VIDEO_MME_FILE, make_demo
 
     try:
         base, clip = base_model_dir(family), clip_dir()  # before the videos: a broken installation should fail at once
@@ -55,6 +55,7 @@ def run(
     shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
     print(f"training rows  {folder / 'train.parquet'}")
     print(f"test rows      {folder / 'test.parquet'}")
+    print(f"as Video-MME   {folder / VIDEO_MME_FILE}")
     print(f"base model     {folder / 'base'}")
     print(f"prompts        {folder / 'prompts'}")
     print(f"text to frame  {folder / 'clip'}")

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools import __version__
+from verl_video_tools.cli.asking import Retrieval, Settings
 from verl_video_tools.data.classify_command import classify_command
 from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
@@ -163,10 +164,7 @@ def _replay(
     answer: Annotated[str, typer.Option(help="Ground truth.")],
     turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")],
     extra: Annotated[str, typer.Option(metavar="JSON", help="Object merged into the row's extra_info.")] = "{}",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
-    ] = None,
+    settings: Settings = None,
     processor: Annotated[
         str | None, typer.Option(help="Folder of a model's processor; only with it token budgets apply.")
     ] = None,
@@ -177,10 +175,7 @@ def _replay(
         int | None,
         typer.Option(min=1, help="FrameMind: rung of its ladder, from 1; as --set rung=INT."),
     ] = None,
-    retrieval: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
-    ] = None,
+    retrieval: Retrieval = None,
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
     ] = None,

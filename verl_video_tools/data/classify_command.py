@@ -8,21 +8,12 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.asking import Asking, Seed, Temperature, asks
 from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.data.generate_command import (
-    APIKeyEnv,
-    Concurrency,
-    DeadlineSeconds,
-    JPEGQuality,
-    JudgeBaseURL,
-    JudgeModel,
-    Retrieval,
-    RetryFlagged,
-    Seed,
-    Temperature,
-)
+from verl_video_tools.data.generate_command import RetryFlagged
 
 
+@asks
 def classify_command(
     rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")],
     out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")],
@@ -40,36 +31,17 @@ def classify_command(
         float,
         typer.Option(min=0.0, max=1.0, help="Share of the teacher's good rollouts whose rows go to fine-tuning."),
     ] = 0.3,
-    concurrency: Concurrency = 32,
     temperature: Temperature = 1.0,
     seed: Seed = None,
-    deadline_seconds: DeadlineSeconds = 600.0,
-    jpeg_quality: JPEGQuality = None,
-    api_key_env: APIKeyEnv = "VVT_API_KEY",
-    judge_base_url: JudgeBaseURL = None,
-    judge_model: JudgeModel = None,
-    retrieval: Retrieval = None,
     retry_flagged: RetryFlagged = False,
+    *,
+    asking: Asking,
 ) -> int:
     """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
     from verl_video_tools.data.classify import Evaluator, classify, evaluate
     from verl_video_tools.data.classify_export import export_classified, write_report
     from verl_video_tools.data.progress import progress_bars
-    from verl_video_tools.endpoint.policy import PolicyConfig
-    from verl_video_tools.judge import JudgeConfig
     from verl_video_tools.methods import get_method
-    from verl_video_tools.retrieval import local_from_fields
-
-    def policy(base_url: str, model: str | None) -> PolicyConfig:
-        return PolicyConfig(
-            base_url=base_url,
-            model=model,
-            concurrency=concurrency,
-            temperature=temperature,
-            deadline_seconds=deadline_seconds,
-            jpeg_quality=jpeg_quality,
-            api_key_env=api_key_env,
-        )
 
     teacher_method = get_method(method, **read_assignments(settings or []))
     with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
@@ -78,11 +50,13 @@ def classify_command(
                 rows,
                 out_dir,
                 Evaluator(
-                    get_method("direct", num_frames=num_frames), policy(base_model_url, base_model), base_progress
+                    get_method("direct", num_frames=num_frames),
+                    asking.policy(base_model_url, base_model, temperature),
+                    base_progress,
                 ),
-                Evaluator(teacher_method, policy(teacher_url, teacher), teacher_progress),
-                judge=None if judge_base_url is None else JudgeConfig(base_url=judge_base_url, model=judge_model),
-                retriever=local_from_fields(read_assignments(retrieval or [], "--retrieval")),
+                Evaluator(teacher_method, asking.policy(teacher_url, teacher, temperature), teacher_progress),
+                judge=asking.judge(),
+                retriever=asking.retriever(),
                 seed=seed,
                 retry_flagged=retry_flagged,
             )

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.asking import Retrieval
+
 app = typer.Typer(
     help="Make, check and convert rows.", add_completion=False, rich_markup_mode=None, no_args_is_help=True
 )
@@ -63,10 +65,7 @@ def export_sft_command(
         list[str] | None,
         typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Override a field of the scripted expert's method."),
     ] = None,
-    retrieval: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
-    ] = None,
+    retrieval: Retrieval = None,
 ) -> None:
     """Write cold-start data: rollouts of an expert that deserve imitation."""
     from verl_video_tools.cli.replay import read_assignments

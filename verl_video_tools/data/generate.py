@@ -11,7 +11,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,7 @@ async def generate(
     method: Method,
     policy: PolicyConfig,
     *,
+    server: AbstractAsyncContextManager[str] | None = None,
     judge: JudgeConfig | Judge | None = None,
     instruction: str | None = None,
     seed: int | None = None,
@@ -128,6 +129,7 @@ async def generate(
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
+        server: gives the policy's `base_url`; entered only where a rollout is left to make.
         judge: for open questions: a language model, or a rule.
         instruction: appended to the method's system prompt.
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
@@ -158,6 +160,8 @@ async def generate(
         progress(len(tasks) - len(left), len(tasks))
         if not left:
             return summary
+        if server is not None:
+            policy = replace(policy, base_url=await stack.enter_async_context(server))
         if policy.model is None:
             async with ChatPolicy(policy) as lister:
                 policy = replace(policy, model=(await lister.served_models())[0])

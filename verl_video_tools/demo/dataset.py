@@ -19,11 +19,15 @@ from .questions import Question, make_questions
 from .search import asked_by_frames
 from .seconds import IN_SECONDS, evidence_seconds, open_question
 from .spec import random_spec
+from .video_mme import video_mme_entry
 from .world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
-_FORMAT = 4  # raise it when the files' content changes, so that old folders are made anew
+_FORMAT = 5  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
+VIDEO_MME_FILE = "video_mme.parquet"
+_NUM_VIDEO_MME = 96
+"""Questions in that file at most."""
 
 _ASKED: Mapping[str, Callable[[VideoSpec, Question], Question]] = {**IN_SECONDS, "videobrain": asked_by_frames}
 """Methods whose rows ask in words of their own."""
@@ -40,11 +44,12 @@ def make_demo(
     open_ended: bool = False,
     needle: bool = False,
 ) -> Path:
-    """Makes `videos/*.mp4`, `train.parquet`, `test.parquet` and, last, `manifest.json` in `out_dir`.
+    """Makes `videos/*.mp4`, `{train,test,video_mme}.parquet` and, last, `manifest.json` in `out_dir`.
 
     A folder whose manifest names the same parameters and which still has all its files is left as it is; anything else
     of ours in it is made anew. The splits share no video. Rows follow the package's row schema; `extra_info.demo` holds
-    spec and question as JSON, which `question_from_row` reads back.
+    spec and question as JSON, which `question_from_row` reads back. `video_mme.parquet` has the test split's first
+    questions in the annotation format of Video-MME: with options, in the words of the first method.
 
     Args:
         agent_names: methods that the rows select, in turn.
@@ -85,6 +90,7 @@ def make_demo(
     make_spec = needle_spec if needle else random_spec
     counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
     jobs: list[tuple[VideoSpec, Path]] = []
+    entries: list[dict[str, Any]] = []
     for split, count in counts.items():
         rows: list[dict[str, Any]] = []
         for number in range(count):
@@ -92,12 +98,17 @@ def make_demo(
             spec = make_spec((seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1)
             path = videos / f"{split}_{number:04d}.mp4"
             jobs.append((spec, path))
-            for question in questions_about(spec, questions_per_video, seed):
+            for place, question in enumerate(questions_about(spec, questions_per_video, seed)):
                 agent_name = agent_names[len(rows) % len(agent_names)]
                 rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
+                if split == "test":
+                    asked = _as_asked(agent_names[0], spec, question)
+                    entries.append(video_mme_entry(spec, asked, path, number + 1, place + 1))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
+    pq.write_table(pa.Table.from_pylist(entries[:_NUM_VIDEO_MME]), folder / VIDEO_MME_FILE)
     _render_all(jobs, num_processes)
-    files = sorted(str(path.relative_to(folder)) for _, path in jobs) + [f"{split}.parquet" for split in _SPLITS]
+    tables = [*(f"{split}.parquet" for split in _SPLITS), VIDEO_MME_FILE]
+    files = sorted(str(path.relative_to(folder)) for _, path in jobs) + tables
     manifest = {"parameters": parameters, "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return folder
@@ -131,7 +142,7 @@ def make_row(
         opened = open_question(spec, question)
         truth, asked = opened.truth, {"question": opened.text, "question_type": opened.question_type}
     else:
-        variant = _ASKED[agent_name](spec, question) if agent_name in _ASKED else question
+        variant = _as_asked(agent_name, spec, question)
         options = list(variant.options.values())
         truth, asked = variant.answer, {"question": variant.text, "question_type": "mc", "options": options}
     return {
@@ -150,6 +161,11 @@ def make_row(
             "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),
         },
     }
+
+
+def _as_asked(agent_name: str, spec: VideoSpec, question: Question) -> Question:
+    """In the words in which a method's rows ask."""
+    return _ASKED[agent_name](spec, question) if agent_name in _ASKED else question
 
 
 def load_rows(parquet: str | Path) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from verl_video_tools.endpoint.config import EndpointConfig
@@ -21,6 +22,8 @@ Result = TypeVar("Result")
 
 FIRST_BACKOFF_SECONDS = 0.5
 """Wait after the first failed attempt; it doubles with each further one, times a random factor from 0.5 to 1.5."""
+
+_OWN_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 """Besides 5xx; any other 4xx would be answered the same way again."""
@@ -161,9 +164,12 @@ class _Session:
     """What belongs to one event loop."""
 
     def __init__(self, config: EndpointConfig) -> None:
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+        # The machine's proxy must not be asked for its own servers.
+        is_here = urlsplit(config.base_url or "").hostname in _OWN_NAMES
         self.client = AsyncOpenAI(
+            http_client=DefaultAsyncHttpxClient(trust_env=False) if is_here else None,
             base_url=config.base_url,
             # Given always: the package would else send the key of another service to this endpoint.
             api_key=os.environ.get(config.api_key_env) or "EMPTY",

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verl_video_tools.cli.asking import Asking, Model, Seed, Settings, asks
 from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.data.generate_command import (
-    APIKeyEnv,
-    Concurrency,
-    DeadlineSeconds,
-    JPEGQuality,
-    JudgeBaseURL,
-    JudgeModel,
-    Model,
-    Retrieval,
-    Settings,
-)
 from verl_video_tools.errors import UsageError
 
 if TYPE_CHECKING:
     from verl_video_tools.evaluation.questions import Questions
+    from verl_video_tools.types import RecipeBudget
 
 _MOST_FAILURES_SHOWN = 20
 
 
+@asks
 def eval_command(
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")],
     method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")],
@@ -58,29 +51,20 @@ def eval_command(
     min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None,
     max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None,
     settings: Settings = None,
-    concurrency: Concurrency = 32,
     temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0,
-    seed: Annotated[int | None, typer.Option(help="Seed of sampling, for endpoints that take one.")] = None,
-    deadline_seconds: DeadlineSeconds = 600.0,
-    jpeg_quality: JPEGQuality = None,
-    api_key_env: APIKeyEnv = "VVT_API_KEY",
-    judge_base_url: JudgeBaseURL = None,
-    judge_model: JudgeModel = None,
-    retrieval: Retrieval = None,
+    seed: Seed = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
     ] = True,
+    *,
+    asking: Asking,
 ) -> int:
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
     from verl_video_tools.data.progress import progress_bars
-    from verl_video_tools.endpoint.policy import PolicyConfig
     from verl_video_tools.evaluation.processor import envelope_of_model
     from verl_video_tools.evaluation.run import evaluate
-    from verl_video_tools.evaluation.serve import served_model
     from verl_video_tools.evaluation.tables import markdown
-    from verl_video_tools.judge import JudgeConfig
     from verl_video_tools.methods import get_method
-    from verl_video_tools.retrieval import local_from_fields
 
     if (base_url is None) == (serve is None):
         raise UsageError("give either --base-url or --serve")
@@ -89,32 +73,24 @@ def eval_command(
     configured = get_method(method, **read_assignments(settings or []))
     questions = _questions(rows, benchmark, annotations, videos, subtitles, subtitle_frames)
     envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
-    fields = read_assignments(retrieval or [], "--retrieval")
-    judge = None if judge_base_url is None else JudgeConfig(base_url=judge_base_url, model=judge_model)
-    with ExitStack() as stack:
-        if serve is not None:
-            options = read_assignments(serve_option or [], "--serve-option")
-            typer.echo(f"starting vLLM, which prints to {out / 'vllm.log'}", err=True)
-            base_url = stack.enter_context(served_model(serve, out / "vllm.log", configured.recipe_budget, options))
-        policy = PolicyConfig(
-            base_url=base_url,
-            model=model,
-            concurrency=concurrency,
-            temperature=temperature,
-            deadline_seconds=deadline_seconds,
-            jpeg_quality=jpeg_quality,
-            api_key_env=api_key_env,
-            envelope=envelope,
-        )
-        (progress,) = stack.enter_context(progress_bars("eval"))
+    server = None
+    if serve is not None:
+        model = model or serve
+        options = read_assignments(serve_option or [], "--serve-option")
+        server = _announced(serve, out / "vllm.log", configured.recipe_budget, options, model)
+    policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
+    fields = asking.retrieval_fields()
+    judge, retriever = asking.judge(), asking.retriever()
+    with progress_bars("eval") as (progress,):
         result = asyncio.run(
             evaluate(
                 questions,
                 out,
                 configured,
                 policy,
+                server=server,
                 judge=judge,
-                retriever=local_from_fields(fields),
+                retriever=retriever,
                 settings={"retrieval": fields} if fields else None,
                 seed=seed,
                 retry_failed=retry_failed,
@@ -143,6 +119,18 @@ def _names(paths: Sequence[Path]) -> dict[str, Path]:
     """Paths by the last part of their names that tells them apart: the folder's name, or the whole path."""
     names = [path.resolve().name for path in paths]
     return {str(path) if names.count(name) > 1 else name: path for name, path in zip(names, paths, strict=True)}
+
+
+@asynccontextmanager
+async def _announced(
+    model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
+) -> AsyncIterator[str]:
+    """`served_model`, told to the user when it starts."""
+    from verl_video_tools.evaluation.serve import served_model
+
+    typer.echo(f"starting vLLM, which prints to {log}", err=True)
+    async with served_model(model, log, budget, options, name=name) as base_url:
+        yield base_url
 
 
 def _questions(

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
@@ -41,6 +42,7 @@ async def evaluate(
     method: Method,
     policy: PolicyConfig,
     *,
+    server: AbstractAsyncContextManager[str] | None = None,
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -52,6 +54,7 @@ async def evaluate(
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
+        server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
         judge: for open questions, unless the benchmark has a rule for them.
         retriever: for methods that find frames by text.
         settings: further facts for the protocol, such as the retriever's fields.
@@ -68,7 +71,8 @@ async def evaluate(
         JudgeError: the judge cannot be reached at first.
     """
     method = method.for_session(0, 1, validate=True)
-    policy = await _with_model(policy)
+    if server is None:
+        policy = await _with_model(policy)
     rule = None if questions.benchmark is None else questions.benchmark.judge()
     if rule is not None:
         judge = None
@@ -93,6 +97,7 @@ async def evaluate(
         folder / ROLLOUTS,
         method,
         policy,
+        server=server,
         judge=judge if rule is None else rule,
         retriever=retriever,
         seed=seed,

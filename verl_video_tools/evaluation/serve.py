@@ -1,34 +1,39 @@
-"""A model served by vLLM in a child process for as long as it is asked, sampled as in training."""
+"""A model served by vLLM for as long as it is asked, sampled as in training."""
 
 from __future__ import annotations
 
-import ctypes
+import asyncio
 import json
 import os
-import signal
+import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.cli.probes import detect_device
-from verl_video_tools.errors import SetupError, UsageError
+from verl_video_tools.errors import EndpointError, SetupError, UsageError
+from verl_video_tools.evaluation import serve_guard
 from verl_video_tools.types import RecipeBudget
 
-COMMAND = (sys.executable, "-m", "vllm.entrypoints.cli.main", "serve")
+# Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.
+COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 START_SECONDS = 1800.0
 """Time to load a model: one of 72B from a network drive takes many minutes."""
 STOP_SECONDS = 30.0
 """Time to end by itself before it is killed."""
 
 _POLL_SECONDS = 0.2
+_NOTICE_SECONDS = 2.0
+"""Time for the guard to notice that the server has ended."""
 _LOG_LINES_SHOWN = 8
-_PR_SET_PDEATHSIG = 1
+_ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
+"""A line of the log that ends a traceback, after the name of the process and the place in the code."""
 
 # As recipes/common.sh sets them for vLLM's CPU build, and for the same reasons (docs/cpu.md).
 _CPU_ENVIRONMENT = {
@@ -40,25 +45,31 @@ _CPU_ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "67108864",
 }
-_CPU_OPTIONS: dict[str, Any] = {"dtype": "float32", "enforce-eager": True}
+_CPU_OPTIONS: dict[str, Any] = {
+    "dtype": "float32",
+    "enforce-eager": True,
+    "skip-mm-profiling": True,  # measures what memory is left for the cache, which is fixed above
+}
 
 
-@contextmanager
-def served_model(
+@asynccontextmanager
+async def served_model(
     model: str,
     log: Path,
     budget: RecipeBudget,
     options: Mapping[str, Any] | None = None,
     *,
+    name: str | None = None,
     start_seconds: float = START_SECONDS,
-) -> Iterator[str]:
+) -> AsyncIterator[str]:
     """Serve a model on a free port of this machine; the server ends with the context, or with this process.
 
     Args:
-        model: folder or name, also the name that it is served under.
+        model: folder or name.
         log: file for what the server prints.
         budget: its pictures and its tokens together bound a request, as in the method's recipe.
         options: of `vllm serve`, without dashes; they win over ours. True stands for an option without a value.
+        name: that it is served under; default: `model`.
         start_seconds: time until the server is healthy.
 
     Returns:
@@ -67,12 +78,14 @@ def served_model(
     Raises:
         UsageError: the log cannot be written.
         SetupError: the server ended before it was healthy, or was not in time; shows the end of its log.
+        EndpointError: raised in the context, where the server has ended meanwhile; shows the end of its log, too.
     """
-    port = _free_port()
     on_cpu = detect_device() == "cpu"
     values = {
+        "model": model,
+        "served-model-name": name or model,
         "host": "127.0.0.1",
-        "port": port,
+        "port": _free_port(),
         # Else vLLM samples by the model's own generation_config.json, such as with a penalty on repetition.
         "generation-config": "vllm",
         "limit-mm-per-prompt": {"image": budget.images, "video": 0},
@@ -80,63 +93,58 @@ def served_model(
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
-    environment = ({**_CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ)
+    guard = _start([*COMMAND, *_arguments(values)], log, ({**_CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ))
+    try:
+        await _await_health(guard, f"http://{values['host']}:{values['port']}/health", log, start_seconds)
+        yield f"http://{values['host']}:{values['port']}/v1"
+    except EndpointError as error:
+        with suppress(subprocess.TimeoutExpired):
+            guard.wait(_NOTICE_SECONDS)
+        if guard.poll() is None:
+            raise
+        raise EndpointError(f"{error}; the server ended with status {guard.returncode}; {_tail(log)}") from error
+    finally:
+        guard.terminate()
+        with suppress(subprocess.TimeoutExpired):  # it goes on trying
+            guard.wait(STOP_SECONDS + 10.0)
+
+
+def _start(command: list[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """The guard of a server that it has started or is about to start."""
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        output = log.open("wb")
+        output = log.open("ab")  # the server of a run that was just killed may still have a word to add
+        output.truncate(0)
     except OSError as error:
         raise UsageError(f"cannot write {log}: {error.strerror}") from error
+    # Isolated (-I): the folder of the program is not one to import from.
+    guarded = [sys.executable, "-I", serve_guard.__file__, str(os.getpid()), str(STOP_SECONDS), *command]
     with output:
-        server = subprocess.Popen(
-            [*COMMAND, model, *_arguments(values)],
+        return subprocess.Popen(
+            guarded,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
-            start_new_session=True,  # one signal reaches its workers, and the terminal's interrupt only us
-            preexec_fn=_die_with_parent,
+            start_new_session=True,  # the terminal's interrupt reaches only us
         )
-    try:
-        _await_health(server, values["host"], values["port"], log, start_seconds)
-        yield f"http://{values['host']}:{values['port']}/v1"
-    finally:
-        _end(server)
 
 
-def _await_health(server: subprocess.Popen[bytes], host: Any, port: Any, log: Path, start_seconds: float) -> None:
+async def _await_health(guard: subprocess.Popen[bytes], url: str, log: Path, start_seconds: float) -> None:
     deadline = time.monotonic() + start_seconds
     # The machine's proxy must not be asked for its own server.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while True:
-        if server.poll() is not None:
-            raise SetupError(f"the server ended with status {server.returncode}; {_tail(log)}")
+        if guard.poll() is not None:
+            raise SetupError(f"the server ended with status {guard.returncode}; {_tail(log)}")
         try:
-            with opener.open(f"http://{host}:{port}/health", timeout=5.0):
+            with opener.open(url, timeout=5.0):
                 return
         except OSError:  # not yet, or not any more
             pass
         if time.monotonic() > deadline:
             raise SetupError(f"the server was not healthy after {start_seconds:g} s; {_tail(log)}")
-        time.sleep(_POLL_SECONDS)
-
-
-def _end(server: subprocess.Popen[bytes]) -> None:
-    """Ask the server and its workers to end, and kill those that do not."""
-    for number, seconds in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, None)):
-        try:
-            os.killpg(server.pid, number)
-        except ProcessLookupError:
-            break
-        try:
-            server.wait(seconds)
-        except subprocess.TimeoutExpired:
-            continue
-    server.wait()
-
-
-def _die_with_parent() -> None:
-    """In the child: end when the parent does, however that happens."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def _arguments(values: Mapping[str, Any]) -> list[str]:
@@ -169,5 +177,8 @@ def _free_port() -> int:
 
 
 def _tail(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LOG_LINES_SHOWN:]
-    return f"{log} ends with: {' / '.join(lines)}" if lines else f"{log} is empty"
+    """The end of the log, and the error before it: the engine's comes first, and then the API server's about it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [found[1] for line in lines[:-_LOG_LINES_SHOWN] if (found := _ERROR.search(line))]
+    cause = f"tells {errors[-1][:300]!r} and " if errors else ""
+    return f"{log} {cause}ends with: {' / '.join(lines[-_LOG_LINES_SHOWN:])}" if lines else f"{log} is empty"

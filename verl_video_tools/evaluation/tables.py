@@ -139,7 +139,8 @@ def _markdown_table(head: list[str], rows: list[list[str]], num_text_columns: in
 
 
 def write_plot(results: Results, folder: Path) -> Path | None:
-    """Draw `accuracy_frames.png`: a point for each result; of a single one also its first grouping's groups.
+    """Draw `accuracy_frames.png`: a point for each result; of a single one also the groups of its first grouping that
+    has several.
 
     Returns:
         The file; None if no item was graded.
@@ -161,8 +162,8 @@ def write_plot(results: Results, folder: Path) -> Path | None:
     for name, method, overall in points:
         _draw_point(axes, name, overall, f"C{methods.index(method)}", size=8)
     if len(points) == 1:
-        groups = next(iter(results.values()))["groups"]
-        for group, figures in next(iter(groups.values()), {}).items():
+        groupings = next(iter(results.values()))["groups"].values()
+        for group, figures in next((groups for groups in groupings if len(groups) > 1), {}).items():
             if figures["accuracy"] is not None:
                 _draw_point(axes, group, figures, "C7", size=4)
     if len(methods) > 1:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.asking import Retrieval
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.errors import UsageError
@@ -20,10 +21,7 @@ def mcp_command(
         int | None, typer.Option(min=1, max=95, help="Send JPEG instead of PNG: smaller, not quite the same pixels.")
     ] = None,
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open, search or decode, each.")] = 30.0,
-    retrieval: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
-    ] = None,
+    retrieval: Retrieval = None,
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Serve streamable HTTP on this port instead of stdio.")
     ] = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verl_video_tools.cli.asking import APIKeyEnv, Model
 from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.errors import UsageError
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from verl_video_tools.data.haystack.pipeline import Outcome
 
 URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this model, where it is another one.")]
-Name = Annotated[str | None, typer.Option(metavar="NAME", help="Model to ask; default: the first that is served.")]
 
 
 def haystack_command(
@@ -30,11 +30,11 @@ def haystack_command(
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of a model that sees pictures.")
     ] = None,
-    model: Name = None,
+    model: Model = None,
     writer_url: URL = None,
-    writer_model: Name = None,
+    writer_model: Model = None,
     checker_url: URL = None,
-    checker_model: Name = None,
+    checker_model: Model = None,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Find the scenes, print what the models would cost, and stop.")
     ] = False,
@@ -48,9 +48,7 @@ def haystack_command(
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one reply with all attempts.")] = 600.0,
     max_attempts: Annotated[int, typer.Option(min=1, help="Requests per reply at most.")] = 4,
     jpeg_quality: Annotated[int | None, typer.Option(min=1, max=95, help="Quality of the pictures sent.")] = 90,
-    api_key_env: Annotated[
-        str, typer.Option(metavar="NAME", help="Environment variable that holds the endpoints' key.")
-    ] = "VVT_API_KEY",
+    api_key_env: APIKeyEnv = "VVT_API_KEY",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
 ) -> int:
     """Make questions about single moments of long videos; exit 1 if none is left."""

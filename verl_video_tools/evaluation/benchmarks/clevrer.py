@@ -3,8 +3,8 @@
 Format: `train.json`, `validation.json` (`test.json` has no answers), a list of videos with `scene_index`,
 `video_filename` and `questions`: each `question_id`, `question`, `question_type` and, if that is descriptive, `answer`
 (a word), else `choices`, each `choice_id`, `choice` and `answer` ("correct" or "wrong"). Videos
-`video_10000-11000/video_10001.mp4`, or all in one folder. The format is that of the project page; the folders were read
-from loaders in public repositories.
+`video_10000-11000/video_10001.mp4`, or all in one folder. The format is that of the project page and of
+executor/run_mc.py in github.com/chuangg/CLEVRER; the folders were read from loaders in public repositories.
 
 Descriptive answers come from small vocabularies (yes and no, colours, shapes, materials), which become the options;
 counts become numeric questions. Of the others, questions with exactly one correct choice become multiple-choice ones,

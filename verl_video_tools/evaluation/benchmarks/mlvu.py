@@ -2,10 +2,12 @@
 
 Format, dev: the folder `json` with a file per task, `1_plotQA.json` to `7_topic_reasoning.json`, lists of `video`,
 `duration`, `question`, `candidates`, `answer` (the text of one), `question_type`; videos `<task>/<video>`, such as
-`1_plotQA/movie.mp4`. Test: one file whose questions have a `question_id` and six candidates. Both also as the data
-sets of lmms-eval: `video_name`, `question` with its option lines, `answer` as a letter, `task_type`.
-Read from data/ and evaluation_test/ of github.com/JUNJIE99/MLVU and lmms_eval/tasks/mlvu of
-github.com/EvolvingLMMs-Lab/lmms-eval.
+`1_plotQA/movie.mp4`. Test: `test-ground-truth/test_mcq_gt.json`, a list of the same fields with a `question_id` and six
+candidates (the other files of the data set MLVU/MLVU_Test have no answers); videos in one folder. Both also as the
+data sets of lmms-eval: `video_name`, `question` with its option lines, `answer` as a letter, `task_type`.
+Read from data/ and Evaluation_Test/ of github.com/JUNJIE99/MLVU and lmms_eval/tasks/mlvu of
+github.com/EvolvingLMMs-Lab/lmms-eval; name and fields of the file with the answers second-hand, from loaders in public
+repositories.
 
 The two tasks of free text (8_sub_scene, 9_summary) are left out: their score is a rubric of its own.
 """

@@ -1,0 +1,128 @@
+"""Subtitles, groups, figures and rules of the published formats, on their samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.video.files import MakeVideo
+from tests.data.format_cases import CASES, SAMPLES, Case, prepare
+from tests.data.row_files import read_rows
+from verl_video_tools.data.convert import convert_annotations
+from verl_video_tools.data.training_sets import get_source
+from verl_video_tools.errors import RowError
+from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.evaluation.benchmarks.grounding import SegmentJudge, read_segment
+from verl_video_tools.types import AnswerLabel, Sample
+
+
+def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) -> None:
+    """Times of subtitles are those of the longer video that this one is a part of."""
+    videos = tmp_path / "videos"
+    videos.mkdir()
+    (videos / "pottery.mp4").symlink_to(make_video(100))  # 3.3 s
+    annotations, subtitles = SAMPLES / "longvideobench" / "lvb_val.json", SAMPLES / "longvideobench" / "subtitles"
+    for frames, expected in [
+        (None, ("First the clay.\nNow the kiln.", "It darkens.\nThunder.")),
+        (3, ("First the clay.", "It darkens.")),
+    ]:
+        files = BenchmarkFiles(annotations=annotations, videos=videos, subtitles=subtitles, subtitle_frames=frames)
+        convert_annotations("longvideobench", files, tmp_path / "rows.parquet")
+        for row, told in zip(read_rows(tmp_path / "rows.parquet"), expected, strict=True):
+            question = row["extra_info"]["question"]
+            assert question.startswith(f"Subtitles of the video:\n{told}\n\nWh")
+
+
+def test_cg_bench_with_subtitles(tmp_path: Path) -> None:
+    case = CASES["cg-bench"]
+    files = prepare(case, tmp_path)
+    (tmp_path / "Yz8aB-cDe3F.srt").write_text("1\n00:00:08,000 --> 00:00:09,000\nHere comes number 5.\n")
+    with_subtitles = BenchmarkFiles(annotations=files.annotations, videos=files.videos, subtitles=tmp_path)
+    convert_annotations("cg-bench", with_subtitles, tmp_path / "rows.parquet")
+    question = read_rows(tmp_path / "rows.parquet")[0]["extra_info"]["question"]
+    assert question.startswith("Subtitles of the video:\nHere comes number 5.\n\nWhat colour is the tram?")
+
+
+def graded(row: dict[str, Any], answer: str | None, label: AnswerLabel) -> GradedItem:
+    return GradedItem(Sample.from_row(row), answer, label)
+
+
+def rows_of(name: str, tmp_path: Path) -> tuple[Benchmark, list[dict[str, Any]]]:
+    case = CASES[name]
+    benchmark, files = get_source(name), prepare(case, tmp_path)
+    rows = []
+    for entry in benchmark.entries(files.annotations):
+        try:
+            rows.append(benchmark.row(entry, files))
+        except RowError:
+            continue
+    return benchmark, rows
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_rows_belong_to_the_groups_of_their_benchmark(case: Case, tmp_path: Path) -> None:
+    benchmark, rows = rows_of(case.name, tmp_path)
+    assert len(rows) == len(case.rows)
+    for row in rows:
+        groups = row["extra_info"].get("groups", {})
+        # Records of LongVideo-Reason to train on have no category.
+        assert tuple(groups) == benchmark.groupings or (not groups and case.name == "longvideo-reason")
+        assert all(groups.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "groups"),
+    [
+        ("mlvu-dev", "m_avg", [{"task": "plotQA"}, {"task": "count"}]),
+        ("mvbench", "task_mean", [{"task": "action_sequence"}, {"task": "moving_count"}]),
+        (
+            "video-mmmu",
+            "track_mean",
+            [
+                {"track": "Perception", "discipline": "Art"},
+                {"track": "Adaptation", "discipline": "Business"},
+                {"track": "Adaptation", "discipline": "Business"},
+            ],
+        ),
+    ],
+)
+def test_means_of_groups(name: str, figure: str, groups: list[dict[str, str]], tmp_path: Path) -> None:
+    """Each group counts alike: three right answers of the first and one of three of the last make two thirds."""
+    benchmark, rows = rows_of(name, tmp_path)
+    assert [row["extra_info"]["groups"] for row in rows] == groups
+    items = [graded(rows[0], "x", AnswerLabel.CORRECT)] * 3
+    items += [graded(rows[-1], "x", label) for label in (AnswerLabel.CORRECT, *[AnswerLabel.INCORRECT] * 2)]
+    assert benchmark.metrics(items) == {figure: pytest.approx((1 + 1 / 3) / 2)}
+
+
+@pytest.mark.parametrize(
+    ("answer", "segment"),
+    [
+        ("[2.5, 7]", (2.5, 7.0)),
+        ("It happens from 2.5 to 7 seconds.", (2.5, 7.0)),
+        ("2.5s - 7s", (2.5, 7.0)),
+        ("between 0:02 and 1:07.5", (2.0, 67.5)),
+        ("First [0, 1]; no, [2.5, 7].", (2.5, 7.0)),
+        ("7 to 2.5", (7.0, 2.5)),
+        ("at 7 seconds", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_segments_in_answers(answer: str | None, segment: tuple[float, float] | None) -> None:
+    assert read_segment(answer) == segment
+
+
+async def test_grounding(tmp_path: Path) -> None:
+    """The truth is 2.4 to 9.1 s: overlaps of 1, 0.6, 0.4, and none."""
+    benchmark, rows = rows_of("charades-sta", tmp_path)
+    answers = ["[2.4, 9.1]", "[2.4, 6.42]", "[2.4, 5.08]", None]
+    items = [graded(rows[0], answer, AnswerLabel.INCORRECT) for answer in answers]
+    figures = benchmark.metrics(items)
+    assert figures == pytest.approx({"R@0.3": 0.75, "R@0.5": 0.5, "R@0.7": 0.25, "mIoU": 0.5})
+    judge = benchmark.judge()
+    assert isinstance(judge, SegmentJudge)
+    verdicts = [await judge.judge("?", "[2.4, 9.1]", answer or "") for answer in answers]
+    assert [verdict is AnswerLabel.CORRECT for verdict in verdicts] == [True, True, False, False]
