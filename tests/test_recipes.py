@@ -146,6 +146,38 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         assert len(look) + zoom_frames * (method.max_turns - 1) <= rollout.limit_images
 
 
+def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:
+    assert composed("framethinker_grpo", "cpu").ray_kwargs.ray_init.num_gpus == 1
+    for setting in SETTINGS:
+        assert "env_vars" not in composed("framethinker_grpo", setting).ray_kwargs.ray_init.runtime_env
+
+
+def test_a_cluster_is_joined_with_the_variables_that_workers_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray refuses `num_cpus` of a cluster that exists; workers on other nodes know nothing of the recipe's shell."""
+    variables = {
+        "RAY_ADDRESS": "10.0.0.1:6379",
+        "PYTHONPATH": "/plug ins:/it's here",
+        "VVT_FRAME_CACHE_BYTES": "1000",
+        "VVT_API_KEY": "secret",
+        "HF_TOKEN": "secret",
+        "VLLM_HOST_IP": "10.0.0.1",
+        "UNRELATED": "1",
+    }
+    monkeypatch.setitem(SETTINGS, "cluster", {**SETTINGS["cpu"], **variables})
+    init = _composed("framethinker_grpo", "cluster", tmp_path).ray_kwargs.ray_init
+    assert init.num_cpus is None and "num_gpus" not in init and "include_dashboard" not in init
+    passed = dict(init.runtime_env.env_vars)
+    assert {name: passed.get(name) for name in variables} == {
+        **dict.fromkeys(variables),
+        "PYTHONPATH": "/plug ins:/it's here",
+        "VVT_FRAME_CACHE_BYTES": "1000",
+    }
+    assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"]) == ("cpu", "1")
+    assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
+
+
 def test_paper_values_of_framethinker(composed: Composed) -> None:
     config = composed("framethinker_grpo", "gpu")
     actor = config.actor_rollout_ref.actor

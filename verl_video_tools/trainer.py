@@ -35,6 +35,7 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from verl_video_tools.actor_check import ActorCheck, storage_units
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
@@ -43,7 +44,7 @@ from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
 from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
-from verl_video_tools.watchdog import Watchdog
+from verl_video_tools.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
+        self._storage_units = storage_units(config.transfer_queue.backend)
         agent = config.actor_rollout_ref.rollout.agent
         if not agent.get("agent_loop_manager_class"):
             OmegaConf.update(agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
@@ -103,15 +105,26 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")
-        self._watchdog = Watchdog(
-            addresses=[replica._server_address for replica in self.llm_server_manager.get_replicas()],
-            progress=self._progress,
-            grace_seconds=self._watchdog_grace_seconds,
-        )
+        replicas, grace_seconds = self.llm_server_manager.get_replicas(), self._watchdog_grace_seconds
+        actors = {
+            "training worker": self.actor_rollout_wg.workers,
+            "inference server": [server for replica in replicas for server in replica.servers],
+            "reward worker": self.reward_loop_manager.reward_loop_workers,
+            "storage unit": self._storage_units,
+        }
+        checks = [
+            ServerCheck([replica._server_address for replica in replicas], grace_seconds),
+            ActorCheck(actors, grace_seconds),
+        ]
+        self._watchdog = Watchdog(checks, progress=self._progress)
         self._watchdog.start()
         super().on_init_end()
 
     def fit(self, agent_loop_manager: Any) -> None:
+        if self._watchdog is not None:
+            # Another manager than verl's need not have them (rollout.agent.agent_loop_manager_class).
+            workers = {"agent loop worker": getattr(agent_loop_manager, "agent_loop_workers", [])}
+            self._watchdog.add(ActorCheck(workers, self._watchdog_grace_seconds))
         try:
             super().fit(agent_loop_manager)
         finally:
