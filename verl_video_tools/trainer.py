@@ -7,7 +7,8 @@ so registration alone is not enough. Overridden, each beside its reason:
   configured; verl makes them after its trainer. The replay buffer's polling, and a look at what it hands out to
   validate (`trainer_records.ValidationTap`): verl has options for neither.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
-- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
+- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
+  notices itself is left to the watchdog for a while, which names its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
   padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
@@ -28,6 +29,7 @@ from typing import Any
 import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
+from ray.exceptions import RayActorError
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
@@ -44,7 +46,7 @@ from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
 from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
-from verl_video_tools.watchdog import ServerCheck, Watchdog
+from verl_video_tools.watchdog import Check, ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +114,7 @@ class VideoToolsTrainer(PPOTrainerSync):
             "reward worker": self.reward_loop_manager.reward_loop_workers,
             "storage unit": self._storage_units,
         }
-        checks = [
+        checks: list[Check] = [
             ServerCheck([replica._server_address for replica in replicas], grace_seconds),
             ActorCheck(actors, grace_seconds),
         ]
@@ -127,6 +129,12 @@ class VideoToolsTrainer(PPOTrainerSync):
             self._watchdog.add(ActorCheck(workers, self._watchdog_grace_seconds))
         try:
             super().fit(agent_loop_manager)
+        except RayActorError:
+            # Ray may say no more than that a connection broke. The watchdog, asking on, learns which actors are dead,
+            # and ends the process with their names.
+            if self._watchdog is not None:
+                self._watchdog.join(self._watchdog_grace_seconds)
+            raise
         finally:
             if self._watchdog is not None:
                 self._watchdog.stop()

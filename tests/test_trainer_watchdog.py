@@ -1,0 +1,46 @@
+"""What the trainer does when verl's own loop fails on a dead actor."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.exceptions import ActorUnavailableError
+from verl.trainer.ppo.v1 import trainer_base
+
+from verl_video_tools.trainer import VideoToolsTrainer
+
+
+class Watchdog:
+    """Notes what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def add(self, check: Any) -> None:
+        self.told.append([actor.label for actor in check._watched])
+
+    def join(self, timeout_seconds: float) -> None:
+        self.told.append(timeout_seconds)
+
+    def stop(self) -> None:
+        self.told.append("stop")
+
+
+@pytest.mark.parametrize(
+    ("error", "waits"), [(ActorUnavailableError("connection refused", None), [60.0]), (ValueError("a bug"), [])]
+)
+def test_the_watchdog_may_name_the_dead_first(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, waits: list[float]
+) -> None:
+    def fit(self: Any, agent_loop_manager: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "fit", fit)
+    trainer = object.__new__(VideoToolsTrainer)
+    watchdog = Watchdog()
+    trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
+    with pytest.raises(type(error)):
+        trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
+    assert watchdog.told == [["agent loop worker 0", "agent loop worker 1"], *waits, "stop"]
