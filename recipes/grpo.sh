@@ -88,7 +88,11 @@ TRAINER=(
 collect_ray_options
 "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
     "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
-    "${RAY_OPTIONS[@]}" "$@"
+    "${RAY_OPTIONS[@]}" "$@" || {
+    status=$?
+    [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.lost_nodes >&2 || true
+    exit $status
+}
 
 # ------------------------------------------------------------------------------------------------------------- result
 "$PYTHON" -m verl_video_tools.trace.summary "$RUN_DIR/trajectories"

@@ -36,6 +36,8 @@ arguments = sys.argv[1:]
 if arguments[:2] == ["-m", "verl.trainer.main_ppo"]:
     json.dump(arguments[2:], open(os.environ["STUB_OUTPUT"], "w"))
     sys.exit({STOPPED})
+if "verl_video_tools.lost_nodes" in arguments:
+    sys.exit("asked for lost nodes")
 os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
 """
 SETTINGS = {
@@ -91,6 +93,7 @@ def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
         timeout=60,
     )
     assert run.returncode == STOPPED, run.stderr
+    assert ("asked for lost nodes" in run.stderr) == ("RAY_ADDRESS" in environment)
     with initialize_config_module("verl.trainer.config", version_base=None):
         return compose("ppo_trainer", overrides=json.loads((folder / "arguments.json").read_text()))
 

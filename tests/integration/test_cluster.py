@@ -81,6 +81,7 @@ def cluster() -> Iterator[Cluster]:
         "PYTHONPATH": str(REPO),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": uuid.uuid4().hex,
+        "RAY_scheduler_avoid_gpu_nodes": "0",  # else the trainer, which needs none, would go to the second machine
     }
     try:
         with connected_nodes(ADDRESSES) as nodes:
