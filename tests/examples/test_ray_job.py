@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import ray
 import yaml
 from ray.runtime_env import RuntimeEnv
 
@@ -64,3 +67,38 @@ def test_what_is_submitted(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, words: list[str], reason: str) -> None:
     done = submit(tmp_path, *words)
     assert done.returncode != 0 and reason in done.stderr and done.stdout == ""
+
+
+def test_the_nodes_are_compared(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = importlib.util.spec_from_file_location("check_nodes", FOLDER / "check_nodes.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    found = {**dict.fromkeys(script.PACKAGES, "1.0"), "plugin": "loaded", "shared memory": "8.0 GiB"}
+    answers: dict[str, dict[str, str] | None] = {"10.0.0.1": found, "10.0.0.2": dict(found)}
+
+    def get(address: str, timeout: float) -> dict[str, str]:
+        if (answer := answers[address]) is None:
+            raise ray.exceptions.GetTimeoutError("no answer")
+        return answer
+
+    nodes = [
+        {"NodeID": address, "NodeManagerAddress": address, "Alive": True, "Resources": {"CPU": 8.0}}
+        for address in answers
+    ]
+    fake = SimpleNamespace(init=lambda **_: None, nodes=lambda: nodes, get=get, exceptions=ray.exceptions)
+    monkeypatch.setattr(script, "ray", fake)
+    monkeypatch.setattr(script, "NodeAffinitySchedulingStrategy", lambda node_id, soft: node_id)
+    call = SimpleNamespace(options=lambda scheduling_strategy: SimpleNamespace(remote=lambda: scheduling_strategy))
+    monkeypatch.setattr(script, "examine", call)
+
+    assert script.main() == 0
+    assert "10.0.0.2: {'CPU': 8.0, 'GPU': 0} {'verl_video_tools': '1.0'" in capsys.readouterr().out
+    answers["10.0.0.2"] = {**found, "verl": "0.9.0"}
+    assert script.main() == 1
+    assert "different versions" in capsys.readouterr().out
+    answers["10.0.0.2"] = {**found, "plugin": "not loaded"}
+    assert script.main() == 1
+    answers["10.0.0.2"] = None
+    assert script.main() == 1
+    assert "10.0.0.2: GetTimeoutError: no answer" in capsys.readouterr().out
