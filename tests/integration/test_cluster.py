@@ -31,6 +31,19 @@ RAY = Path(sys.executable).with_name("ray")
 START_SECONDS, JOB_SECONDS = 120, 900
 PROMISED_SECONDS = 60
 """In which a lost node ends the run (docs/cluster.md)."""
+RUN_STARTS = """
+import sys
+import ray, transfer_queue
+from omegaconf import OmegaConf
+from verl_video_tools.actor_check import storage_units
+backend = {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 10}}
+config = OmegaConf.create({"backend": backend})
+ray.init(address="10.77.0.1:6379", log_to_driver=False)
+transfer_queue.init(config)
+print("storage units:", len(storage_units(config.backend)), flush=True)
+sys.stdin.read()
+"""
+"""What verl's task runner and our trainer do first of all; then it stays until its standard input ends."""
 
 
 @dataclass
@@ -152,6 +165,27 @@ def test_every_node_can_take_part(cluster: Cluster, tmp_path: Path) -> None:
     assert returncode == 0, text[-6000:]
     for address in ADDRESSES:
         assert re.search(rf"^{address}: .*'plugin': 'loaded'.*'shared memory': '2.0 GiB'", text, re.MULTILINE), text
+
+
+def test_a_second_run_on_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    log_path, node = tmp_path / "first.log", cluster.nodes[0]
+    words = (sys.executable, "-c", RUN_STARTS)
+    with log_path.open("w") as log:
+        first = subprocess.Popen(
+            node.command(*words), env=cluster.environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+        )
+    assert first.stdin is not None
+    try:
+        wait_until(
+            lambda: "storage units: 1" in log_path.read_text() or first.poll() is not None, 300, "the first run's start"
+        )
+        assert first.poll() is None, log_path.read_text()
+        returncode, output = node.run(*words, environment=cluster.environment, timeout_seconds=300)
+    finally:
+        first.stdin.close()
+        first.wait(timeout=60)
+    assert returncode != 0
+    assert "another run uses this Ray cluster" in output
 
 
 @dataclass
