@@ -27,6 +27,12 @@ class Actor:
         return self
 
 
+def watching(kind: str, *actors: Actor, grace_seconds: float = 60.0) -> ActorCheck:
+    check = ActorCheck(grace_seconds)
+    check.add(kind, actors)
+    return check
+
+
 def get(reference: Actor) -> str:
     if isinstance(reference.answer, RayError):
         raise reference.answer
@@ -57,7 +63,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 def test_where_actors_run_is_printed_once_all_have_answered(capsys: pytest.CaptureFixture[str]) -> None:
     late = Actor(None)
     loops = [Actor("10.0.0.1"), late, Actor("10.0.0.2")]
-    check = ActorCheck({"agent loop worker": loops, "reward worker": [Actor("10.0.0.1")]})
+    check = watching("agent loop worker", *loops)
+    check.add("reward worker", [Actor("10.0.0.1")])
+    check.announce()
     assert check.fault() is None
     assert capsys.readouterr().out == ""
     late.answer = "10.0.0.2"
@@ -71,7 +79,7 @@ def test_where_actors_run_is_printed_once_all_have_answered(capsys: pytest.Captu
 
 def test_the_dead_are_named_with_their_nodes_and_the_cause() -> None:
     actors = [Actor("10.0.0.1"), Actor("10.0.0.2"), Actor("10.0.0.2")]
-    check = ActorCheck({"agent loop worker": actors})
+    check = watching("agent loop worker", *actors)
     assert check.fault() is None
     for actor in actors[1:]:
         actor.answer = ActorDiedError()
@@ -83,13 +91,13 @@ def test_the_dead_are_named_with_their_nodes_and_the_cause() -> None:
 
 
 def test_an_actor_that_died_before_its_first_answer() -> None:
-    fault = ActorCheck({"training worker": [Actor(OutOfMemoryError("low on memory"))]}).fault()
-    assert fault == "lost training worker 0 on node of unknown address. Ray says: low on memory"
+    fault = watching("training worker", Actor(OutOfMemoryError("low on memory"))).fault()
+    assert fault == "lost training worker 0 on node of unknown address. Ray says: low on memory."
 
 
 def test_a_busy_actor_is_asked_once_and_is_no_fault(clock: SimpleNamespace) -> None:
     busy = Actor(None)
-    check = ActorCheck({"training worker": [busy]}, grace_seconds=60)
+    check = watching("training worker", busy, grace_seconds=60)
     for _ in range(5):
         assert check.fault() is None
         clock.seconds += 600
@@ -98,7 +106,7 @@ def test_a_busy_actor_is_asked_once_and_is_no_fault(clock: SimpleNamespace) -> N
 
 def test_a_broken_connection_is_forgiven_for_a_while(clock: SimpleNamespace) -> None:
     actor = Actor("10.0.0.2")
-    check = ActorCheck({"inference server": [actor]}, grace_seconds=60)
+    check = watching("inference server", actor, grace_seconds=60)
     assert check.fault() is None
     actor.answer = ActorUnavailableError("connection refused", None)
     assert check.fault() is None
@@ -114,7 +122,7 @@ def test_a_broken_connection_is_forgiven_for_a_while(clock: SimpleNamespace) -> 
 def test_a_connection_that_stays_broken_is_a_death(clock: SimpleNamespace, answers_again: bool) -> None:
     """Whether Ray refuses each later call, or lets it wait."""
     actor = Actor(ActorUnavailableError("connection refused", None))
-    check = ActorCheck({"inference server": [actor]}, grace_seconds=60)
+    check = watching("inference server", actor, grace_seconds=60)
     assert check.fault() is None
     if not answers_again:
         actor.answer = None
@@ -125,7 +133,7 @@ def test_a_connection_that_stays_broken_is_a_death(clock: SimpleNamespace, answe
 
 def test_an_actor_that_cannot_say_where_it_is_lives() -> None:
     error = RayTaskError("__ray_call__", "ModuleNotFoundError", ModuleNotFoundError("verl_video_tools"))
-    assert ActorCheck({"storage unit": [Actor(error)]}).fault() is None
+    assert watching("storage unit", Actor(error)).fault() is None
 
 
 def test_storage_units_are_found_by_verls_config(fake_ray: SimpleNamespace) -> None:

@@ -14,15 +14,14 @@ trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the tra
 from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
+from verl_video_tools.actor_check import ActorCheck
+
 
 class Watchdog:
     """Notes what it is asked to do."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-
-    def add(self, check: Any) -> None:
-        self.told.append([actor.label for actor in check._watched])
 
     def join(self, timeout_seconds: float) -> None:
         self.told.append(timeout_seconds)
@@ -44,6 +43,8 @@ def test_the_watchdog_may_name_the_dead_first(
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     watchdog = Watchdog()
     trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
+    trainer._actors = ActorCheck()
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
-    assert watchdog.told == [["agent loop worker 0", "agent loop worker 1"], *waits, "stop"]
+    assert watchdog.told == [*waits, "stop"]
+    assert [actor.label for actor in trainer._actors._watched] == ["agent loop worker 0", "agent loop worker 1"]

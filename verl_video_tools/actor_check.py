@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from verl_video_tools.errors import UsageError
 
-_MAX_CAUSE_CHARACTERS = 300
+_MAX_CAUSE_CHARACTERS = 400
 
 
 def node_address(actor: Any) -> str:
@@ -47,28 +47,32 @@ class _Watched:
 
 
 class ActorCheck:
-    """A check of `watchdog.Watchdog`. Prints once, when all actors have answered, how many of which kind run where.
+    """A check of `watchdog.Watchdog`.
 
     Args:
-        actors: handles by what they are, in the singular, such as {"agent loop worker": [...]}.
         grace_seconds: how long the connection to an actor may be broken before it counts as dead. One of which Ray
             knows that it is dead has no grace.
     """
 
-    def __init__(self, actors: Mapping[str, Sequence[Any]], grace_seconds: float = 60.0) -> None:
-        self._watched = [
-            _Watched(f"{kind} {number}", kind, handle)
-            for kind, handles in actors.items()
-            for number, handle in enumerate(handles)
-        ]
+    def __init__(self, grace_seconds: float = 60.0) -> None:
+        self._watched: list[_Watched] = []
         self._grace_seconds = grace_seconds
-        self._is_reported = False
+        self._is_announced = True
+
+    def add(self, kind: str, handles: Sequence[Any]) -> None:
+        """Watch these actors, too; `kind` says what they are, in the singular."""
+        self._watched += [_Watched(f"{kind} {number}", kind, handle) for number, handle in enumerate(handles)]
+
+    def announce(self) -> None:
+        """Print once, as soon as all actors have answered, how many of which kind run where."""
+        self._is_announced = False
 
     def fault(self) -> str | None:
         """The dead actors with their nodes and the cause that Ray gives; None where there are none."""
-        dead = [actor for actor in self._watched if self._is_dead(actor)]
-        if not self._is_reported and all(actor.address for actor in self._watched):
-            self._is_reported = True
+        watched = tuple(self._watched)
+        dead = [actor for actor in watched if self._is_dead(actor)]
+        if not self._is_announced and all(actor.address for actor in watched):
+            self._is_announced = True
             for line in self.placement():
                 print(f"[verl_video_tools] {line}", flush=True)
         if not dead:
@@ -77,7 +81,7 @@ class ActorCheck:
         for actor in dead:
             by_node[actor.address or "of unknown address"].append(actor.label)
         lost = "; ".join(f"{', '.join(labels)} on node {address}" for address, labels in by_node.items())
-        return f"lost {lost}. Ray says: {dead[0].cause}"
+        return f"lost {lost}. Ray says: {dead[0].cause}."
 
     def placement(self) -> list[str]:
         """A line per node: its address, and how many actors of which kind have answered from there."""
@@ -137,4 +141,4 @@ def storage_units(backend: Any) -> list[Any]:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MAX_CAUSE_CHARACTERS]
+    return " ".join(str(error).split())[:_MAX_CAUSE_CHARACTERS].rstrip(".")

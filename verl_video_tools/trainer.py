@@ -46,7 +46,7 @@ from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
 from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
-from verl_video_tools.watchdog import Check, ServerCheck, Watchdog
+from verl_video_tools.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,6 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
-        self._storage_units = storage_units(config.transfer_queue.backend)
         agent = config.actor_rollout_ref.rollout.agent
         if not agent.get("agent_loop_manager_class"):
             OmegaConf.update(agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
@@ -77,6 +76,8 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._records = RecordWriter(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
         self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
+        self._actors = ActorCheck(self._watchdog_grace_seconds)
+        self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
@@ -107,26 +108,19 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")
-        replicas, grace_seconds = self.llm_server_manager.get_replicas(), self._watchdog_grace_seconds
-        actors = {
-            "training worker": self.actor_rollout_wg.workers,
-            "inference server": [server for replica in replicas for server in replica.servers],
-            "reward worker": self.reward_loop_manager.reward_loop_workers,
-            "storage unit": self._storage_units,
-        }
-        checks: list[Check] = [
-            ServerCheck([replica._server_address for replica in replicas], grace_seconds),
-            ActorCheck(actors, grace_seconds),
-        ]
-        self._watchdog = Watchdog(checks, progress=self._progress)
+        replicas = self.llm_server_manager.get_replicas()
+        self._actors.add("training worker", self.actor_rollout_wg.workers)
+        self._actors.add("inference server", [server for replica in replicas for server in replica.servers])
+        self._actors.add("reward worker", self.reward_loop_manager.reward_loop_workers)
+        servers = ServerCheck([replica._server_address for replica in replicas], self._watchdog_grace_seconds)
+        self._watchdog = Watchdog([servers, self._actors], progress=self._progress)
         self._watchdog.start()
         super().on_init_end()
 
     def fit(self, agent_loop_manager: Any) -> None:
-        if self._watchdog is not None:
-            # Another manager than verl's need not have them (rollout.agent.agent_loop_manager_class).
-            workers = {"agent loop worker": getattr(agent_loop_manager, "agent_loop_workers", [])}
-            self._watchdog.add(ActorCheck(workers, self._watchdog_grace_seconds))
+        # Another manager than verl's need not have them (rollout.agent.agent_loop_manager_class).
+        self._actors.add("agent loop worker", getattr(agent_loop_manager, "agent_loop_workers", []))
+        self._actors.announce()
         try:
             super().fit(agent_loop_manager)
         except RayActorError:

@@ -70,7 +70,7 @@ class Watchdog(threading.Thread):
     """A daemon thread that asks checks and reports progress.
 
     Args:
-        checks: what is watched from the start; `add` adds more.
+        checks: what is watched; all that a round of them finds goes into the message.
         progress: one line that says what the run is doing now.
         report_seconds: how often `progress` is printed.
         interval_seconds: pause between two rounds of checks.
@@ -93,19 +93,16 @@ class Watchdog(threading.Thread):
         self._on_death = on_death or end_process
         self._stopped = threading.Event()
 
-    def add(self, check: Check) -> None:
-        self._checks.append(check)
-
     def stop(self) -> None:
         self._stopped.set()
 
     def run(self) -> None:
         last_report = time.monotonic()
         while not self._stopped.wait(self._interval_seconds):
-            for check in tuple(self._checks):
-                if (fault := check.fault()) and not self._stopped.is_set():
-                    self._on_death(f"{fault} {_ADVICE}")
-                    return
+            faults = [fault for check in self._checks if (fault := check.fault())]
+            if faults and not self._stopped.is_set():
+                self._on_death(" ".join([*faults, _ADVICE]))
+                return
             if time.monotonic() - last_report >= self._report_seconds:
                 last_report = time.monotonic()
                 print(f"[verl_video_tools] {self._progress()}", flush=True)
