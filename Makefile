@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes lint format docs bench bench-video bench-retrieval bench-ladder bench-needle learn clean
+.PHONY: help install demo test test-fast test-recipes test-cluster lint format docs bench bench-video bench-retrieval bench-ladder bench-needle learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -23,10 +23,13 @@ test: test-fast  ## the fast tests and one integration run (real vLLM, real verl
 	$(PYTEST) -m "integration and not recipes and not gpu"
 
 test-fast: install  ## without Ray and vLLM, one process per core, under four minutes
-	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not integration and not recipes and not gpu"
+	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not integration and not recipes and not cluster and not gpu"
 
 test-recipes: install  ## every recipe, two steps each
 	$(PYTEST) -m recipes
+
+test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption
+	$(PYTEST) -m cluster
 
 lint: install  ## ruff (rules and format) and mypy
 	ruff check .

@@ -1,5 +1,5 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR and the array CPU_RL.
+# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the array CPU_RL and the function collect_ray_options.
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -35,7 +35,6 @@ cpu)
     export MALLOC_TOP_PAD_=${MALLOC_TOP_PAD_:-67108864}
     CPU_RL=(
         trainer.device=cpu
-        ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus=1 +ray_kwargs.ray_init.include_dashboard=False
         transfer_queue.backend.SimpleStorage.num_data_storage_units=1
         data.dataloader_num_workers=0 reward.num_workers=1 actor_rollout_ref.rollout.agent.num_workers=1
         actor_rollout_ref.model.use_remove_padding=False actor_rollout_ref.model.enable_gradient_checkpointing=False
@@ -57,3 +56,23 @@ cpu)
     ;;
 *) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;
 esac
+
+# Fills the array RAY_OPTIONS: a GRPO run joins the Ray cluster of RAY_ADDRESS (`ray job submit` sets it), else it starts
+# Ray on this machine. To be called when all variables are exported.
+collect_ray_options() {
+    local name
+    RAY_OPTIONS=()
+    if [ "${RAY_ADDRESS:-local}" = local ]; then
+        # verl's placement groups count CPUs and GPUs; these are logical ones. On a cluster `ray start` declares them.
+        [ "$DEVICE" != cpu ] || RAY_OPTIONS=(
+            ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus=1 +ray_kwargs.ray_init.include_dashboard=False)
+        return
+    fi
+    # Workers inherit the variables of their node's `ray start`, not of this shell. Keys and tokens stay out, since verl
+    # prints its configuration, and so do addresses of this very node: those have to be there before `ray start`.
+    while read -r name; do
+        RAY_OPTIONS+=("+ray_kwargs.ray_init.runtime_env.env_vars.$name='${!name//\'/\\\'}'")
+    done < <(compgen -e | grep -E '^((VVT|VERL|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$)' |
+        grep -vE '(KEY|TOKEN|SECRET|PASSWORD|HOST_IP)$')
+    export RAY_OVERRIDE_JOB_RUNTIME_ENV=1 # some of these also stand in a submitted job's environment
+}

@@ -85,8 +85,14 @@ TRAINER=(
     trainer.max_actor_ckpt_to_keep=2 trainer.total_epochs="${TOTAL_EPOCHS:-10}" trainer.total_training_steps="$TOTAL_STEPS"
 )
 
+collect_ray_options
 "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
-    "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" "$@"
+    "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
+    "${RAY_OPTIONS[@]}" "$@" || {
+    status=$?
+    [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.lost_nodes >&2 || true
+    exit $status
+}
 
 # ------------------------------------------------------------------------------------------------------------- result
 "$PYTHON" -m verl_video_tools.trace.summary "$RUN_DIR/trajectories"

@@ -36,6 +36,8 @@ arguments = sys.argv[1:]
 if arguments[:2] == ["-m", "verl.trainer.main_ppo"]:
     json.dump(arguments[2:], open(os.environ["STUB_OUTPUT"], "w"))
     sys.exit({STOPPED})
+if "verl_video_tools.lost_nodes" in arguments:
+    sys.exit("asked for lost nodes")
 os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
 """
 SETTINGS = {
@@ -91,6 +93,7 @@ def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
         timeout=60,
     )
     assert run.returncode == STOPPED, run.stderr
+    assert ("asked for lost nodes" in run.stderr) == ("RAY_ADDRESS" in environment)
     with initialize_config_module("verl.trainer.config", version_base=None):
         return compose("ppo_trainer", overrides=json.loads((folder / "arguments.json").read_text()))
 
@@ -144,6 +147,38 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
         assert zoom_frames * frame_tokens + text_tokens <= config.data.max_response_length
         assert len(look) + zoom_frames * (method.max_turns - 1) <= rollout.limit_images
+
+
+def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:
+    assert composed("framethinker_grpo", "cpu").ray_kwargs.ray_init.num_gpus == 1
+    for setting in SETTINGS:
+        assert "env_vars" not in composed("framethinker_grpo", setting).ray_kwargs.ray_init.runtime_env
+
+
+def test_a_cluster_is_joined_with_the_variables_that_workers_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray refuses `num_cpus` of a cluster that exists; workers on other nodes know nothing of the recipe's shell."""
+    variables = {
+        "RAY_ADDRESS": "10.0.0.1:6379",
+        "PYTHONPATH": "/plug ins:/it's here",
+        "VVT_FRAME_CACHE_BYTES": "1000",
+        "VVT_API_KEY": "secret",
+        "HF_TOKEN": "secret",
+        "VLLM_HOST_IP": "10.0.0.1",
+        "UNRELATED": "1",
+    }
+    monkeypatch.setitem(SETTINGS, "cluster", {**SETTINGS["cpu"], **variables})
+    init = _composed("framethinker_grpo", "cluster", tmp_path).ray_kwargs.ray_init
+    assert init.num_cpus is None and "num_gpus" not in init and "include_dashboard" not in init
+    passed = dict(init.runtime_env.env_vars)
+    assert {name: passed.get(name) for name in variables} == {
+        **dict.fromkeys(variables),
+        "PYTHONPATH": "/plug ins:/it's here",
+        "VVT_FRAME_CACHE_BYTES": "1000",
+    }
+    assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"]) == ("cpu", "1")
+    assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
 
 
 def test_paper_values_of_framethinker(composed: Composed) -> None:

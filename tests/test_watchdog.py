@@ -1,4 +1,4 @@
-"""The watchdog against real local HTTP servers: healthy, sick, gone."""
+"""The watchdog against real local HTTP servers: healthy, sick, gone; and with checks that answer as they are told."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from verl_video_tools.watchdog import Watchdog, is_healthy
+from verl_video_tools.watchdog import Check, ServerCheck, Watchdog, is_healthy
 
 
 class Server(ThreadingHTTPServer):
@@ -37,13 +37,26 @@ def address(httpd: Server) -> str:
     return f"127.0.0.1:{httpd.server_port}"
 
 
-def watch(httpd: Server, **options: float) -> tuple[Watchdog, list[str]]:
+def watch(*checks: Check, report_seconds: float = 30.0) -> tuple[Watchdog, list[str]]:
     deaths: list[str] = []
     watchdog = Watchdog(
-        [address(httpd)], progress=lambda: "step 1", interval_seconds=0.02, on_death=deaths.append, **options
+        checks,
+        progress=lambda: "step 1",
+        report_seconds=report_seconds,
+        interval_seconds=0.02,
+        on_death=deaths.append,
     )
     watchdog.start()
     return watchdog, deaths
+
+
+class Told:
+    """A check that finds what it is told."""
+
+    found: str | None = None
+
+    def fault(self) -> str | None:
+        return self.found
 
 
 def test_health_follows_the_server(server: Server) -> None:
@@ -55,14 +68,14 @@ def test_health_follows_the_server(server: Server) -> None:
 
 def test_a_sick_engine_ends_the_run_once_with_its_address(server: Server) -> None:
     server.status = 503
-    watchdog, deaths = watch(server, grace_seconds=0.1)
+    watchdog, deaths = watch(ServerCheck([address(server)], grace_seconds=0.1))
     watchdog.join(timeout=10)
     assert len(deaths) == 1
     assert address(server) in deaths[0] and "resume" in deaths[0]
 
 
 def test_a_short_illness_is_forgiven(server: Server) -> None:
-    watchdog, deaths = watch(server, grace_seconds=1.0)
+    watchdog, deaths = watch(ServerCheck([address(server)], grace_seconds=1.0))
     server.status = 503
     time.sleep(0.2)
     server.status = 200
@@ -72,8 +85,27 @@ def test_a_short_illness_is_forgiven(server: Server) -> None:
     assert deaths == []
 
 
+def test_all_that_a_round_finds_is_told() -> None:
+    checks = Told(), Told(), Told()
+    checks[0].found = "lost agent loop worker 1 on node 10.0.0.2."
+    checks[2].found = "the inference server at 10.0.0.2:80 has not been healthy for 61 s."
+    watchdog, deaths = watch(*checks)
+    watchdog.join(timeout=10)
+    advice = "Start the same command again to resume from the last checkpoint."
+    assert deaths == [f"{checks[0].found} {checks[2].found} {advice}"]
+
+
+def test_nothing_is_told_of_a_run_that_has_ended() -> None:
+    check = Told()
+    watchdog, deaths = watch(check)
+    watchdog.stop()
+    check.found = "lost everything."
+    watchdog.join(timeout=10)
+    assert deaths == []
+
+
 def test_progress_is_printed(server: Server, capsys) -> None:
-    watchdog, _ = watch(server, grace_seconds=10.0, report_seconds=0.05)
+    watchdog, _ = watch(ServerCheck([address(server)]), report_seconds=0.05)
     time.sleep(0.5)
     watchdog.stop()
     watchdog.join(timeout=10)

@@ -7,7 +7,8 @@ so registration alone is not enough. Overridden, each beside its reason:
   configured; verl makes them after its trainer. The replay buffer's polling, and a look at what it hands out to
   validate (`trainer_records.ValidationTap`): verl has options for neither.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
-- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang.
+- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
+  notices itself is left to the watchdog for a while, which names its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
   padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
@@ -28,6 +29,7 @@ from typing import Any
 import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
+from ray.exceptions import RayActorError
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
@@ -35,6 +37,7 @@ from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
+from verl_video_tools.actor_check import ActorCheck, storage_units
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
@@ -43,7 +46,7 @@ from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
 from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
-from verl_video_tools.watchdog import Watchdog
+from verl_video_tools.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ class VideoToolsTrainer(PPOTrainerSync):
         self._records = RecordWriter(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
         self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
+        self._actors = ActorCheck(self._watchdog_grace_seconds)
+        self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
@@ -103,17 +108,27 @@ class VideoToolsTrainer(PPOTrainerSync):
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")
-        self._watchdog = Watchdog(
-            addresses=[replica._server_address for replica in self.llm_server_manager.get_replicas()],
-            progress=self._progress,
-            grace_seconds=self._watchdog_grace_seconds,
-        )
+        replicas = self.llm_server_manager.get_replicas()
+        self._actors.add("training worker", self.actor_rollout_wg.workers)
+        self._actors.add("inference server", [server for replica in replicas for server in replica.servers])
+        self._actors.add("reward worker", self.reward_loop_manager.reward_loop_workers)
+        servers = ServerCheck([replica._server_address for replica in replicas], self._watchdog_grace_seconds)
+        self._watchdog = Watchdog([servers, self._actors], progress=self._progress)
         self._watchdog.start()
         super().on_init_end()
 
     def fit(self, agent_loop_manager: Any) -> None:
+        # Another manager than verl's need not have them (rollout.agent.agent_loop_manager_class).
+        self._actors.add("agent loop worker", getattr(agent_loop_manager, "agent_loop_workers", []))
+        self._actors.announce()
         try:
             super().fit(agent_loop_manager)
+        except RayActorError:
+            # Ray may say no more than that a connection broke. The watchdog, asking on, learns which actors are dead,
+            # and ends the process with their names.
+            if self._watchdog is not None:
+                self._watchdog.join(self._watchdog_grace_seconds)
+            raise
         finally:
             if self._watchdog is not None:
                 self._watchdog.stop()

@@ -1,8 +1,8 @@
-"""Ends a run whose inference engine is dead, and says on the console what a long step is doing.
+"""Ends a run of which a part is dead, and says on the console what a long step is doing.
 
-When vLLM's engine process dies, a weight update waits for it for ever and verl says nothing. verl's vLLM server answers
-`GET /health` from the engine's state, so a thread asks for it; after `grace_seconds` without a healthy answer the
-process is ended with a message and exit code 1. Only a process exit gets out: the main thread may hang in native code.
+When vLLM's engine process dies, a weight update waits for it for ever and verl says nothing; the same holds for the
+rollouts of a lost node. A thread asks its checks, and at the first fault that lasts the process is ended with a message
+and exit code 1. Only a process exit gets out: the main thread may hang in native code.
 """
 
 from __future__ import annotations
@@ -13,9 +13,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 _EXIT_DELAY_SECONDS = 3.0
 """Lets Ray forward the message to the driver's console before the process is gone."""
+_ADVICE = "Start the same command again to resume from the last checkpoint."
+
+
+class Check(Protocol):
+    """Something that the watchdog asks again and again. It must answer within seconds."""
+
+    def fault(self) -> str | None:
+        """What is dead for good; None while all is well, or may be so again."""
+        ...
 
 
 def is_healthy(address: str, timeout_seconds: float = 10.0) -> bool:
@@ -30,30 +40,54 @@ def is_healthy(address: str, timeout_seconds: float = 10.0) -> bool:
         connection.close()
 
 
-class Watchdog(threading.Thread):
-    """A daemon thread that watches servers and reports progress.
+class ServerCheck:
+    """Inference servers: verl's vLLM server answers `GET /health` from its engine's state.
 
     Args:
-        addresses: "host:port" of every inference server.
+        addresses: "host:port" of every server.
+        grace_seconds: silence after which an engine counts as dead.
+    """
+
+    def __init__(self, addresses: Sequence[str], grace_seconds: float = 60.0) -> None:
+        self._last_healthy = dict.fromkeys(addresses, time.monotonic())
+        self._grace_seconds = grace_seconds
+
+    def fault(self) -> str | None:
+        for address in self._last_healthy:
+            if is_healthy(address):
+                self._last_healthy[address] = time.monotonic()
+                continue
+            silent_seconds = time.monotonic() - self._last_healthy[address]
+            if silent_seconds > self._grace_seconds:
+                return (
+                    f"the inference server at {address} has not been healthy for {silent_seconds:.0f} s: "
+                    f"its engine process is dead or stuck. Look for its last words above (out of memory?)."
+                )
+        return None
+
+
+class Watchdog(threading.Thread):
+    """A daemon thread that asks checks and reports progress.
+
+    Args:
+        checks: what is watched; all that a round of them finds goes into the message.
         progress: one line that says what the run is doing now.
-        grace_seconds: silence after which the engine counts as dead.
-        report_seconds: how often `progress` is printed while its text does not change.
+        report_seconds: how often `progress` is printed.
+        interval_seconds: pause between two rounds of checks.
         on_death: called with the message; ends the process by default.
     """
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        checks: Sequence[Check],
         progress: Callable[[], str],
-        grace_seconds: float = 60.0,
         report_seconds: float = 30.0,
         interval_seconds: float = 5.0,
         on_death: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(name="video-tools-watchdog", daemon=True)
-        self._addresses = list(addresses)
+        self._checks = list(checks)
         self._progress = progress
-        self._grace_seconds = grace_seconds
         self._report_seconds = report_seconds
         self._interval_seconds = interval_seconds
         self._on_death = on_death or end_process
@@ -63,21 +97,12 @@ class Watchdog(threading.Thread):
         self._stopped.set()
 
     def run(self) -> None:
-        last_healthy = dict.fromkeys(self._addresses, time.monotonic())
         last_report = time.monotonic()
         while not self._stopped.wait(self._interval_seconds):
-            for address in self._addresses:
-                if is_healthy(address):
-                    last_healthy[address] = time.monotonic()
-                    continue
-                silent_seconds = time.monotonic() - last_healthy[address]
-                if silent_seconds > self._grace_seconds and not self._stopped.is_set():
-                    self._on_death(
-                        f"the inference server at {address} has not been healthy for {silent_seconds:.0f} s: "
-                        f"its engine process is dead or stuck. Look for its last words above (out of memory?); "
-                        f"start the same command again to resume from the last checkpoint."
-                    )
-                    return
+            faults = [fault for check in self._checks if (fault := check.fault())]
+            if faults and not self._stopped.is_set():
+                self._on_death(" ".join([*faults, _ADVICE]))
+                return
             if time.monotonic() - last_report >= self._report_seconds:
                 last_report = time.monotonic()
                 print(f"[verl_video_tools] {self._progress()}", flush=True)

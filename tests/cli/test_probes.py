@@ -196,6 +196,22 @@ class TestMachine:
         assert "driver too old" in check.detail
         assert probes.check_cuda("cpu") is None
 
+    def test_flash_attention_is_asked_of_gpus_only(
+        self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert probes.check_flash_attention("cpu") is None
+        missing = probes.check_flash_attention("gpu")
+        assert missing is not None and missing.status is Status.WARNING
+        assert "use_remove_padding=False" in missing.detail and "flash-attn==2.8.3" in missing.mend
+        installed["flash-attn"] = "2.8.3"
+        monkeypatch.setattr(probes, "module_exists", lambda module: True)
+        monkeypatch.setattr(probes, "_python_error", lambda code: "")
+        found = probes.check_flash_attention("gpu")
+        assert found is not None and found.status is Status.OK
+        monkeypatch.setattr(probes, "_python_error", lambda code: "ImportError: undefined symbol")
+        broken = probes.check_flash_attention("gpu")
+        assert broken is not None and broken.status is Status.WARNING and "undefined symbol" in broken.detail
+
     def test_code_in_another_process(self) -> None:
         assert probes._python_error("pass") == ""
         assert probes._python_error("import no_such_module") == "ModuleNotFoundError: No module named 'no_such_module'"

@@ -45,6 +45,8 @@ def examine(device: str) -> list[Check]:
         *probes.check_engine(device),
     ]
     blocked = any(check.status is Status.FAILED for check in checks)
+    if flash_attention := probes.check_flash_attention(device):
+        checks.append(flash_attention)
     optional = [
         *(probes.check_optional(extra, package) for extra, package in OPTIONAL),
         probes.check_torchcodec_loads(),

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verl_video_tools.cli.tested_versions import ENGINES, PackagePin
+from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, PackagePin
 from verl_video_tools.errors import VideoToolsError
 
 MIN_SHARED_MEMORY_BYTES = 2**30
@@ -270,6 +270,27 @@ def check_cuda(device: str) -> Check | None:
         detail=error,
         mend="install an NVIDIA driver for CUDA 13 (580 or newer)",
     )
+
+
+def check_flash_attention(device: str) -> Check | None:
+    """Whether a GPU run can pack its sequences: verl does so by default, with flash-attn. Not asked on CPUs."""
+    if device != "gpu":
+        return None
+    mend = f"{install_command(FLASH_ATTENTION)} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
+    if installed_version(FLASH_ATTENTION.distribution) is None:
+        detail = (
+            "not installed: a recipe stops when it loads the model, unless it is given "
+            "actor_rollout_ref.model.use_remove_padding=False "
+            "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
+        )
+        return Check("packages", FLASH_ATTENTION.distribution, Status.WARNING, detail=detail, mend=mend)
+    check = check_package(FLASH_ATTENTION)
+    if module_exists("torch") and (error := _python_error("import flash_attn")):
+        detail = f"installed but does not load, built for another torch? ({error})"
+        return Check(
+            "packages", check.name, Status.WARNING, check.found, detail, f"{mend} --reinstall-package flash-attn"
+        )
+    return check
 
 
 def check_shared_memory(path: str = "/dev/shm") -> Check:

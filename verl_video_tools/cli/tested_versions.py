@@ -50,6 +50,9 @@ ENGINES = {
 }
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
 
+FLASH_ATTENTION = PackagePin("flash-attn", "flash_attn", "2.8.3")
+"""The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
+
 OPTIONAL = (
     ("decord", PackagePin("decord", "decord", "0.6.0")),
     ("torchcodec", PackagePin("torchcodec", "torchcodec", "0.13.0")),

@@ -1,0 +1,251 @@
+"""A recipe as a job on a Ray cluster of two machines (namespaces of this one), of which one is lost and comes back.
+
+The first machine has the only (logical) GPU, thus the trainer and the engine; each has one of the two agent loop
+workers. `make test-cluster`; the machines' Ray logs are in a folder that a failure names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import REPO, write_rows
+from tests.integration.network_nodes import Node, connected_nodes, reason_against_namespaces, wait_until
+from verl_video_tools.trace.records import read_records
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
+
+ADDRESSES = ("10.77.0.1", "10.77.0.2")
+RAY = Path(sys.executable).with_name("ray")
+START_SECONDS, JOB_SECONDS = 120, 900
+PROMISED_SECONDS = 60
+"""In which a lost node ends the run (docs/cluster.md)."""
+RUN_STARTS = """
+import sys
+import ray, transfer_queue
+from omegaconf import OmegaConf
+from verl_video_tools.actor_check import storage_units
+backend = {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 10}}
+config = OmegaConf.create({"backend": backend})
+ray.init(address="10.77.0.1:6379", log_to_driver=False)
+transfer_queue.init(config)
+print("storage units:", len(storage_units(config.backend)), flush=True)
+sys.stdin.read()
+"""
+"""What verl's task runner and our trainer do first of all; then it stays until its standard input ends."""
+
+
+@dataclass
+class Cluster:
+    """Ray on two machines. `environment` is that of `ray start`, and says nothing of recipes."""
+
+    nodes: list[Node]
+    folder: Path
+    environment: dict[str, str]
+
+    def start_node(self, number: int) -> None:
+        node = self.nodes[number]
+        role = ["--head", "--port=6379", "--num-gpus=1"] if number == 0 else [f"--address={ADDRESSES[0]}:6379"]
+        returncode, output = node.run(
+            RAY,
+            "start",
+            *role,
+            f"--node-ip-address={node.address}",
+            "--num-cpus=16",
+            "--object-store-memory=200000000",
+            f"--temp-dir={self.folder / str(number)}",
+            "--disable-usage-stats",
+            environment=self.environment,
+            timeout_seconds=START_SECONDS,
+        )
+        assert returncode == 0, output
+
+    def job(self, log_path: Path, *words: str | Path) -> subprocess.Popen[bytes]:
+        """A command that submits a job and follows it, run on the first machine."""
+        with log_path.open("w") as log:
+            return subprocess.Popen(
+                self.nodes[0].command(*words, folder=REPO),
+                env={**self.environment, "RAY_API_SERVER_ADDRESS": "http://127.0.0.1:8265"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    if reason := reason_against_namespaces():
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="vvt", dir="/tmp"))  # Ray's sockets need short paths
+    environment = {
+        "PATH": f"{RAY.parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "PYTHONPATH": str(REPO),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": uuid.uuid4().hex,
+        "RAY_scheduler_avoid_gpu_nodes": "0",  # else the trainer, which needs none, would go to the second machine
+    }
+    try:
+        with connected_nodes(ADDRESSES) as nodes:
+            cluster = Cluster(nodes, folder, environment)
+            for number in range(len(nodes)):
+                cluster.start_node(number)
+            yield cluster
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def finish(job: subprocess.Popen[bytes], timeout_seconds: float) -> int | None:
+    """The job's exit code, None where it did not end in time."""
+    try:
+        return job.wait(timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        job.kill()
+        job.wait()
+
+
+def submit(
+    cluster: Cluster, output_dir: Path, sft_model: Path, log_name: str, *options: str
+) -> subprocess.Popen[bytes]:
+    variables = {
+        "PYTHON": sys.executable,
+        "DEVICE": "cpu",
+        "OUTPUT_DIR": str(output_dir),
+        "RUN_DIR": str(output_dir / "cluster"),
+        "DEMO_DIR": str(output_dir / "demo_mixed"),
+        "MAKE_DEMO": "0",
+        "MODEL_PATH": str(sft_model),
+        "TRAIN_FILES": write_rows(output_dir, "cluster.parquet", "framethinker", lambda number, row: None),
+        "ROLLOUT_N": "2",
+        "MICRO_BATCH_SIZE": "4",
+        "VVT_FRAME_CACHE": "cluster-test",
+    }
+    return cluster.job(
+        output_dir / log_name,
+        "bash",
+        REPO / "examples" / "ray_job" / "submit.sh",
+        *(f"{name}={value}" for name, value in variables.items()),
+        "framethinker_grpo",
+        "actor_rollout_ref.rollout.agent.num_workers=2",
+        "trainer.save_freq=1",
+        *options,
+    )
+
+
+def cached_frames(node: Node, environment: dict[str, str]) -> int:
+    folder = f"/dev/shm/vvt-frames-{os.getuid()}-cluster-test"
+    _, output = node.run("find", folder, "-type", "f", "-size", "+1k", environment=environment, timeout_seconds=30)
+    return len([line for line in output.splitlines() if line.startswith(folder)])
+
+
+def test_every_node_can_take_part(cluster: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "check.log"
+    script = [
+        "--runtime-env",
+        "examples/ray_job/runtime_env.yaml",
+        "--",
+        sys.executable,
+        "examples/ray_job/check_nodes.py",
+    ]
+    returncode = finish(cluster.job(log, RAY, "job", "submit", *script), timeout_seconds=600)
+    text = log.read_text()
+    assert returncode == 0, text[-6000:]
+    for address in ADDRESSES:
+        assert re.search(rf"^{address}: .*'plugin': 'loaded'.*'shared memory': '2.0 GiB'", text, re.MULTILINE), text
+
+
+def test_a_second_run_on_the_cluster_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    log_path, node = tmp_path / "first.log", cluster.nodes[0]
+    words = (sys.executable, "-c", RUN_STARTS)
+    with log_path.open("w") as log:
+        first = subprocess.Popen(
+            node.command(*words), env=cluster.environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT
+        )
+    assert first.stdin is not None
+    try:
+        wait_until(
+            lambda: "storage units: 1" in log_path.read_text() or first.poll() is not None, 300, "the first run's start"
+        )
+        assert first.poll() is None, log_path.read_text()
+        returncode, output = node.run(*words, environment=cluster.environment, timeout_seconds=300)
+    finally:
+        first.stdin.close()
+        first.wait(timeout=60)
+    assert returncode != 0
+    assert "another run uses this Ray cluster" in output
+
+
+@dataclass
+class LostRun:
+    """A run whose second machine lost all its processes during a step."""
+
+    returncode: int | None
+    log: str
+    frames: list[int]
+    seconds_to_the_end: float
+    last_checkpoint: int
+
+
+@pytest.fixture(scope="module")
+def lost_run(cluster: Cluster, output_dir: Path, sft_model: Path) -> LostRun:
+    folder = output_dir / "cluster"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier session
+    latest = folder / "latest_checkpointed_iteration.txt"
+    job = submit(cluster, output_dir, sft_model, "cluster_lost.log", "trainer.total_training_steps=1000")
+    try:
+        wait_until(lambda: latest.exists() or job.poll() is not None, JOB_SECONDS, "the first checkpoint")
+        frames = [cached_frames(node, cluster.environment) for node in cluster.nodes]
+        cluster.nodes[1].kill_processes()
+        killed = time.monotonic()
+        returncode = finish(job, timeout_seconds=300)
+    finally:
+        finish(job, timeout_seconds=0)
+    log = (output_dir / "cluster_lost.log").read_text(errors="replace")
+    assert latest.exists(), f"no checkpoint; Ray's logs are in {cluster.folder}; end of the job's:\n{log[-6000:]}"
+    return LostRun(returncode, log, frames, time.monotonic() - killed, int(latest.read_text()))
+
+
+def test_the_log_names_both_nodes_and_their_actors(lost_run: LostRun) -> None:
+    for address in ADDRESSES:
+        assert re.search(rf"node {address}: .*1 x agent loop worker", lost_run.log)
+    assert re.search(rf"node {ADDRESSES[0]}: .*1 x training worker, 1 x inference server", lost_run.log)
+
+
+def test_frames_are_cached_on_each_node(lost_run: LostRun) -> None:
+    assert all(number > 0 for number in lost_run.frames), lost_run.frames
+
+
+def test_a_lost_node_ends_the_run_in_time_with_its_address(lost_run: LostRun) -> None:
+    assert lost_run.returncode == 1
+    # All of the lost node's, or those of which Ray knew first.
+    assert re.search(rf"RUN ENDED: lost [^.;]*(agent loop worker|storage unit) \d on node {ADDRESSES[1]}", lost_run.log)
+    assert re.search(rf"^\[verl_video_tools\] node {ADDRESSES[1]} is dead", lost_run.log, re.MULTILINE)
+    assert lost_run.seconds_to_the_end < PROMISED_SECONDS
+
+
+def test_the_same_job_resumes_when_the_node_is_back(
+    cluster: Cluster, lost_run: LostRun, output_dir: Path, sft_model: Path
+) -> None:
+    cluster.start_node(1)
+    last = lost_run.last_checkpoint + 1
+    job = submit(cluster, output_dir, sft_model, "cluster_resumed.log", f"trainer.total_training_steps={last}")
+    returncode = finish(job, JOB_SECONDS)
+    log = (output_dir / "cluster_resumed.log").read_text(errors="replace")
+    assert returncode == 0, log[-6000:]
+    assert re.search(rf"node {ADDRESSES[1]}: .*1 x agent loop worker", log)
+    folder = output_dir / "cluster"
+    assert int((folder / "latest_checkpointed_iteration.txt").read_text()) == last
+    assert {line["step"] for line in read_records(folder / "trajectories")} >= {1, last}
