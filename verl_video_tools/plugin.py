@@ -1,8 +1,8 @@
 """Entry point of the group `verl.plugins`: verl imports this module at the end of `import verl`, in every process.
 
 It therefore imports nothing heavy. Agent loops (YAML file of `vvt path agent-loops`) and the reward manager
-(`pkg://verl_video_tools.rewards.manager`) are loaded by verl itself, where they are used. The trainers must be in verl's
-registry before verl looks their names up, in a process that has imported nothing else of ours, so they are imported
+(`pkg://verl_video_tools.rewards.manager`) are loaded by verl itself, where they are used. The trainers must be in the
+registry before verl looks a name up there, in a process that has imported nothing else of ours, so they are imported
 right after verl's own are: see `_post_import`.
 
 verl logs a plugin's failure at DEBUG level only and goes on; here it is written to stderr with the mend.

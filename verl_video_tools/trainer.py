@@ -1,7 +1,7 @@
 """The registered trainers: two of verl's V1 trainers plus metrics, records and the masking of rollouts.
 
-`video_tools` is verl's mode `sync`, `video_tools_colocate_async` its mode `colocate_async`; what they add is the same and
-stands in `VideoToolsMixin`. verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
+`video_tools` is verl's mode `sync`, `video_tools_colocate_async` its mode `colocate_async`. Both add the same, which
+stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
 between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
 - `__init__`: agent loop workers that can score a rollout of several sequences (`agent_loop.worker`), unless others are

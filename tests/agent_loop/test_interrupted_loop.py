@@ -1,4 +1,4 @@
-"""Rollouts that a weight update interrupts, as in asynchronous training: verl's own client joins the parts of a turn."""
+"""Rollouts that a weight update interrupts, as in asynchronous training: verl's own client joins a turn's parts."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_an_interruption_changes_nothing_wherever_it_comes() -> None:
         assert result.trajectory.flags == []
         assert [turn.text for turn in result.trajectory.turns] == [ZOOM, RIGHT]
         assert trained(result) == trained(whole)
-        assert (result.output.extra_fields["min_global_steps"], result.output.extra_fields["max_global_steps"]) == (0, 1)
+        assert [result.output.extra_fields[f"{end}_global_steps"] for end in ("min", "max")] == [0, 1]
 
 
 async def test_a_turn_may_be_interrupted_again() -> None:
