@@ -45,6 +45,7 @@ def run(output_dir: Path, sft_model: Path) -> Run:
         MODEL_PATH=str(sft_model),
         ROLLOUT_N=str(GROUP_SIZE),
         TRAIN_BATCH_SIZE=str(GROUPS_PER_STEP),
+        MICRO_BATCH_SIZE="4",
         LEARNING_RATE="1e-3",
     )
     assert_succeeded(run)
