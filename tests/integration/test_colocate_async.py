@@ -39,7 +39,7 @@ def run(output_dir: Path, sft_model: Path) -> Run:
         "trainer.v1.sampler.max_off_policy_strategy=wait",
         "trainer.total_training_steps=2",
         "+trainer.video_tools.record_tokens=True",
-        "actor_rollout_ref.rollout.max_num_seqs=16",  # fewer than start at once, so that some are interrupted
+        "actor_rollout_ref.rollout.max_num_seqs=4",  # rollouts take turns, so that some are far from their end
         TRAIN_FILES=rows,
         VAL_FILES=rows,
         MODEL_PATH=str(sft_model),
