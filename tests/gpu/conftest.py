@@ -4,8 +4,10 @@ platform; that shows that the checks work, and nothing about a GPU."""
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +32,22 @@ def run_python(device: str) -> Any:
     """Function: the standard output of a Python process of its own, which frees the GPU when it ends."""
 
     def run(*arguments: str, timeout_seconds: float = 600) -> str:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=REPO,
             env={**os.environ, "PYTHONPATH": str(REPO), **(CPU_PLATFORM if device == "cpu" else {})},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=timeout_seconds,
+            start_new_session=True,
         )
-        assert done.returncode == 0, done.stderr[-6000:]
-        return done.stdout
+        try:
+            output, errors = process.communicate(timeout=timeout_seconds)
+        finally:  # also vLLM's engine, a process of its own
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == 0, errors[-6000:]
+        return output
 
     return run
