@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := $(VENV)/bin/python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-cluster lint format docs bench bench-video bench-retrieval bench-ladder bench-needle learn clean
+.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -31,6 +31,9 @@ test-recipes: install  ## every recipe, two steps each
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption
 	$(PYTEST) -m cluster
 
+test-gpu: install  ## checks that need a GPU, on a machine that has one; skipped elsewhere
+	$(PYTEST) -m gpu tests/gpu
+
 lint: install  ## ruff (rules and format) and mypy
 	ruff check .
 	ruff format --check .
@@ -43,12 +46,16 @@ format: install  ## let ruff rewrite what it can
 docs: install  ## the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
-bench: install  ## every program in benchmarks/
+bench: install  ## every program in benchmarks/ that this machine can run
 	@shopt -s nullglob; found=0; \
 	for program in benchmarks/[!_]*.py; do \
+		if [[ $$program == benchmarks/gpu.py ]] && ! nvidia-smi -L >/dev/null 2>&1; then continue; fi; \
 		found=1; echo "== $$program"; python -m "benchmarks.$$(basename "$$program" .py)"; \
 	done; \
 	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
+
+bench-gpu: install  ## decode and token throughput beside a GPU, as ratios; MODEL=... for another than the tiny model
+	$(VENV)/bin/python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL))
 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
 	$(VENV)/bin/python -m benchmarks.video_io

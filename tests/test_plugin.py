@@ -49,12 +49,12 @@ def without_plugin() -> Verl:
 
 @pytest.fixture(scope="module")
 def with_plugin() -> Verl:
-    """Also the trainer as verl looks it up, and then every registration, in this order."""
+    """Also the trainers as verl looks them up, and then every registration, in this order."""
     return Verl("""
 from verl.trainer.ppo.v1 import get_trainer_cls
-trainer = get_trainer_cls("video_tools").__name__
+trainers = [get_trainer_cls(name).__name__ for name in ("video_tools", "video_tools_colocate_async")]
 from verl_video_tools.plugin import registrations
-told = {"trainer": trainer, "registrations": registrations()}
+told = {"trainers": trainers, "registrations": registrations()}
 """)
 
 
@@ -75,8 +75,8 @@ def test_import_verl_gets_no_heavier(platform: str, without_plugin: Verl, reques
     assert "verl_video_tools.trainer" not in loaded
 
 
-def test_the_trainer_is_there_when_verl_looks_it_up(with_plugin: Verl) -> None:
-    assert with_plugin.told["trainer"] == "VideoToolsTrainer"
+def test_the_trainers_are_there_when_verl_looks_them_up(with_plugin: Verl) -> None:
+    assert with_plugin.told["trainers"] == ["VideoToolsTrainer", "VideoToolsColocateAsyncTrainer"]
 
 
 def test_a_worker_that_unpickles_our_loop_first_can_import_it() -> None:
@@ -86,7 +86,7 @@ def test_a_worker_that_unpickles_our_loop_first_can_import_it() -> None:
 
 def test_every_registration_is_found(with_plugin: Verl) -> None:
     registrations = with_plugin.told["registrations"]
-    assert len(registrations) >= 4
+    assert len(registrations) >= 5
     assert all(ok is True for _, _, ok, _ in registrations), registrations
 
 

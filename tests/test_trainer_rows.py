@@ -22,7 +22,7 @@ from verl_video_tools import trainer_records
 from verl_video_tools.agent_loop.settings import pack_record
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.trace.records import RecordWriter
-from verl_video_tools.trainer import VideoToolsTrainer, excluded_rollouts
+from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, excluded_rollouts
 from verl_video_tools.trainer_records import ValidationTap
 from verl_video_tools.trainer_rows import group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
@@ -181,10 +181,14 @@ def test_a_step_without_any_valid_rollout_says_why(monkeypatch: pytest.MonkeyPat
         run(monkeypatch, [("a_0_0", 0.0, True), ("a_1_0", 0.0, True)])
 
 
-def test_the_mode_that_verl_sees_stays_sync() -> None:
-    trainer = object.__new__(VideoToolsTrainer)
-    trainer.trainer_mode = "video_tools"
-    assert trainer.trainer_mode == "sync"
+@pytest.mark.parametrize(
+    ("registered", "mode"), [(VideoToolsTrainer, "sync"), (VideoToolsColocateAsyncTrainer, "colocate_async")]
+)
+def test_the_mode_that_verl_sees_is_its_own(registered: type[trainer_base.PPOTrainer], mode: str) -> None:
+    trainer = object.__new__(registered)
+    trainer.trainer_mode = "video_tools"  # as verl's constructor sets it from the options
+    assert trainer.trainer_mode == mode
+    assert issubclass(registered, trainer_base.get_trainer_cls(mode))
 
 
 # ------------------------------------------------------------------------------------ several sequences in one rollout

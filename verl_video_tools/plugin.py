@@ -1,9 +1,9 @@
 """Entry point of the group `verl.plugins`: verl imports this module at the end of `import verl`, in every process.
 
 It therefore imports nothing heavy. Agent loops (YAML file of `vvt path agent-loops`) and the reward manager
-(`pkg://verl_video_tools.rewards.manager`) are loaded by verl itself, where they are used. The trainer must be in verl's
-registry before verl looks its name up, in a process that has imported nothing else of ours, so it is imported right
-after verl's own trainers are: see `_post_import`.
+(`pkg://verl_video_tools.rewards.manager`) are loaded by verl itself, where they are used. The trainers must be in the
+registry before verl looks a name up there, in a process that has imported nothing else of ours, so they are imported
+right after verl's own are: see `_post_import`.
 
 verl logs a plugin's failure at DEBUG level only and goes on; here it is written to stderr with the mend.
 """
@@ -21,7 +21,7 @@ from verl_video_tools._post_import import import_after
 from verl_video_tools.errors import SetupError
 
 SUPPORTED_VERL_VERSION = "0.9.1"
-TRAINER_NAME = "video_tools"
+TRAINER_NAMES = ("video_tools", "video_tools_colocate_async")
 REWARD_MANAGER_PATH = "pkg://verl_video_tools.rewards.manager"
 REWARD_MANAGER_NAME = "VideoToolsRewardManager"
 
@@ -72,10 +72,10 @@ def registrations() -> list[Registration]:
             raise SetupError("the distribution's entry point is missing; reinstall with: make install")
         return values[0]
 
-    def trainer() -> str:
+    def trainer(name: str) -> str:
         from verl.trainer.ppo.v1 import get_trainer_cls
 
-        return get_trainer_cls(TRAINER_NAME).__qualname__
+        return get_trainer_cls(name).__qualname__
 
     def reward_manager() -> str:
         from verl.utils.import_utils import load_extern_object
@@ -88,7 +88,8 @@ def registrations() -> list[Registration]:
         return get_class(target).__qualname__
 
     check("entry point", "verl.plugins: verl_video_tools", entry_point)
-    check("trainer", TRAINER_NAME, trainer)
+    for name in TRAINER_NAMES:
+        check("trainer", name, partial(trainer, name))
     check("reward manager", REWARD_MANAGER_NAME, reward_manager)
     from verl_video_tools.config import agent_loop_targets, config_path
 

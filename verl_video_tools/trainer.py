@@ -1,7 +1,8 @@
-"""The registered trainer `video_tools`: verl's synchronous trainer plus metrics, records and the masking of rollouts.
+"""The registered trainers: two of verl's V1 trainers plus metrics, records and the masking of rollouts.
 
-verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook between reward and advantage,
-so registration alone is not enough. Overridden, each beside its reason:
+`video_tools` is verl's mode `sync`, `video_tools_colocate_async` its mode `colocate_async`. Both add the same, which
+stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
+between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
 - `__init__`: agent loop workers that can score a rollout of several sequences (`agent_loop.worker`), unless others are
   configured; verl makes them after its trainer. The replay buffer's polling, and a look at what it hands out to
@@ -15,6 +16,7 @@ so registration alone is not enough. Overridden, each beside its reason:
 - `_validate`: records; a judge that failed ends the run where it is to do so.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
+- `trainer_mode`, in each registered class: verl compares it with its own names, so it must not be the registered one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from ray.exceptions import RayActorError
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-from verl.trainer.ppo.v1 import PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSync, register_trainer
 from verl.utils.import_utils import resolve_config_path
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -54,14 +56,13 @@ _AGENT_LOOP_MANAGER = "verl_video_tools.agent_loop.worker.VideoAgentLoopManager"
 _GENERATING = "generating rollouts"
 
 
-@register_trainer("video_tools")
-class VideoToolsTrainer(PPOTrainerSync):
-    """Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
-    `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
-    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds)."""
+class VideoToolsMixin(PPOTrainer):
+    """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
-    # verl compares the mode with "sync" to choose replay buffer and batch size; the registered name must not show.
-    trainer_mode = property(lambda self: "sync", lambda self, value: None)
+    Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
+    `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
+    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds).
+    """
 
     replay_buffer: Any
 
@@ -315,6 +316,22 @@ class VideoToolsTrainer(PPOTrainerSync):
     def _trajectories(keys: list[str], partition_id: str) -> list[Trajectory]:
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
         return [unpack_record(batch_row(data["extra_fields"], i)) for i in range(len(keys))]
+
+
+@register_trainer("video_tools")
+class VideoToolsTrainer(VideoToolsMixin, PPOTrainerSync):
+    """A step generates its batch, then trains on all of it."""
+
+    # verl compares the mode with "sync" to choose replay buffer and batch size; the registered name must not show.
+    trainer_mode = property(lambda self: "sync", lambda self, value: None)
+
+
+@register_trainer("video_tools_colocate_async")
+class VideoToolsColocateAsyncTrainer(VideoToolsMixin, PPOTrainerColocateAsync):
+    """A step trains on the groups that finish first; the others are interrupted and go on under the next policy."""
+
+    # verl looks its options up by the mode (`trainer.v1.<mode>`); under the registered name there are none.
+    trainer_mode = property(lambda self: "colocate_async", lambda self, value: None)
 
 
 def excluded_rollouts(uids: Sequence[str], flagged: Sequence[bool]) -> tuple[list[int], list[int]]:

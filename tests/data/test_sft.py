@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ import pytest
 from typer.testing import CliRunner
 
 from verl_video_tools.data.cli import app
-from verl_video_tools.data.experts import Script
+from verl_video_tools.data.experts import Habits, Script, ScriptedExpert
 from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
-from verl_video_tools.data.sft import execute, export_sft, write_sft_rows
+from verl_video_tools.data.sft import execute, export_sft, scripted_expert, write_sft_rows
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
@@ -49,6 +50,12 @@ def test_perfect_rollouts_are_all_kept(demo_dir: Path, rows: list[dict[str, Any]
     for row, new in zip(rows, written, strict=True):
         script = expert.script(*question_from_row(row))
         assert new == {**row, "turns": list(script.turns), "template": script.template}
+
+
+def test_habits_that_are_handed_on_are_all_that_experts_have() -> None:
+    assert {"seed", *Habits.__annotations__} == {field.name for field in fields(ScriptedExpert)}
+    with pytest.raises(TypeError, match="imperfections"):
+        scripted_expert(METHOD, imperfections=0.5)  # type: ignore[call-arg]  # a type checker tells as well
 
 
 @pytest.fixture(scope="module")

@@ -111,10 +111,10 @@ def sft_model(output_dir: Path) -> Path:
     return folder
 
 
-def write_rows(output_dir: Path, name: str, method: str, change: Callable[[int, dict[str, Any]], None]) -> str:
-    """Path of a file `name` with the demo's rows of a method, each as `change(number, row)` leaves it."""
+def write_rows(output_dir: Path, name: str, method: str | None, change: Callable[[int, dict[str, Any]], None]) -> str:
+    """Path of a file `name` with the demo's rows of a method, or of all, each as `change(number, row)` leaves it."""
     rows = pq.read_table(output_dir / "demo_mixed" / "train.parquet").to_pylist()
-    rows = [row for row in rows if row["agent_name"] == method]
+    rows = [row for row in rows if method in (None, row["agent_name"])]
     for number, row in enumerate(rows):
         change(number, row)
     path = output_dir / name

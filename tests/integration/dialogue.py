@@ -1,18 +1,20 @@
 """A dialogue of two sampled turns with pictures between them, by real vLLM, against transformers and verl's actor.
 
-    VERL_PLATFORM=cpu python -m tests.integration.dialogue MODEL_DIR [MM_PROCESSOR_KWARGS]
+    VERL_PLATFORM=cpu python -m tests.integration.dialogue MODEL_DIR [MM_PROCESSOR_KWARGS [DTYPE]]
 
-The second argument, a JSON object, is what `data.mm_processor_kwargs` is in a run.
+The second argument, a JSON object, is what `data.mm_processor_kwargs` is in a run; the third the engine's dtype, by
+default float32.
 
 Prints one JSON object: width and height of the pictures in pixels, number of sampled tokens before and after the first
-observation picture, and for every comparison the largest differences of their log-probabilities. The tokens are built
-as in a rollout, verl's side is computed by verl's own code.
+observation picture, and for every comparison the largest differences of their log-probabilities, and under `means` the
+mean ones. The tokens are built as in a rollout, verl's side is computed by verl's own code.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -49,7 +51,7 @@ def messages(processor: Any, mm_processor_kwargs: dict[str, Any]) -> tuple[Conte
     return (*content[:8], "\nwhat is shown"), (*content[8:], "\nlist all frames")
 
 
-def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any]) -> TokenStream:
+def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any], dtype: str) -> TokenStream:
     """Two turns sampled by vLLM, with an observation between them whatever the first turn says."""
     from vllm import LLM, SamplingParams
 
@@ -63,7 +65,7 @@ def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any]) 
     end_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
     engine = LLM(
         str(folder),
-        dtype="float32",
+        dtype=dtype,
         enforce_eager=True,
         max_model_len=1024,
         max_num_seqs=4,
@@ -119,14 +121,14 @@ def main() -> None:
     folder = Path(sys.argv[1])
     mm_processor_kwargs = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     processor = hf_processor(str(folder))
-    stream = roll_out(folder, processor, mm_processor_kwargs)
+    stream = roll_out(folder, processor, mm_processor_kwargs, sys.argv[3] if len(sys.argv) > 3 else "float32")
     engine = np.array(stream.response_logprobs)
     sampled = np.array(stream.response_mask, bool)
     observed = np.cumsum(np.array(stream.response_ids) == processor.image_token_id) > 0
     sides = (sampled & ~observed, sampled & observed)
 
-    def largest(one: np.ndarray, other: np.ndarray) -> list[float]:
-        return [float(np.nanmax(np.abs(one - other)[side])) for side in sides]
+    def apart(one: np.ndarray, other: np.ndarray, by: Callable[..., Any] = np.nanmax) -> list[float]:
+        return [float(by(np.abs(one - other)[side])) for side in sides]
 
     def plain(fault: Fault | None = None) -> np.ndarray:
         return sequence_logprobs(
@@ -135,14 +137,15 @@ def main() -> None:
 
     shown = stream.images[0].record
     reference = plain()
+    others = {"engine": reference, **{fault: plain(fault) for fault in get_args(Fault)}}
     result: dict[str, Any] = {
         "pixels": [shown.width, shown.height],
         "tokens": [int(side.sum()) for side in sides],
-        "engine": largest(engine, reference),
-        **{fault: largest(engine, plain(fault)) for fault in get_args(Fault)},
+        **{name: apart(engine, other) for name, other in others.items()},
+        "means": {name: apart(engine, other, np.nanmean) for name, other in others.items()},
     }
     actor = actor_logprobs(folder, processor, stream, mm_processor_kwargs)  # last: it patches transformers
-    print(json.dumps({**result, "actor": largest(actor, reference)}))
+    print(json.dumps({**result, "actor": apart(actor, reference)}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -156,13 +157,22 @@ class VideoAgentLoop(AgentLoopBase):
         )
         timing.generate_sequences += time.perf_counter() - started
         token_ids = list(output.token_ids)
-        stream.append_turn(token_ids, output.log_probs)
+        # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
+        logprobs = list(output.log_probs or ()) if self.rollout_config.calculate_log_probs else None
+        if num_surplus := len(token_ids) - length_to_stop(token_ids, self.method.stop, self._decode):
+            del token_ids[-num_surplus:]
+            if logprobs is not None:
+                del logprobs[-num_surplus:]
+        stream.append_turn(token_ids, logprobs)
         _merge_server_fields(server_fields, output.extra_fields)
         ended = bool(token_ids) and token_ids[-1] == self.end_of_turn_id
         # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
         truncated = not ended and len(token_ids) >= max_tokens
-        text = self.tokenizer.decode(token_ids[:-1] if ended else token_ids, skip_special_tokens=False)
-        return text, truncated
+        return self._decode(token_ids[:-1] if ended else token_ids), truncated
+
+    def _decode(self, token_ids: Sequence[int]) -> str:
+        text: str = self.tokenizer.decode(token_ids, skip_special_tokens=False)
+        return text
 
     async def _placeholder_stream(self) -> TokenStream:
         """Prompt of a rollout that never reached the model: one blank picture.
@@ -212,6 +222,22 @@ class VideoAgentLoop(AgentLoopBase):
                 "tool_rewards": [],
             },
         )
+
+
+def length_to_stop(token_ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]) -> int:
+    """Number of a turn's tokens up to the one that completes its first stop string; all of them if there is none.
+
+    The engine ends a turn there by itself, but for one that was interrupted inside the string, as in asynchronous
+    training: verl goes on with a new request, and vLLM looks for stop strings only in what a request generates itself.
+    """
+
+    def has_stopped(length: int) -> bool:
+        text = decode(token_ids[:length])
+        return any(string in text for string in stop)
+
+    if not stop or not has_stopped(len(token_ids) - 1):
+        return len(token_ids)
+    return bisect_left(range(len(token_ids)), True, key=has_stopped)
 
 
 def _merge_server_fields(fields: dict[str, Any], update: Mapping[str, Any]) -> None:

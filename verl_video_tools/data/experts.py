@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.world import VideoSpec, label_at
@@ -30,6 +30,14 @@ class Expert(Protocol):
     """Writes the assistant's turns of a whole rollout ahead of it."""
 
     def script(self, spec: VideoSpec, question: Question) -> Script: ...
+
+
+class Habits(TypedDict, total=False):
+    """How a `ScriptedExpert` errs and answers: its fields of these names."""
+
+    imperfection: float
+    hasty_share: float
+    answers_in_words: bool
 
 
 @dataclass(frozen=True, kw_only=True)

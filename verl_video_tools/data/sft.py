@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.direct_expert import DirectExpert
-from verl_video_tools.data.experts import Expert, Script
+from verl_video_tools.data.experts import Expert, Habits, Script
 from verl_video_tools.data.framemind_expert import FrameMindExpert
 from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
 from verl_video_tools.data.longvt_expert import LongVTExpert
@@ -130,7 +130,7 @@ def export_sft(
     questions_per_video: int | None = None,
     settings: Mapping[str, Any] | None = None,
     retriever: Retriever | None = None,
-    **habits: Any,
+    **habits: Unpack[Habits],
 ) -> ExportReport:
     """`write_sft_rows` for a parquet file of reinforcement-learning rows, with the scripted expert of each method.
 
@@ -141,7 +141,7 @@ def export_sft(
         settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
             the rows name several methods; reinforcement learning must use the same.
         retriever: for methods that find frames by text.
-        habits: how the experts err and answer, see `ScriptedExpert`.
+        habits: how the experts err and answer; their meanings and defaults are those of `ScriptedExpert`.
 
     Raises:
         UsageError: the file cannot be read, or names a method that does not exist or has no scripted expert.
@@ -187,12 +187,13 @@ _EXPERTS: Mapping[type[Method], Callable[..., Expert]] = {
 }
 
 
-def scripted_expert(method: Method, open_ended: bool = False, **habits: Any) -> Expert:
+def scripted_expert(method: Method, open_ended: bool = False, *, seed: int = 0, **habits: Unpack[Habits]) -> Expert:
     """The expert that writes the method's grammar for questions of the synthetic world.
 
     Args:
-        open_ended: the questions have no options.
-        habits: fields of `ScriptedExpert`.
+        open_ended: the questions have no options; the expert answers in words.
+        seed: of its choices.
+        habits: how it errs and answers; their meanings and defaults are those of `ScriptedExpert`.
 
     Raises:
         UsageError: the method has none, or none for questions without options.
@@ -201,8 +202,9 @@ def scripted_expert(method: Method, open_ended: bool = False, **habits: Any) -> 
         raise UsageError(f"there is no scripted expert for {method.name}")
     if open_ended and not isinstance(method, LongVT):
         raise UsageError(f"the scripted expert of {method.name} answers with an option; give it questions with options")
-    words = {"answers_in_words": True} if open_ended else {}
-    return _EXPERTS[type(method)](method=method, **{**habits, **words})
+    if open_ended:
+        habits["answers_in_words"] = True
+    return _EXPERTS[type(method)](method=method, seed=seed, **habits)
 
 
 def _fresh_rows(

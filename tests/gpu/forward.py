@@ -1,0 +1,154 @@
+"""Log-probabilities of dialogues with pictures, by verl's own inputs and forward pass.
+
+    python -m tests.gpu.forward MODEL_DIR DEVICE
+
+Prints one JSON object of log-probabilities, a list per dialogue: `host` (float32 on the CPU), `float32` on the device,
+and in bfloat16 `padded`, `packed` and `leaking`, which is packed with positions that go on from dialogue to dialogue, a
+fault. A program of its own, since packing replaces the attention of transformers' classes. Without a GPU there is no
+flash-attn: torch's attention then stands for it, so that all else can be run. On a GPU without it the last two are
+missing.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from transformers import AutoModelForImageTextToText
+from transformers.utils import is_flash_attn_2_available
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+from verl.models.transformers import qwen2_vl
+from verl.models.transformers.monkey_patch import apply_monkey_patch
+from verl.utils import hf_processor, hf_tokenizer
+from verl.utils import tensordict_utils as tu
+from verl.utils.dataset.dataset_utils import DatasetPadMode
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from tests.integration.dialogue import messages
+from verl_video_tools.agent_loop.tokens import TokenStream
+from verl_video_tools.types import Message
+
+
+def dialogues(folder: Path) -> list[TokenStream]:
+    """Three of different lengths and numbers of pictures (2, 4 and 7), each with a turn after its last picture."""
+    processor, tokenizer = hf_processor(str(folder)), hf_tokenizer(str(folder))
+    end_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    question, observation = messages(processor, {})
+    streams = []
+    for number, content in enumerate((question[:4], question, question)):
+        stream = TokenStream(
+            create_continuous_token_builder(tokenizer, hf_model_type=processor.config.model_type, processor=processor)
+        )
+        stream.start([Message("user", content)])
+        stream.append_turn([*tokenizer.encode("frame 0 red circle, frame 20 blue square"), end_id], None)
+        if number == 2:
+            stream.append_observation(observation, end_id)
+            stream.append_turn([*tokenizer.encode("frame 80 green cross"), end_id], None)
+        streams.append(stream)
+    return streams
+
+
+def micro_batch(folder: Path, streams: Sequence[TokenStream], device: str, packed: bool) -> Any:
+    """The dialogues as verl's worker stores them and its engine takes them."""
+    processor = hf_processor(str(folder))
+    worker = SimpleNamespace(processor=processor, tokenizer=processor.tokenizer)
+    ids, positions, pictures = [], [], []
+    for stream in streams:
+        output = SimpleNamespace(multi_modal_data={"images": stream.pil_images}, mm_processor_kwargs={})
+        ids_1L = torch.tensor([stream.ids])
+        inputs = AgentLoopWorker._compute_multi_modal_inputs(worker, output, ids_1L)
+        positions_14L = AgentLoopWorker._compute_position_ids(worker, ids_1L, torch.ones_like(ids_1L), inputs)
+        ids.append(ids_1L[0].to(device))
+        positions.append(positions_14L[0].to(device))
+        pictures.append({name: value.to(device) for name, value in inputs.items()})
+    tensors = {
+        "input_ids": torch.nested.as_nested_tensor(ids, layout=torch.jagged),
+        "position_ids": torch.nested.as_nested_tensor(positions, layout=torch.jagged),
+        "multi_modal_inputs": pictures,
+    }
+    options = {"use_remove_padding": packed, "pad_mode": DatasetPadMode.NO_PADDING, "temperature": 1.0}
+    return tu.get_tensordict(tensors, options)
+
+
+@torch.no_grad()
+def logprobs(
+    folder: Path,
+    streams: Sequence[TokenStream],
+    *,
+    device: str,
+    dtype: torch.dtype,
+    packed: bool = False,
+    leaking: bool = False,
+) -> list[torch.Tensor]:
+    """Of every response token, float32 on the host; one tensor per dialogue, all computed in one pass.
+
+    After a packed pass the process can make no padded one. `leaking` lets packed dialogues attend to those before them.
+    """
+    flash = packed and device != "cpu"
+    model: Any = AutoModelForImageTextToText.from_pretrained(
+        folder, dtype=dtype, attn_implementation="flash_attention_2" if flash else "sdpa"
+    )
+    apply_monkey_patch(model, use_remove_padding=packed)
+    batch = micro_batch(folder, streams, device, packed)
+    engine = SimpleNamespace(use_ulysses_sp=False, pad_to_length=False, _get_packed_pad_size=lambda length: 0)
+    inputs, _ = FSDPEngineWithLMHead.prepare_model_inputs(engine, batch)
+    lengths = torch.tensor([len(stream.ids) for stream in streams])
+    if leaking:
+        starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+        inputs["position_ids"] = inputs["position_ids"] + starts.to(device)
+    logits = model.eval().to(device)(**inputs, use_cache=False).logits.float()
+    if packed:
+        rows = logits[0].split(lengths.tolist())
+    else:
+        rows = [row[: len(stream.ids)] for row, stream in zip(logits, streams, strict=True)]
+    found = []
+    for row, stream in zip(rows, streams, strict=True):
+        targets = torch.tensor(stream.ids[1:], device=device)
+        chosen = row[:-1].log_softmax(-1).gather(1, targets[:, None]).squeeze(1)
+        found.append(chosen[len(stream.prompt_ids) - 1 :].cpu())
+    return found
+
+
+def stand_for_flash_attn() -> None:
+    """Give verl the functions that it would take from flash-attn, by torch's own attention, sequence by sequence."""
+
+    def attend_one(*qkv: torch.Tensor) -> torch.Tensor:
+        swapped = (values.transpose(-3, -2) for values in qkv)  # (..., length, heads, size) as flash-attn takes it
+        return torch.nn.functional.scaled_dot_product_attention(*swapped, is_causal=True).transpose(-3, -2)
+
+    def attend(q: Any, k: Any, v: Any, cu_seqlens_q: Any, **_: Any) -> Any:
+        lengths = cu_seqlens_q.diff().tolist()
+        parts = zip(*(values.split(lengths) for values in (q, k, v)), strict=True)
+        return torch.cat([attend_one(*qkv) for qkv in parts])
+
+    qwen2_vl.flash_attn_varlen_func = attend
+    qwen2_vl._flash_attention_forward = lambda q, k, v, *_, **__: attend_one(q, k, v)
+    for option in ("_flash_supports_window_size", "_flash_supports_deterministic", "_flash_use_top_left_mask"):
+        setattr(qwen2_vl, option, False)
+
+
+def main() -> None:
+    """Command line: see the module's docstring."""
+    folder, device = Path(sys.argv[1]), sys.argv[2]
+    if device == "cpu":
+        stand_for_flash_attn()
+    streams = dialogues(folder)
+    found = {
+        "host": logprobs(folder, streams, device="cpu", dtype=torch.float32),
+        "float32": logprobs(folder, streams, device=device, dtype=torch.float32),
+        "padded": logprobs(folder, streams, device=device, dtype=torch.bfloat16),
+    }
+    if device == "cpu" or is_flash_attn_2_available():
+        for name, leaking in (("packed", False), ("leaking", True)):
+            found[name] = logprobs(folder, streams, device=device, dtype=torch.bfloat16, packed=True, leaking=leaking)
+    print(json.dumps({name: [row.tolist() for row in rows] for name, rows in found.items()}))
+
+
+if __name__ == "__main__":
+    main()
