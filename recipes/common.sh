@@ -33,6 +33,8 @@ cpu)
     # arithmetic of a small model.
     export MALLOC_MMAP_MAX_=${MALLOC_MMAP_MAX_:-0} MALLOC_TRIM_THRESHOLD_=${MALLOC_TRIM_THRESHOLD_:-4294967296}
     export MALLOC_TOP_PAD_=${MALLOC_TOP_PAD_:-67108864}
+    # vLLM compiles its sampler for half a minute at every start, even with enforce_eager; on a CPU that never pays.
+    export TORCHDYNAMO_DISABLE=${TORCHDYNAMO_DISABLE:-1}
     CPU_RL=(
         trainer.device=cpu
         transfer_queue.backend.SimpleStorage.num_data_storage_units=1

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,18 @@ def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **enviro
 
 
 def _kill_processes_of(marker: str) -> None:
-    """End what is left of a run: Ray's processes outlive a driver that was killed."""
+    """End what is left of a run: Ray's processes outlive a driver that was killed.
+
+    vLLM's have written their names over their environment, so they are found as children of others.
+    """
+    left: set[psutil.Process] = set()
     for process in psutil.process_iter():
-        try:
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
             if process.environ().get("VVT_TEST_RUN") == marker:
-                process.kill()
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            continue
+                left.update([process, *process.children(recursive=True)])
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def assert_succeeded(run: Run) -> None:
