@@ -44,7 +44,7 @@ _CPU_ENVIRONMENT = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "67108864",
-    # Not from there: an eager engine still compiles its sampler (24 s of a start, else 1.5 s, on two busy cores).
+    # An eager engine still compiles its sampler: 24 s of a start, else 1.5 s, on two busy cores.
     "TORCHDYNAMO_DISABLE": "1",
 }
 _CPU_OPTIONS: dict[str, Any] = {
