@@ -12,8 +12,8 @@ from verl_video_tools.demo import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(700)]
 
-BOUND = 0.1
-"""Mean difference of log-probabilities that bfloat16 may make."""
+BOUND = 0.02
+"""Mean difference of log-probabilities that bfloat16 may make; vLLM on a CPU makes 0.002."""
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -22,4 +22,4 @@ def test_two_sampled_turns_with_pictures_between_them(family: Family, run_python
     answer = run_python("-m", "tests.integration.dialogue", str(base_model_dir(family)), "{}", "bfloat16")
     means = json.loads(answer.splitlines()[-1])["means"]
     assert max(means["engine"]) <= BOUND, means
-    assert all(means[fault][1] > 2 * BOUND for fault in get_args(Fault)), means
+    assert all(means[fault][1] > 3 * means["engine"][1] for fault in get_args(Fault)), means
