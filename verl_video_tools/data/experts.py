@@ -8,6 +8,7 @@ question it guesses. Texts are short and regular, because a model of a million p
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -82,7 +83,7 @@ def conclude(
         if shown and str(len(wanted)) in letters:
             return f"{listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
     elif question.kind == "order":
-        which = "first" if " first " in question.text else "last"
+        which = place_asked(question)
         if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
             return f"{listed(runs, name)}. {which} {label}", letters[label]
     elif question.kind == "between_things":  # the look may show the clues as well, which are no options
@@ -91,6 +92,21 @@ def conclude(
     elif runs and runs[0][1] in letters:
         return listed(runs[:1], name), letters[runs[0][1]]
     return listed(runs, name), rng.choice(list(question.options))
+
+
+def place_asked(question: Question) -> str:
+    """Which of several things a question about their order asks for: "first" or "last"."""
+    return "first" if " first " in question.text else "last"
+
+
+def remind(question: Question, looks: Sequence[str]) -> list[str]:
+    """The looks, with the thought of each telling which of several things is asked for, where the question does.
+
+    A small model has forgotten it when it has seen the frames, unless it wrote it down.
+    """
+    if question.kind != "order":
+        return list(looks)
+    return [re.sub(r"^(<\w+>)", rf"\1{place_asked(question)} ", look) for look in looks]
 
 
 def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:

@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, runs_of_labels
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
 from verl_video_tools.demo.world import VideoSpec, frames_at
@@ -59,7 +59,7 @@ class FrameMindExpert(ScriptedExpert):
         if template == "refine" and runs:
             shown = [runs[0][0]]
             turns.append(_look_at(shown[0] / spec.fps))
-        return Script(template, (*turns, self._answer(rng, spec, question, shown)))
+        return Script(template, (*remind(question, turns), self._answer(rng, spec, question, shown)))
 
     def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)

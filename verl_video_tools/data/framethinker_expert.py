@@ -15,7 +15,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, conclude
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import UsageError
@@ -55,7 +55,7 @@ class FrameThinkerExpert(ScriptedExpert):
         for start, end in looks[-1:] if template == "D" else looks:
             shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
         thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
-        return Script(template, (*turns, _answer(thought, self._answer_to(question, letter))))
+        return Script(template, (*remind(question, turns), _answer(thought, self._answer_to(question, letter))))
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         if question.kind == "direct":

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, listed, runs_of_labels
+from verl_video_tools.data.experts import Script, ScriptedExpert, listed, place_asked, remind, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
 from verl_video_tools.demo.world import VideoSpec, frames_at, label_at
@@ -45,7 +45,7 @@ class LongVTExpert(ScriptedExpert):
         answer = _answer(thought, self._answer_to(question, letters[option]))
         if segment is None:
             return Script("A", (answer,))
-        return Script("B", (_crop(*segment), answer))
+        return Script("B", (*remind(question, [_crop(*segment)]), answer))
 
     def _first_look_tells(self, spec: VideoSpec, question: Question) -> bool:
         frame = question.evidence[0][0]
@@ -70,9 +70,11 @@ def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Se
         labels = [label for _, label in runs]
         if question.kind == "between_things":  # the crop may show the clues as well, which are no options
             labels = [label for label in labels if label in options]
-        wanted = labels[-1:] if " last " in question.text else labels[:1]
+        wanted = labels[-1:] if place_asked(question) == "last" else labels[:1]
         concluded = wanted[0] if wanted else ""
     seen = listed(runs, lambda frame: f"{frame / spec.fps:.1f}s")
+    if question.kind == "order" and concluded:
+        seen += f". {place_asked(question)} {concluded}"
     return seen, concluded if concluded in options else rng.choice(options)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, conclude
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.search import asked_by_frames, search_words
 from verl_video_tools.demo.world import VideoSpec
@@ -72,7 +72,7 @@ class VideoBrainExpert(ScriptedExpert):
         shown = list(linspace_indices(start, end - 1, self.method.uniform_frames))
         sample = _call(UniformSample.name, start_frame=start, end_frame=end)
         look = f"<thinking>between {start} and {end}</thinking>{sample}"
-        return Script("uniform", (look, self._conclusion(rng, spec, question, shown)))
+        return Script("uniform", (*remind(question, [look]), self._conclusion(rng, spec, question, shown)))
 
     def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
         thought, letter = conclude(rng, spec, question, shown, "frame {}".format)

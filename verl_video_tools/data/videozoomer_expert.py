@@ -16,7 +16,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, conclude
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at
 from verl_video_tools.errors import UsageError
@@ -66,7 +66,8 @@ class VideoZoomerExpert(ScriptedExpert):
             shown += self._frames_shown(spec, segment)
         thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.2f} s")
         answer = self._answer_to(question, letter)
-        return Script(template, (*turns, f"<think>{thought}. {answer}</think><answer>{answer}</answer>"))
+        turns = [*remind(question, turns), f"<think>{thought}. {answer}</think><answer>{answer}</answer>"]
+        return Script(template, tuple(turns))
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         segment = question.evidence[0]
