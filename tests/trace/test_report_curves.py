@@ -84,6 +84,13 @@ def test_without_held_out_records_the_log_tells_the_accuracy(tmp_path: Path) -> 
     assert panel(main_panels([run]), "Accuracy") == {"training": {1: 1.0}, "held-out": {0: 0.25}}
 
 
+def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(tmp_path: Path) -> None:
+    held_out = {0: [rollout("v", 1.0), rollout("v", 0.0, method="direct"), rollout("w", 0.0, method="direct")]}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, held_out))
+    accuracy = panel(main_panels([run]), "Accuracy")
+    assert accuracy == {"training": {1: 1.0}, "held-out longvt": {0: 1.0}, "held-out direct": {0: 0.0}}
+
+
 def test_several_runs_keep_their_curves_apart(tmp_path: Path) -> None:
     scores = {"one": 0.0, "two": 1.0}
     runs = [read_run(name, write_run(tmp_path / name, {1: [rollout("a", score)]})) for name, score in scores.items()]

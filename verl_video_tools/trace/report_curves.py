@@ -59,8 +59,7 @@ class Run:
 
     def methods(self) -> list[str]:
         """Methods whose rollouts were recorded."""
-        names = [name for steps in (self.training, self.held_out) for name in metric_names(steps)]
-        return sorted({match[1] for name in names if (match := _METHOD_SCORE.fullmatch(name))})
+        return sorted({*methods_in(self.training), *methods_in(self.held_out)})
 
 
 def records_folder(run: Path) -> Path:
@@ -149,6 +148,11 @@ def run_names(runs: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     raise UsageError(f"a run is given twice: {', '.join(map(str, runs))}")
+
+
+def methods_in(steps: Steps) -> list[str]:
+    """Methods of the rollouts that the metrics are of."""
+    return sorted({match[1] for name in metric_names(steps) if (match := _METHOD_SCORE.fullmatch(name))})
 
 
 def metric_names(steps: Steps) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.trace.metrics import reward_components
-from verl_video_tools.trace.report_curves import Run, Steps, metric_names
+from verl_video_tools.trace.report_curves import Run, Steps, methods_in, metric_names
 from verl_video_tools.types import StopReason
 
 _MAX_NAMED = 6
@@ -126,7 +126,11 @@ def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
 def _accuracy(run: Run) -> list[Curve]:
     training = _curves(run.training, {"training": "rollout/acc/mean"})
     if run.held_out:
-        return training + _curves(run.held_out, {"held-out": "rollout/acc/mean"})
+        names = {"held-out": "rollout/acc/mean"}
+        if (trained := methods_in(run.training)) and trained != (measured := methods_in(run.held_out)):
+            # Held out is also what was not trained, such as the same questions without tools: a mean tells nothing.
+            names = {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in measured}
+        return training + _curves(run.held_out, names)
     logged = {match[1]: name for name in metric_names(run.log) if (match := _HELD_OUT.fullmatch(name))}
     labels = {"held-out" if len(logged) == 1 else f"held-out {source}": name for source, name in logged.items()}
     return training + _curves(run.log, labels)
