@@ -127,9 +127,12 @@ def _accuracy(run: Run) -> list[Curve]:
     training = _curves(run.training, {"training": "rollout/acc/mean"})
     if run.held_out:
         names = {"held-out": "rollout/acc/mean"}
-        if (trained := methods_in(run.training)) and trained != (measured := methods_in(run.held_out)):
+        trained, measured = methods_in(run.training), methods_in(run.held_out)
+        if len(trained) == 1 and trained != measured:
             # Held out is also what was not trained, such as the same questions without tools: a mean tells nothing.
-            names = {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in measured}
+            others = (method for method in measured if method not in trained)
+            names = {"held-out": f"video_tools/{trained[0]}/acc/mean"}
+            names |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in others}
         return training + _curves(run.held_out, names)
     logged = {match[1]: name for name in metric_names(run.log) if (match := _HELD_OUT.fullmatch(name))}
     labels = {"held-out" if len(logged) == 1 else f"held-out {source}": name for source, name in logged.items()}
