@@ -112,7 +112,8 @@ def sft_model(output_dir: Path) -> Path:
     """The tiny model, cold-started on all methods by the SFT recipe."""
     folder = output_dir / "mixed_sft" / "huggingface"
     if not (folder / "config.json").exists():
-        run = run_recipe("mixed_sft", "mixed_sft", output_dir, SFT_DIR=str(folder.parent))
+        threads = str(os.cpu_count() or 1)  # nothing else runs meanwhile
+        run = run_recipe("mixed_sft", "mixed_sft", output_dir, SFT_DIR=str(folder.parent), SFT_THREADS=threads)
         assert_succeeded(run)
     return folder
 
