@@ -121,8 +121,8 @@ class Learning:
             VVT, "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
             "--train-videos", plan.num_train_videos, "--test-videos", plan.num_held_out_videos,
         )  # fmt: skip
-        _write_rows(self._of_kinds("data/train"), self.train)
-        rows = self._of_kinds("data/test")
+        _write_rows(self._asked("train"), self.train)
+        rows = self._asked("test")
         _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.data / "held_out.parquet")
 
     def make_cold_start(self) -> None:
@@ -138,6 +138,7 @@ class Learning:
             self.data / "train.parquet",
             self.out / "with_tools.parquet",
             questions_per_video=plan.questions_per_video,
+            kinds=plan.kinds,
             imperfection=plan.imperfection,
             hasty_share=plan.hasty_share,
             settings=self._fields(self.method),
@@ -148,7 +149,7 @@ class Learning:
         export_sft(
             self.out / "no_tools.parquet", self.out / "no_tools_sft.parquet", settings=self._fields(NO_TOOLS), **habits
         )
-        written = self._of_kinds("with_tools") + self._of_kinds("no_tools_sft")
+        written = [row for name in ("with_tools", "no_tools_sft") for row in load_rows(self.out / f"{name}.parquet")]
         random.Random(self.seed).shuffle(written)
         _write_rows(written, self.out / "cold_start.parquet")
 
@@ -239,9 +240,9 @@ class Learning:
 
     # ----------------------------------------------------------------------------------------------------------- tools
 
-    def _of_kinds(self, name: str) -> list[dict[str, Any]]:
-        """The rows of a file of this folder that ask what the plan wants asked."""
-        rows = load_rows(self.out / f"{name}.parquet")
+    def _asked(self, split: str) -> list[dict[str, Any]]:
+        """The rows of a split that ask what the plan wants asked."""
+        rows = load_rows(self.data / f"{split}.parquet")
         return [row for row in rows if question_from_row(row)[1].kind in self.plan.kinds]
 
     def _fields(self, method: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """GRPO makes a policy better at questions that it was never trained on: the learning example, shortened.
 
-One method, one kind of question, a cold start that mostly guesses, twenty steps. The whole example, with its figures,
-is in docs/learning.md.
+One method, one kind of question, a cold start that mostly guesses, 30 steps. The whole example, with its figures, is in
+docs/learning.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 def results(output_dir: Path) -> dict[str, Any]:
     example = runpy.run_path(str(REPO / "examples" / "learning_curve" / "run.py"))
     plan = example["Plan"](
-        kinds=("at_time",), measures_base=False, num_train_videos=200, num_direct_rows=60, rl_steps=20
+        kinds=("at_time",), measures_base=False, num_train_videos=200, num_direct_rows=60, rl_steps=30
     )
     folder = output_dir / "learning"
     example["Learning"]("framethinker", 0, folder, plan).run()

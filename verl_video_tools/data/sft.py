@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack
@@ -22,7 +22,7 @@ from verl_video_tools.data.parquet import read_table
 from verl_video_tools.data.videobrain_expert import VideoBrainExpert
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
 from verl_video_tools.demo.dataset import make_row, question_from_row, questions_about
-from verl_video_tools.demo.questions import Question
+from verl_video_tools.demo.questions import Kind, Question
 from verl_video_tools.demo.seconds import WorldJudge
 from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.errors import RowError, UsageError
@@ -128,6 +128,7 @@ def export_sft(
     seed: int = 0,
     keep_wrong: bool = False,
     questions_per_video: int | None = None,
+    kinds: Collection[Kind] | None = None,
     settings: Mapping[str, Any] | None = None,
     retriever: Retriever | None = None,
     **habits: Unpack[Habits],
@@ -138,6 +139,7 @@ def export_sft(
         seed: of the expert's choices and of fresh questions.
         questions_per_video: ask so many fresh questions about each video of the file instead of the file's own; a tiny
             model needs more examples than videos are worth rendering for.
+        kinds: keep only questions of these kinds; all by default.
         settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
             the rows name several methods; reinforcement learning must use the same.
         retriever: for methods that find frames by text.
@@ -153,6 +155,8 @@ def export_sft(
     open_ended = not any("options" in row["extra_info"] for row in rows)
     if questions_per_video is not None:
         rows = _fresh_rows(rows, names, questions_per_video, seed, open_ended)
+    if kinds is not None:
+        rows = [row for row in rows if _truth(row)[1].kind in kinds]
     report = ExportReport()
     kept = []
     for name, fields in _fields_of(names, settings or {}).items():
