@@ -131,6 +131,12 @@ def test_settings_reach_method_and_expert(demo_dir: Path, tmp_path: Path) -> Non
     assert "C" not in report.kept
 
 
+def test_only_the_kinds_asked_for_are_written(demo_dir: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sft.parquet"
+    export_sft(demo_dir / "train.parquet", out, questions_per_video=6, kinds=("at_time", "direct"))
+    assert {question_from_row(row)[1].kind for row in load_rows(out)} == {"at_time", "direct"}
+
+
 def test_fresh_questions_about_the_same_videos(demo_dir: Path, rows: list[dict[str, Any]], tmp_path: Path) -> None:
     report = export_sft(demo_dir / "train.parquet", tmp_path / "sft.parquet", questions_per_video=6)
     assert report.kept.total() == 60
