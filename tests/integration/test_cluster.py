@@ -120,6 +120,7 @@ def finish(job: subprocess.Popen[bytes], timeout_seconds: float) -> int | None:
 def submit(
     cluster: Cluster, output_dir: Path, sft_model: Path, log_name: str, *options: str
 ) -> subprocess.Popen[bytes]:
+    rows = write_rows(output_dir, "cluster.parquet", "framethinker", lambda number, row: None)
     variables = {
         "PYTHON": sys.executable,
         "DEVICE": "cpu",
@@ -128,7 +129,8 @@ def submit(
         "DEMO_DIR": str(output_dir / "demo_mixed"),
         "MAKE_DEMO": "0",
         "MODEL_PATH": str(sft_model),
-        "TRAIN_FILES": write_rows(output_dir, "cluster.parquet", "framethinker", lambda number, row: None),
+        "TRAIN_FILES": rows,
+        "VAL_FILES": rows,  # the demonstration's own name methods that search, and this recipe has no retriever
         "ROLLOUT_N": "2",
         "MICRO_BATCH_SIZE": "4",
         "VVT_FRAME_CACHE": "cluster-test",
