@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from verl_video_tools.trace.report_figures import COLOURS
 
@@ -42,7 +43,7 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
             one = len(estimates) == 1
             low, high = (estimates[0]["low"], estimates[0]["high"]) if one else (min(means), max(means))
             x = place + (number - (len(bars) - 1) / 2) * width
-            axes.bar(x, mean, 0.9 * width, color=BARS[name], label=name if place == 0 else None)
+            axes.bar(x, mean, 0.9 * width, color=BARS[name])
             axes.errorbar(x, mean, [[mean - low], [high - mean]], color="#1c2430", capsize=3, linewidth=1)
             axes.annotate(f"{mean:.0%}", (x, high), (0, 3), textcoords="offset points", ha="center", fontsize=8)
     axes.axhline(CHANCE, color="#5b6675", linestyle=":", linewidth=1)
@@ -54,7 +55,8 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     axes.set_title("Held-out accuracy where a second look is needed\n(dotted: chance)", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    keys = [Patch(color=BARS[name], label=name) for name in bars]
+    axes.legend(handles=keys, frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 

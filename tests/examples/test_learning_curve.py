@@ -91,3 +91,17 @@ def test_stages_run_once_and_their_gain_is_reported(
     again = Training()
     learning(example, tmp_path, again).run()
     assert not again.recipes
+
+
+def test_one_picture_names_every_bar_of_any_method() -> None:
+    def result(method: str, *policies: str) -> dict[str, Any]:
+        estimate = {"needs another look": {"mean": 0.5, "low": 0.4, "high": 0.6}}
+        return {"method": method, "accuracy": dict.fromkeys(policies, estimate)}
+
+    draw = runpy.run_path(str(SCRIPT.with_name("figure.py")))["draw"]
+    figure = draw(
+        [result("framethinker", "before SFT", "after SFT", "after RL"), result("longvt", "after RL", "after RFT")]
+    )
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["after SFT", "after RL", "after RFT"]
+    assert len(axes.patches) == 4

@@ -136,7 +136,7 @@ def turn(rng: random.Random, stage: Stage) -> list[Piece]:
     # Draws only where there is a choice, so that stages without one see the same random numbers as ever.
     style = rng.choice(stage.styles) if len(stage.styles) > 1 else stage.styles[0]
     mentions = stage.mention_share > 0.0 and rng.random() < stage.mention_share
-    return frames_turn(rng, stage.max_frames, dense, stage.tasks or FRAME_TASKS, style, mentions)
+    return frames_turn(rng, stage.max_frames, dense, stage.tasks, style, mentions)
 
 
 def _reply(answer: str) -> list[Piece]:
