@@ -12,6 +12,7 @@ Every stage is one of the package's own commands or recipes, on NeedleClips and 
     rft    LongVT only: recipes/longvt_rft.sh on the policy's own good rollouts, then its held-out accuracy
 
 Started again, it goes on where it was stopped: finished stages are skipped, and both recipes resume from checkpoints.
+SFT_THREADS=1 leaves a core to another seed beside it; else fine-tuning takes them all.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Learning:
             SFT_DIR=self.sft,
             TRAIN_FILES=self.out / "cold_start.parquet",
             TOTAL_EPOCHS=self.plan.epochs,
-            SFT_THREADS=os.cpu_count() or 1,
+            SFT_THREADS=os.environ.get("SFT_THREADS", os.cpu_count() or 1),
             MAX_LENGTH=1664,
         )
 
@@ -190,7 +191,7 @@ class Learning:
             SFT_DIR=self.rft,
             RL_DIR=self.rl,
             SFT_FILES="",
-            SFT_THREADS=os.cpu_count() or 1,
+            SFT_THREADS=os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         )
         self.evaluate("rft_held_out", self.rft / "huggingface")
 
