@@ -19,7 +19,6 @@ Usage: python -m benchmarks.needle_bounds [--folder outputs/bench_needle] [--vid
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +26,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.demo import clip_dir, prompts_dir
 from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.demo.needle import needle_questions, needle_spec
 from verl_video_tools.demo.questions import LETTERS, Question
 from verl_video_tools.demo.search import search_words
+from verl_video_tools.demo.settings import synthetic_fields
 from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at, label_at
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.replay import replay
@@ -57,12 +56,9 @@ Comparison = tuple[bool, int, int, int, int]
 other options have its colour and its shape."""
 
 
-def settings_of(name: str) -> dict[str, Any]:
-    """Fields of the method's config in the synthetic world."""
-    recipe = Path(__file__).parents[1] / "recipes" / "synthetic.sh"
-    script = 'DEMO_DIR=$1; source "$2"; synthetic_fields "$3"'
-    command = ["bash", "-euc", script, "bash", str(prompts_dir().parent), str(recipe), name]
-    return read_assignments(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\n")[:-1])
+def synthetic_settings(name: str) -> dict[str, Any]:
+    """Fields of the method's config in the synthetic world, whose prompts the package holds."""
+    return synthetic_fields(name, prompts_dir().parent, Path(__file__).parents[1] / "recipes")
 
 
 def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
@@ -134,7 +130,7 @@ def shares_right(
     Args:
         num_studied: questions that the guesser learns from.
     """
-    settings = settings_of(name)
+    settings = synthetic_settings(name)
     method = get_method(name, **settings)
     expert, guessers = scripted_expert(method), study(method, num_studied)
     right: dict[str, dict[str, list[bool]]] = {policy: defaultdict(list) for policy in POLICIES}

@@ -34,11 +34,11 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.demo.dataset import load_rows, question_from_row
 from verl_video_tools.demo.needle import NEEDLE_KINDS
 from verl_video_tools.demo.questions import Kind
+from verl_video_tools.demo.settings import synthetic_fields
 from verl_video_tools.retrieval import local_from_fields
 from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_outcomes
 
@@ -247,11 +247,7 @@ class Learning:
         return [row for row in rows if question_from_row(row)[1].kind in self.plan.kinds]
 
     def _fields(self, method: str) -> dict[str, Any]:
-        """Fields of a method's config in the recipes' synthetic world."""
-        script = 'DEMO_DIR=$1; source "$2"; synthetic_fields "$3"'
-        command = ["bash", "-euc", script, "bash", str(self.data), str(RECIPES / "synthetic.sh"), method]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-        return read_assignments(lines)
+        return synthetic_fields(method, self.data, RECIPES)
 
     def _options(self, prefix: str) -> list[str]:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.needle_bounds import METHODS, Guesser, first_look, kind_of, settings_of, shares_right, study
+from benchmarks.needle_bounds import METHODS, Guesser, first_look, kind_of, shares_right, study, synthetic_settings
 from tests.data.test_videobrain_expert import TruthRetriever
 from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row, questions_about
 from verl_video_tools.demo.needle import NEEDLE_KINDS, needle_questions, needle_spec
@@ -40,7 +40,7 @@ def test_kinds_come_in_equal_shares_and_letters_evenly() -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_no_option_of_a_needle_question_is_shown_by_a_first_look(name: str) -> None:
-    method = get_method(name, **settings_of(name))
+    method = get_method(name, **synthetic_settings(name))
     for spec, question in sample():
         shown = first_look(method, spec)
         row = make_row(spec, question, Path("none"), 0, "test", name)
@@ -54,7 +54,7 @@ def test_no_option_of_a_needle_question_is_shown_by_a_first_look(name: str) -> N
 @pytest.mark.parametrize("name", ["framethinker", "videobrain"])
 def test_what_the_first_look_shows_helps_no_guesser(name: str) -> None:
     """One who studied thousands of questions does no better than chance, here within four standard deviations."""
-    method = get_method(name, **settings_of(name))
+    method = get_method(name, **synthetic_settings(name))
     guessers: dict[str, Guesser] = dict(study(method, num_questions=3000))
     right = defaultdict[str, list[bool]](list)
     for spec, question in sample():

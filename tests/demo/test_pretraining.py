@@ -7,18 +7,21 @@ import random
 import re
 import zlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from verl_video_tools.demo import FAMILIES, Family
+from verl_video_tools.demo import FAMILIES, Family, prompts_dir
 from verl_video_tools.demo.encoding import IGNORED, Encoder, Sequence, logits_at_targets
 from verl_video_tools.demo.frame_pool import NOTHING, FramePool, class_name, make_pool
 from verl_video_tools.demo.perception import (
+    FRAME_NUMBERS,
     LABEL_STYLES,
     LATE_FRAME_TASKS,
+    Frames,
     LabelStyle,
     Piece,
     Stage,
@@ -27,9 +30,12 @@ from verl_video_tools.demo.perception import (
     turn,
 )
 from verl_video_tools.demo.pretrain import EMBEDDING_STD, match_scales
+from verl_video_tools.demo.settings import synthetic_fields
 from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer
 from verl_video_tools.demo.vision_pretrain import all_features, pretrain_vision
 from verl_video_tools.demo.world import LABELS
+from verl_video_tools.methods import get_method
+from verl_video_tools.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 
 TOKENIZER = make_tokenizer()
 STAGE = Stage(max_frames=4, echo_share=0.1, text_share=0.3, dense_share=0.4)
@@ -165,3 +171,25 @@ def test_vision_part_learns(pool: FramePool) -> None:
     assert entries[-1]["step"] == 50
     assert float(entries[-1]["accuracy"]) > 3 / (NOTHING + 1)
     assert all((a == b).all() for a, b in zip(language, model.model.language_model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("method", "style"),
+    [
+        ("framethinker", FRAME_NUMBERS),
+        ("videobrain", FRAME_NUMBERS),
+        ("videozoomer", LABEL_STYLES[1]),
+        ("longvt", LABEL_STYLES[2]),
+        ("framemind", LABEL_STYLES[3]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_labels_practised_are_those_of_the_methods(method: str, style: LabelStyle) -> None:
+    numbers, fps = (3, 51, 129), 2
+    fields = synthetic_fields(method, prompts_dir().parent, Path(__file__).parents[2] / "recipes")
+    shown = [ImagePart(FrameRecord(number, number / fps, 56, 56)) for number in numbers]
+    sample = Sample("What?", "A", "video.mp4", "mc", ("red circle", "blue ring"))
+    asked = get_method(method, **fields).prompt(sample, VideoInfo(90.0, 180, float(fps), 56, 56), shown)[-1]
+    practised = Frames(list(numbers), [NOTHING] * len(numbers), style, fps)
+    labels = [f"{practised.label(position)}<image>" for position in range(len(numbers))]
+    assert style.separator.join(labels) in content_text(asked.content)
