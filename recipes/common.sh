@@ -74,7 +74,8 @@ collect_ray_options() {
     # prints its configuration, and so do addresses of this very node: those have to be there before `ray start`.
     while read -r name; do
         RAY_OPTIONS+=("+ray_kwargs.ray_init.runtime_env.env_vars.$name='${!name//\'/\\\'}'")
-    done < <(compgen -e | grep -E '^((VVT|VERL|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$)' |
+    done < <(compgen -e |
+        grep -E '^((VVT|VERL|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$|TORCHDYNAMO_DISABLE$)' |
         grep -vE '(KEY|TOKEN|SECRET|PASSWORD|HOST_IP)$')
     export RAY_OVERRIDE_JOB_RUNTIME_ENV=1 # some of these also stand in a submitted job's environment
 }

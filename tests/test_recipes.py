@@ -177,7 +177,7 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
         "PYTHONPATH": "/plug ins:/it's here",
         "VVT_FRAME_CACHE_BYTES": "1000",
     }
-    assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"]) == ("cpu", "1")
+    assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
 
 
