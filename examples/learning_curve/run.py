@@ -1,6 +1,6 @@
 """From a model that sees and reads to one that looks again: cold start, GRPO, and held-out accuracy after each.
 
-Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out outputs/learn_videozoomer_0]
+Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out FOLDER] [--story]
 
 Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
 
@@ -10,6 +10,7 @@ Every stage is one of the package's own commands or recipes, on NeedleClips and 
     base   held-out accuracy of the model before all this
     rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last
     rft    LongVT only: recipes/longvt_rft.sh on the policy's own good rollouts, then its held-out accuracy
+    story  with --story: `rl` once more from the same start, with the choice that the method's paper advises against
 
 Started again, it goes on where it was stopped: finished stages are skipped, and both recipes resume from checkpoints.
 SFT_THREADS=1 leaves a core to another seed beside it; else fine-tuning takes them all.
@@ -71,18 +72,40 @@ class Plan:
     batch_size: int = 8
     learning_rate: float = 2e-4
     minutes: Mapping[str, float] = field(
-        default_factory=lambda: {"data": 1, "cold": 1, "sft": 13, "base": 3, "rl": 27, "rft": 3}
+        default_factory=lambda: {"data": 1, "cold": 1, "sft": 13, "base": 3, "rl": 27, "rft": 3, "story": 27}
     )
 
 
-METHODS = ("framethinker", "videozoomer", "longvt", "videobrain", "framemind")
+@dataclass(frozen=True)
+class Story:
+    """A choice that a paper compares with its own.
+
+    Attributes:
+        title: what differs.
+        fields: of the method's config, as FIELD=VALUE.
+    """
+
+    title: str
+    fields: tuple[str, ...]
+
+
+_EVEN = "[0,0,0,0]"
+STORIES = {
+    "framethinker": Story("bonus for every kind of look, right or wrong", ("bonus_condition=always",)),
+    "videozoomer": Story("bonus for a zoom, right or wrong", ("bonus_condition=always",)),
+    "longvt": Story("recall instead of IoU", ("time_reward=recall",)),
+    "videobrain": Story(
+        "no reward for behaviour", tuple(f"{kind}_behavior={_EVEN}" for kind in ("direct", "adaptive", "active"))
+    ),
+    "framemind": Story("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
+}
 
 
 class Learning:
     """The stages of one method and seed, in a folder of their own."""
 
-    def __init__(self, method: str, seed: int, out: Path, plan: Plan) -> None:
-        self.method, self.seed, self.out, self.plan = method, seed, out.resolve(), plan
+    def __init__(self, method: str, seed: int, out: Path, plan: Plan, story: Story | None = None) -> None:
+        self.method, self.seed, self.out, self.plan, self.story = method, seed, out.resolve(), plan, story
         self.data, self.train = self.out / "data", self.out / "train.parquet"
         self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
         self.console = Console()
@@ -98,6 +121,10 @@ class Learning:
         stages["rl"] = self.reinforce
         if self.method == "longvt":
             stages["rft"] = self.reinforcement_fine_tune
+        if self.story:
+            prefix = f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}"
+            fields = [f"{prefix}.{assignment}" for assignment in self.story.fields]
+            stages["story"] = lambda: self.reinforce("story", *fields)
         started = time.monotonic()
         for number, (name, stage) in enumerate(stages.items(), start=1):
             left = sum(self.plan.minutes.get(later, 0.0) for later in list(stages)[number - 1 :])
@@ -170,11 +197,12 @@ class Learning:
         """Greedy rollouts of a model on the held-out rows."""
         self._rl_recipe(name, model, "trainer.val_only=True", "trainer.val_before_train=True")
 
-    def reinforce(self) -> None:
+    def reinforce(self, name: str = "rl", *options: str) -> None:
         plan = self.plan
         self._rl_recipe(
-            "rl",
+            name,
             self.sft / "huggingface",
+            *options,
             "trainer.val_before_train=True",
             f"trainer.test_freq={plan.rl_steps}",
             f"data.seed={self.seed + 1}",
@@ -213,15 +241,21 @@ class Learning:
                 f"{mean_of(hard, 'executed_calls').mean:.2f}",
                 f"{mean_of(easy).mean:.1%} of {len(easy)}" if easy else "none",
             )  # fmt: skip
-            kinds = {kind: mean_of(members).mean for kind, members in by_kind.items()}
-            results["accuracy"][name] = {"needs another look": asdict(estimate), "by kind": kinds}
+            results["accuracy"][name] = {
+                "needs another look": asdict(estimate),
+                "by kind": {kind: mean_of(members).mean for kind, members in by_kind.items()},
+                "calls by kind": {kind: mean_of(members, "executed_calls").mean for kind, members in by_kind.items()},
+            }
         self.console.print(table)
-        for before in ("after SFT", "after RL, without tools"):
+        for before in ("after SFT", "after RL, without tools", *([self._story_name] if self.story else ())):
             gain = mean_gain(_hard(_by_kind(policies[before])), _hard(_by_kind(policies["after RL"])))
             results[f"after RL less {before}"] = asdict(gain)
             self.console.print(f"after RL less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
+        if self.story:
+            _run(VVT, "report", self.rl, self.out / "story", "--out", self.out / "story_report",
+                 "--name", f"{self.method}, seed {self.seed}", "--name", self.story.title)  # fmt: skip
 
     def _sources(self) -> dict[str, tuple[Path, str]]:
         """File of held-out rollouts, and the method that answers, for each policy."""
@@ -237,7 +271,13 @@ class Learning:
         }
         if self.method == "longvt":
             sources["after RFT"] = (held_out("rft_held_out"), self.method)
+        if self.story:
+            sources[self._story_name] = (held_out("story", self.plan.rl_steps), self.method)
         return sources
+
+    @property
+    def _story_name(self) -> str:
+        return f"after RL, {self.story.title}" if self.story else ""
 
     # ----------------------------------------------------------------------------------------------------------- tools
 
@@ -305,12 +345,14 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--method", choices=sorted(METHODS), default="framethinker")
+    parser.add_argument("--method", choices=sorted(STORIES), default="framethinker")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="default: outputs/learn_<method>_<seed>")
+    parser.add_argument("--story", action="store_true", help="also train with what the method's paper advises against")
     arguments = parser.parse_args()
+    story = STORIES[arguments.method] if arguments.story else None
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
-    Learning(arguments.method, arguments.seed, out, Plan()).run()
+    Learning(arguments.method, arguments.seed, out, Plan(), story).run()
 
 
 if __name__ == "__main__":

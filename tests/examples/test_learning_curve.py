@@ -12,7 +12,9 @@ import pytest
 
 from tests.recorded_run import looked, rollout, write_run
 from verl_video_tools.cli.main import run as vvt
+from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.demo.dataset import load_rows
+from verl_video_tools.methods import get_method
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
 STEPS = 2
@@ -52,11 +54,11 @@ class Training:
         return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
 
 
-def learning(example: dict[str, Any], folder: Path, training: Training) -> Any:
+def learning(example: dict[str, Any], folder: Path, training: Training, story: Any = None) -> Any:
     plan = example["Plan"](
         num_train_videos=2, num_held_out_videos=2, questions_per_video=8, num_direct_rows=4, rl_steps=STEPS
     )
-    result = example["Learning"]("framethinker", 3, folder, plan)
+    result = example["Learning"]("framethinker", 3, folder, plan, story)
     type(result).run.__globals__["_run"] = training
     return result
 
@@ -91,6 +93,22 @@ def test_stages_run_once_and_their_gain_is_reported(
     again = Training()
     learning(example, tmp_path, again).run()
     assert not again.recipes
+
+    story = example["STORIES"]["framethinker"]
+    learning(example, tmp_path, again, story).run()
+    ((_, options, environment),) = again.recipes  # from the same start, with the other choice
+    assert "++actor_rollout_ref.rollout.custom.video_tools.framethinker.bonus_condition=always" in options
+    assert environment["MODEL_PATH"] == training.recipes[-1][2]["MODEL_PATH"]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results[f"after RL less after RL, {story.title}"]["mean"] == 0.0
+    assert story.title in (tmp_path / "story_report" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain", "framemind"])
+def test_every_methods_story_sets_fields_that_it_has(example: dict[str, Any], method: str) -> None:
+    fields = read_assignments(example["STORIES"][method].fields)
+    changed = get_method(method, **fields)
+    assert any(getattr(changed, name) != getattr(get_method(method), name) for name in fields)
 
 
 def test_one_picture_names_every_bar_of_any_method() -> None:
