@@ -107,6 +107,8 @@ class Learning:
     def __init__(self, method: str, seed: int, out: Path, plan: Plan, story: Story | None = None) -> None:
         self.method, self.seed, self.out, self.plan, self.story = method, seed, out.resolve(), plan, story
         self.data, self.train = self.out / "data", self.out / "train.parquet"
+        self.held_out = self.data / "held_out.parquet"
+        self.held_out_twice = self.data / "held_out_and_without_tools.parquet"
         self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
         self.console = Console()
 
@@ -121,10 +123,8 @@ class Learning:
         stages["rl"] = self.reinforce
         if self.method == "longvt":
             stages["rft"] = self.reinforcement_fine_tune
-        if self.story:
-            prefix = f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}"
-            fields = [f"{prefix}.{assignment}" for assignment in self.story.fields]
-            stages["story"] = lambda: self.reinforce("story", *fields)
+        if story := self.story:
+            stages["story"] = lambda: self.reinforce_otherwise(story)
         started = time.monotonic()
         for number, (name, stage) in enumerate(stages.items(), start=1):
             left = sum(self.plan.minutes.get(later, 0.0) for later in list(stages)[number - 1 :])
@@ -151,7 +151,8 @@ class Learning:
         )  # fmt: skip
         _write_rows(self._asked("train"), self.train)
         rows = self._asked("test")
-        _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.data / "held_out.parquet")
+        _write_rows(rows, self.held_out)
+        _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.held_out_twice)
 
     def make_cold_start(self) -> None:
         """What the hasty expert writes, and some rows answered without tools, so that this can be asked for later."""
@@ -195,22 +196,16 @@ class Learning:
 
     def evaluate(self, name: str, model: Path) -> None:
         """Greedy rollouts of a model on the held-out rows."""
-        self._rl_recipe(name, model, "trainer.val_only=True", "trainer.val_before_train=True")
+        self._rl_recipe(name, model, "trainer.val_only=True", "trainer.val_before_train=True", VAL_FILES=self.held_out)
 
-    def reinforce(self, name: str = "rl", *options: str) -> None:
-        plan = self.plan
-        self._rl_recipe(
-            name,
-            self.sft / "huggingface",
-            *options,
-            "trainer.val_before_train=True",
-            f"trainer.test_freq={plan.rl_steps}",
-            f"data.seed={self.seed + 1}",
-            TOTAL_STEPS=plan.rl_steps,
-            TRAIN_BATCH_SIZE=plan.batch_size,
-            LEARNING_RATE=plan.learning_rate,
-            TOTAL_EPOCHS=1000,  # the number of steps ends it
-        )
+    def reinforce(self) -> None:
+        self._train("rl", self.held_out_twice, "trainer.val_before_train=True")
+
+    def reinforce_otherwise(self, story: Story) -> None:
+        """With a changed method, but from the same start, on the same questions in the same order."""
+        prefix = f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}"
+        fields = [f"{prefix}.{assignment}" for assignment in story.fields]
+        self._train("story", self.held_out, "trainer.val_before_train=False", *fields)
 
     def reinforcement_fine_tune(self) -> None:
         self._recipe(
@@ -293,6 +288,21 @@ class Learning:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""
         return [f"{prefix}.{NO_TOOLS}.{name}={value}" for name, value in self._fields(NO_TOOLS).items()]
 
+    def _train(self, name: str, held_out: Path, *options: str) -> None:
+        plan = self.plan
+        self._rl_recipe(
+            name,
+            self.sft / "huggingface",
+            f"trainer.test_freq={plan.rl_steps}",
+            f"data.seed={self.seed + 1}",
+            *options,
+            VAL_FILES=held_out,
+            TOTAL_STEPS=plan.rl_steps,
+            TRAIN_BATCH_SIZE=plan.batch_size,
+            LEARNING_RATE=plan.learning_rate,
+            TOTAL_EPOCHS=1000,  # the number of steps ends it
+        )
+
     def _rl_recipe(self, name: str, model: Path, *options: str, **environment: Any) -> None:
         self._recipe(
             f"{self.method}_grpo",
@@ -301,7 +311,6 @@ class Learning:
             RUN_DIR=self.out / name,
             MODEL_PATH=model,
             TRAIN_FILES=self.train,
-            VAL_FILES=self.data / "held_out.parquet",
             **environment,
         )
 

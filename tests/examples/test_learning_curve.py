@@ -75,7 +75,7 @@ def test_stages_run_once_and_their_gain_is_reported(
     assert turns["direct", False] == 4 and turns["direct", True] == 0
     assert sum(turns.values()) == 4 + 2 * 8
     assert turns["framethinker", False] > turns["framethinker", True] > 0  # a hasty expert
-    held_out = load_rows(tmp_path / "data" / "held_out.parquet")
+    held_out = load_rows(training.recipes[-1][2]["VAL_FILES"])
     assert Counter(row["agent_name"] for row in held_out) == {"framethinker": 8, "direct": 8}
     train = {row["extra_info"]["video_path"] for row in written}
     assert train.isdisjoint(row["extra_info"]["video_path"] for row in held_out)
