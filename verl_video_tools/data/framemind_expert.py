@@ -5,8 +5,8 @@ synthetic world's rollouts come from here. Templates:
     frame    show the frame that the question names, then answer
     clip     show the part that the question names, then answer
     refine   show the part, then one frame where the thing was seen, then answer
-It concludes only from frames that it was shown, so its thoughts are true, and never from the first look, which is
-another one on every rung of the ladder.
+It concludes only from frames that it was shown, so its thoughts are true. It relies on the first look, which is another
+one on every rung of the ladder, only where it is hasty.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
-from verl_video_tools.demo.world import VideoSpec, frames_at
+from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.types import VideoInfo
+from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,8 @@ class FrameMindExpert(ScriptedExpert):
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
             if rng.random() < self.hasty_share:
-                return Script("careless", (self._answer(rng, spec, question, ()),))
+                seen = [frame for frame in self._first_look(spec) if (frame, frame) == question.evidence[0]]
+                return Script("careless", (self._answer(rng, spec, question, seen),))
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             return self._clip(rng, spec, question, start, round(start + rng.uniform(2.0, 6.0), 1), "careless")
         if question.kind == "direct":
@@ -60,6 +61,10 @@ class FrameMindExpert(ScriptedExpert):
             shown = [runs[0][0]]
             turns.append(_look_at(shown[0] / spec.fps))
         return Script(template, (*remind(question, turns), self._answer(rng, spec, question, shown)))
+
+    def _first_look(self, spec: VideoSpec) -> tuple[int, ...]:
+        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
+        return self.method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope()).indices or ()
 
     def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)

@@ -31,14 +31,15 @@ class LongVTExpert(ScriptedExpert):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
+        first_look_tells = question.kind == "direct" and self._first_look_tells(spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             segment = None if rng.random() < self.hasty_share else (start, round(start + rng.uniform(2.0, 6.0), 1))
-            shown = [] if segment is None else self._shown(spec, *segment, self.method.max_crop_frames)
-        elif question.kind == "direct" and self._first_look_tells(spec, question):
-            segment, shown = None, [question.evidence[0][0]]
+        elif first_look_tells:
+            segment = None
+        if segment is None:
+            shown = [question.evidence[0][0]] if first_look_tells else []
         else:
-            assert segment is not None
             shown = self._shown(spec, *segment, self.method.max_crop_frames)
         thought, option = _conclude(rng, spec, question, shown)
         letters = {text: letter for letter, text in question.options.items()}
