@@ -20,8 +20,10 @@ from verl_video_tools.demo.frame_pool import NOTHING, FramePool, class_name, mak
 from verl_video_tools.demo.perception import (
     FRAME_NUMBERS,
     LABEL_STYLES,
+    LAST_FRAME_TASKS,
     LATE_FRAME_TASKS,
     Frames,
+    FrameTask,
     LabelStyle,
     Piece,
     Stage,
@@ -114,12 +116,13 @@ def test_only_answers_and_dense_names_are_learnt() -> None:
 
 
 @pytest.mark.parametrize("style", LABEL_STYLES, ids=lambda style: style.label)
-def test_answers_about_frames_are_true(style: LabelStyle) -> None:
+@pytest.mark.parametrize("tasks", [LATE_FRAME_TASKS, LAST_FRAME_TASKS], ids=["late", "last"])
+def test_answers_about_frames_are_true(style: LabelStyle, tasks: tuple[FrameTask, ...]) -> None:
     """Reads each answer's lines back, a frame's name and a thing, and compares them with the pictures laid out."""
     rng = random.Random(4)
     checked = 0
     for number in range(300):
-        pieces = frames_turn(rng, 8, dense=False, tasks=LATE_FRAME_TASKS, style=style, mentions=number % 2 == 0)
+        pieces = frames_turn(rng, 8, dense=False, tasks=tasks, style=style, mentions=number % 2 == 0)
         shown: dict[str, str] = {}
         for before, piece in itertools.pairwise(pieces):
             if piece.picture is not None:

@@ -31,6 +31,10 @@ Segment = tuple[int, int]
 _MOST_FRAMES = 16
 """Frames of one zoom, where the method allows more: the paper's limit."""
 
+_USUAL_RATE = 1.0
+"""Frames per second: enough to miss no event. A tiny model that has seen higher rates asks for them everywhere, and is
+refused."""
+
 _WRONG_SECONDS = 4
 """Length of a segment that the expert zooms into by mistake."""
 
@@ -121,12 +125,10 @@ class VideoZoomerExpert(ScriptedExpert):
         return before[-1], after[0] if after else spec.num_frames - 1
 
     def _rate(self, spec: VideoSpec, segment: Segment) -> float:
-        """The highest power of two that shows at most 16 frames, and not above the video's own rate."""
+        """One frame per second; half of it, again and again, where that is too much to show."""
         most_frames = min(_MOST_FRAMES, self.method.max_frames)
         length_seconds = (segment[1] - segment[0]) / spec.fps
-        rate = 1.0
-        while rate * 2 <= spec.fps and rate * 2 * length_seconds <= most_frames:
-            rate *= 2
+        rate = _USUAL_RATE
         while rate * length_seconds > most_frames:
             rate /= 2
         return rate

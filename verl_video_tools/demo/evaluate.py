@@ -23,6 +23,8 @@ from .frame_pool import FramePool, make_pool
 from .perception import (
     FRAME_NUMBERS,
     LABEL_STYLES,
+    LAST_FRAME_TASKS,
+    LAST_TEXT_TASKS,
     LATE_FRAME_TASKS,
     TEXT_TASKS,
     LabelStyle,
@@ -85,11 +87,11 @@ def evaluate(
 def _tasks(style: LabelStyle) -> dict[str, Callable[[random.Random], list[Piece]]]:
     """Every practice task once, by name, as a function that makes a turn with this task only."""
     makers: dict[str, Callable[[random.Random], list[Piece]]] = {}
-    for frame_task in LATE_FRAME_TASKS:
+    for frame_task in (*LATE_FRAME_TASKS, *LAST_FRAME_TASKS):
         makers[frame_task.__name__.strip("_")] = partial(
             frames_turn, max_frames=8, dense=False, tasks=(frame_task,), style=style
         )
-    for text_task in TEXT_TASKS:
+    for text_task in (*TEXT_TASKS, *LAST_TEXT_TASKS):
         makers[text_task.__name__.strip("_")] = partial(text_turn, tasks=(text_task,))
     return makers
 

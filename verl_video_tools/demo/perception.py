@@ -98,6 +98,7 @@ class Stage:
         mention_share: share of the turns with frames in which other things are talked about before the frames. Without
             them the model comes to name what it has read rather than what it sees.
         tasks: what is asked about frames; `FRAME_TASKS` by default.
+        text_tasks: what is asked about texts that are no tables; `TEXT_TASKS` by default.
     """
 
     max_frames: int
@@ -108,6 +109,7 @@ class Stage:
     styles: tuple[LabelStyle, ...] = (FRAME_NUMBERS,)
     mention_share: float = 0.0
     tasks: tuple[FrameTask, ...] | None = None
+    text_tasks: tuple[TextTask, ...] | None = None
 
 
 TextMaterial = tuple[str, list[tuple[str, str]]]
@@ -131,7 +133,7 @@ def turn(rng: random.Random, stage: Stage) -> list[Piece]:
         return text_turn(rng, tasks=(_echo,))
     if chance < stage.echo_share + stage.text_share:
         tables = stage.table_share > 0.0 and rng.random() < stage.table_share
-        return text_turn(rng, tasks=(_table, _lettered_table) if tables else None)
+        return text_turn(rng, tasks=(_table, _lettered_table) if tables else stage.text_tasks)
     dense = rng.random() < stage.dense_share
     # Draws only where there is a choice, so that stages without one see the same random numbers as ever.
     style = rng.choice(stage.styles) if len(stage.styles) > 1 else stage.styles[0]
@@ -259,6 +261,18 @@ def _first_shown(rng: random.Random, frames: Frames) -> tuple[str, str]:
     return "find the first thing", frames.line(frames.shown[0]) if frames.shown else "nothing"
 
 
+def _last_shown(rng: random.Random, frames: Frames) -> tuple[str, str]:
+    return "find the last thing", frames.line(frames.shown[-1]) if frames.shown else "nothing"
+
+
+def _find_two(rng: random.Random, frames: Frames) -> tuple[str, str]:
+    """Two things at once, as whoever wants to look between them has to; those that are not there are left out."""
+    things = list(dict.fromkeys(frames.classes[position] for position in frames.shown))
+    asked = rng.sample(things, 2) if len(things) > 1 else rng.sample(range(NOTHING), 2)
+    found = [frames.line(frames.classes.index(thing)) for thing in asked if thing in things]
+    return f"find the {class_name(asked[0])} and the {class_name(asked[1])}", ", ".join(found) or "nothing"
+
+
 def _starts(frames: Frames) -> list[int]:
     """Position of the first of each run of frames that show the same thing."""
     return [
@@ -291,6 +305,12 @@ FRAME_TASKS: tuple[FrameTask, ...] = (
 LATE_FRAME_TASKS: tuple[FrameTask, ...] = (*FRAME_TASKS, _each_thing, _each_thing, _each_thing)
 """With what takes longest to learn: several things in order, each with the frame where it begins."""
 
+LAST_FRAME_TASKS: tuple[FrameTask, ...] = (
+    _find_two, _find_two, _find_two, _find_two, _where_is, _where_is, _each_thing, _each_thing, _each_thing,
+    _last_shown, _last_shown, _first_shown, _in_order, _in_order, _list_shown, _at_frame, _at_frame, _list_all,
+)  # fmt: skip
+"""What decides whether a second look finds its place and is understood."""
+
 # --- tasks about text: (text, questions with answers) ---
 
 
@@ -318,6 +338,18 @@ def _recall(rng: random.Random) -> TextMaterial:
         told.insert(rng.randrange(len(told) + 1), _filler(rng, rng.randrange(3, 12)))
     asked = rng.sample(range(len(names)), min(len(names), 3))
     return " ".join(told), [(f"the {names[number]} is", values[number]) for number in asked]
+
+
+def _recall_spans(rng: random.Random) -> TextMaterial:
+    """Spans of time or of frames: copying both ends, digit by digit."""
+    names = rng.sample(NAMES, rng.randrange(1, 4))
+    decimals = rng.choice((0, 1, 2))
+    spans = [
+        " and ".join(f"{half_seconds / 2:.{decimals}f}" for half_seconds in sorted(rng.sample(range(1600), 2)))
+        for _ in names
+    ]
+    told = [f"the {name} is between {span}." for name, span in zip(names, spans, strict=True)]
+    return " ".join(told), [(f"the {name} is", f"between {span}") for name, span in zip(names, spans, strict=True)]
 
 
 def _table(rng: random.Random) -> TextMaterial:
@@ -362,3 +394,5 @@ def _count_on(rng: random.Random) -> TextMaterial:
 
 
 TEXT_TASKS: tuple[TextTask, ...] = (_echo, _recall, _recall, _table, _table, _table, _count_on)
+
+LAST_TEXT_TASKS: tuple[TextTask, ...] = (_recall_spans, _recall_spans, _recall, _table, _lettered_table)

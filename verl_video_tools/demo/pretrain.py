@@ -22,7 +22,7 @@ from . import FAMILIES
 from .encoding import Encoder, logits_at_targets
 from .evaluate import HELD_OUT_SEED, evaluate
 from .frame_pool import FramePool, make_pool
-from .perception import FRAME_NUMBERS, LABEL_STYLES, LATE_FRAME_TASKS, Stage
+from .perception import FRAME_NUMBERS, LABEL_STYLES, LAST_FRAME_TASKS, LAST_TEXT_TASKS, LATE_FRAME_TASKS, Stage
 from .tiny_model import (
     TinyModel,
     TinyProcessor,
@@ -79,6 +79,8 @@ _LATE = Stage(
     tasks=LATE_FRAME_TASKS,
 )
 
+_LAST = replace(_LATE, text_share=0.2, table_share=0.2, tasks=LAST_FRAME_TASKS, text_tasks=LAST_TEXT_TASKS)
+
 ROUNDS: tuple[Round, ...] = (
     Round(
         2600,
@@ -105,10 +107,18 @@ ROUNDS: tuple[Round, ...] = (
             (1.00, 4096, 512, replace(_LATE, max_frames=16)),
         ),
     ),
+    Round(
+        2400,
+        0.5,
+        (
+            (0.40, 2560, 256, _LAST),
+            (1.00, 4096, 512, replace(_LAST, max_frames=16)),
+        ),
+    ),
 )
 """First seeing, copying and reading, in ever longer rows. Then tables: reading backwards, from a thing to the name
 before it, is what the model learns last. Then more frames, under the labels of all methods, with talk of other things
-before them."""
+before them. Last what a second look needs most: both ends of where to look, and which of several things came last."""
 
 
 def _optimizers(model: TinyModel) -> list[torch.optim.Optimizer]:
