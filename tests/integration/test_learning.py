@@ -25,7 +25,7 @@ def results(output_dir: Path) -> dict[str, Any]:
         kinds=("at_time",),
         num_train_videos=150,
         num_direct_rows=60,
-        questions_per_video=40,
+        questions_per_video=30,
         imperfection=0.5,
         hasty_share=0.9,
         measures_base=False,
