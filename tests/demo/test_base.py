@@ -83,7 +83,7 @@ def test_reaches_the_stated_accuracy(model: TinyModel, processor: TinyProcessor,
     # The READMEs' figures less what a sample of 30 may scatter. Guessing names 1 of 17; `table` takes every entry of a
     # table of 2 to 5, so that guessing would get 1 in 50 right throughout.
     assert shares["naming"] >= 0.9
-    assert shares["copying"] >= 0.95
+    assert shares["copying"] >= 0.9
     assert shares["recall"] >= 0.9
     assert shares["table"] >= {"qwen2_5_vl": 0.2, "qwen3_vl": 0.1}[model.config.model_type]
 
