@@ -19,13 +19,13 @@ install:  ## the pinned environment in .venv; run again, it mends what is missin
 demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine
 	bash recipes/demo.sh
 
-test: test-fast  ## the fast tests and one integration run (real vLLM, real verl, no GPU)
+test: test-fast  ## the fast tests, then real runs (real vLLM, real verl, no GPU), one of which has to learn
 	$(PYTEST) -m "integration and not recipes and not gpu"
 
 test-fast: install  ## without Ray and vLLM, one process per core, under four minutes
 	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not integration and not recipes and not cluster and not gpu"
 
-test-recipes: install  ## every recipe, two steps each; the asynchronous mode; the learning example, shortened
+test-recipes: install  ## every recipe, two steps each; the asynchronous mode
 	$(PYTEST) -m recipes
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption
