@@ -1,6 +1,6 @@
 """GRPO makes a policy better at questions that it was never trained on: the learning example, shortened.
 
-One method, one kind of question, a cold start that guesses half of the time, 18 steps. It has to read well what it
+One method, one kind of question, a cold start that guesses half of the time, 20 steps. It has to read well what it
 looks at, else looking hardly pays and so few steps are not enough. The whole example: docs/learning.md.
 """
 
@@ -24,13 +24,13 @@ def results(output_dir: Path) -> dict[str, Any]:
     example = runpy.run_path(str(REPO / "examples" / "learning_curve" / "run.py"))
     plan = example["Plan"](
         kinds=("at_time",),
-        num_train_videos=120,
+        num_train_videos=150,
         num_direct_rows=60,
         questions_per_video=30,
         imperfection=0.5,
         hasty_share=0.9,
         measures_base=False,
-        rl_steps=18,
+        rl_steps=20,
     )
     folder = output_dir / "learning"
     example["Learning"]("framethinker", 0, folder, plan).run()
