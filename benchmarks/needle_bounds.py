@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.data.experts import first_look_frames
 from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.demo import clip_dir, prompts_dir
 from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row
@@ -33,11 +34,11 @@ from verl_video_tools.demo.needle import needle_questions, needle_spec
 from verl_video_tools.demo.questions import LETTERS, Question
 from verl_video_tools.demo.search import search_words
 from verl_video_tools.demo.settings import synthetic_fields
-from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at, label_at
+from verl_video_tools.demo.world import VideoSpec, label_at
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.replay import replay
 from verl_video_tools.retrieval import RetrievalConfig, local
-from verl_video_tools.types import Method, PixelEnvelope, Retriever, Sample, VideoInfo
+from verl_video_tools.types import Method, Retriever
 
 MOST_FIRST_LOOK = 0.40
 POLICIES = ("first_look", "oracle")
@@ -63,10 +64,7 @@ def synthetic_settings(name: str) -> dict[str, Any]:
 
 def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
     """Numbers of those frames of the method's first look that show a thing, and what they show."""
-    info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
-    look = method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
-    frames = frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
-    return {frame: label for frame in frames if (label := label_at(spec, frame)) is not None}
+    return {frame: label for frame in first_look_frames(method, spec) if (label := label_at(spec, frame)) is not None}
 
 
 @dataclass

@@ -89,13 +89,12 @@ class Story:
     fields: tuple[str, ...]
 
 
-_EVEN = "[0,0,0,0]"
 STORIES = {
     "framethinker": Story("bonus for every kind of look, right or wrong", ("bonus_condition=always",)),
     "videozoomer": Story("bonus for a zoom, right or wrong", ("bonus_condition=always",)),
     "longvt": Story("recall instead of IoU", ("time_reward=recall",)),
     "videobrain": Story(
-        "no reward for behaviour", tuple(f"{kind}_behavior={_EVEN}" for kind in ("direct", "adaptive", "active"))
+        "no reward for behaviour", tuple(f"{kind}_behavior=[0,0,0,0]" for kind in ("direct", "adaptive", "active"))
     ),
     "framemind": Story("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
 }
@@ -190,7 +189,6 @@ class Learning:
             SFT_DIR=self.sft,
             TRAIN_FILES=self.out / "cold_start.parquet",
             TOTAL_EPOCHS=self.plan.epochs,
-            SFT_THREADS=os.environ.get("SFT_THREADS", os.cpu_count() or 1),
             MAX_LENGTH=1664,
         )
 
@@ -214,7 +212,6 @@ class Learning:
             SFT_DIR=self.rft,
             RL_DIR=self.rl,
             SFT_FILES="",
-            SFT_THREADS=os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         )
         self.evaluate("rft_held_out", self.rft / "huggingface")
 
@@ -321,6 +318,7 @@ class Learning:
             "DEMO_DIR": self.data,
             "MAKE_DEMO": 0,
             "OUTPUT_DIR": self.out,
+            "SFT_THREADS": os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         }
         _run("bash", RECIPES / f"{name}.sh", *options, **variables, **environment)
 

@@ -7,14 +7,14 @@ import random
 import re
 import zlib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from verl_video_tools.demo import FAMILIES, Family, prompts_dir
+from benchmarks.needle_bounds import synthetic_settings
+from verl_video_tools.demo import FAMILIES, Family
 from verl_video_tools.demo.encoding import IGNORED, Encoder, Sequence, logits_at_targets
 from verl_video_tools.demo.frame_pool import NOTHING, FramePool, class_name, make_pool
 from verl_video_tools.demo.perception import (
@@ -32,7 +32,6 @@ from verl_video_tools.demo.perception import (
     turn,
 )
 from verl_video_tools.demo.pretrain import EMBEDDING_STD, match_scales
-from verl_video_tools.demo.settings import synthetic_fields
 from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer
 from verl_video_tools.demo.vision_pretrain import all_features, pretrain_vision
 from verl_video_tools.demo.world import LABELS
@@ -189,7 +188,7 @@ def test_vision_part_learns(pool: FramePool) -> None:
 )
 def test_labels_practised_are_those_of_the_methods(method: str, style: LabelStyle) -> None:
     numbers, fps = (3, 51, 129), 2
-    fields = synthetic_fields(method, prompts_dir().parent, Path(__file__).parents[2] / "recipes")
+    fields = synthetic_settings(method)
     shown = [ImagePart(FrameRecord(number, number / fps, 56, 56)) for number in numbers]
     sample = Sample("What?", "A", "video.mp4", "mc", ("red circle", "blue ring"))
     asked = get_method(method, **fields).prompt(sample, VideoInfo(90.0, 180, float(fps), 56, 56), shown)[-1]

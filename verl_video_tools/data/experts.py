@@ -15,8 +15,9 @@ from itertools import pairwise
 from typing import Protocol, TypedDict
 
 from verl_video_tools.demo.questions import Question
-from verl_video_tools.demo.world import VideoSpec, label_at
+from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at, label_at
 from verl_video_tools.methods.fields import require
+from verl_video_tools.types import Method, PixelEnvelope, Sample, VideoInfo
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,13 @@ class ScriptedExpert:
 
     def _answer_to(self, question: Question, letter: str) -> str:
         return question.options[letter] if self.answers_in_words else letter
+
+
+def first_look_frames(method: Method, spec: VideoSpec) -> list[int]:
+    """Numbers of the frames that the method shows with the question."""
+    info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
+    look = method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
+    return frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
 
 
 def conclude(

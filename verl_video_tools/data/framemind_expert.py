@@ -15,12 +15,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind, runs_of_labels
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, first_look_frames, remind, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
-from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at
+from verl_video_tools.demo.world import VideoSpec, frames_at
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo
+from verl_video_tools.types import VideoInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,9 @@ class FrameMindExpert(ScriptedExpert):
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
             if rng.random() < self.hasty_share:
-                seen = [frame for frame in self._first_look(spec) if (frame, frame) == question.evidence[0]]
+                seen = [
+                    frame for frame in first_look_frames(self.method, spec) if (frame, frame) == question.evidence[0]
+                ]
                 return Script("careless", (self._answer(rng, spec, question, seen),))
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             return self._clip(rng, spec, question, start, round(start + rng.uniform(2.0, 6.0), 1), "careless")
@@ -61,10 +63,6 @@ class FrameMindExpert(ScriptedExpert):
             shown = [runs[0][0]]
             turns.append(_look_at(shown[0] / spec.fps))
         return Script(template, (*remind(question, turns), self._answer(rng, spec, question, shown)))
-
-    def _first_look(self, spec: VideoSpec) -> tuple[int, ...]:
-        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
-        return self.method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope()).indices or ()
 
     def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)

@@ -16,12 +16,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, remind
+from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, first_look_frames, remind
 from verl_video_tools.demo.questions import Question
-from verl_video_tools.demo.world import SIDE_PIXELS, VideoSpec, frames_at
+from verl_video_tools.demo.world import VideoSpec, frames_at
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.video.sampling import not_before, uniform_seconds
 
 Template = Literal["direct", "hit", "progressive", "split", "reflect"]
@@ -76,7 +75,7 @@ class VideoZoomerExpert(ScriptedExpert):
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         segment = question.evidence[0]
         if question.kind == "direct":
-            if segment[0] in self._glance(spec):
+            if segment[0] in first_look_frames(self.method, spec):
                 return "direct", []
             second = spec.fps  # a longer first look than the world's own may leave the frame out
             segment = (max(0, segment[0] - second), min(spec.num_frames - 1, segment[0] + second))
@@ -109,17 +108,9 @@ class VideoZoomerExpert(ScriptedExpert):
         start = rng.choice(starts)
         return start, start + length
 
-    def _glance(self, spec: VideoSpec) -> list[int]:
-        """Frame numbers of the first look."""
-        info = VideoInfo(spec.duration_seconds, spec.num_frames, spec.fps, SIDE_PIXELS, SIDE_PIXELS)
-        look = self.method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
-        if look.indices is not None:
-            return list(look.indices)
-        return frames_at(spec, look.seconds or ())
-
     def _glance_around(self, spec: VideoSpec, segment: Segment) -> Segment:
         """The nearest frames of the first look on both sides of a segment."""
-        frames = self._glance(spec)
+        frames = first_look_frames(self.method, spec)
         before = [frame for frame in frames if frame <= segment[0]]
         after = [frame for frame in frames if frame >= segment[1]]
         return before[-1], after[0] if after else spec.num_frames - 1
