@@ -68,7 +68,7 @@ class Plan:
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = True
     epochs: int = 2
-    rl_steps: int = 100
+    rl_steps: int = 60
     batch_size: int = 8
     learning_rate: float = 2e-4
     minutes: Mapping[str, float] = field(
