@@ -4,6 +4,7 @@ sequences it has: verl's own code on an in-memory queue."""
 # Imports after a skip: what they name is not there on every machine.
 # ruff: noqa: E402
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,26 +17,22 @@ from tensordict import TensorDict
 trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo import padding_utils
+from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools import trainer_records
 from verl_video_tools.agent_loop.settings import pack_record
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.trace.records import RecordWriter
-from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, excluded_rollouts
+from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, equal_groups
 from verl_video_tools.trainer_records import ValidationTap
 from verl_video_tools.trainer_rows import group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
 
 
-def test_flagged_rows_are_excluded_and_their_lone_sibling_is_named() -> None:
-    uids = ["a", "a", "a", "b", "b", "c", "c"]
-    flagged = [False, True, False, True, False, False, False]
-    assert excluded_rollouts(uids, flagged) == ([1, 3], [4])
-
-
-def test_nothing_flagged_nothing_excluded() -> None:
-    assert excluded_rollouts(["a", "a"], [False, False]) == ([], [])
+def test_groups_without_a_difference_are_named() -> None:
+    uids = ["a", "a", "b", "b", "c"]
+    assert equal_groups(uids, [1.05, 1.05, 1.05, 1.0, 0.0]) == {"a", "c"}
 
 
 class MemoryQueue:
@@ -71,8 +68,14 @@ def run(
     unjudged: tuple[str, ...] = (),
     on_failure: str = "flag",
     adv_estimator: str = "grpo",
+    penalties: Mapping[str, float] | None = None,
+    trainer: VideoToolsTrainer | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`."""
+    """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`.
+
+    Args:
+        penalties: taken from the reward at the first token, for leaving the reference.
+    """
     rows = {}
     for key, score, flagged in rollouts:
         trajectory = Trajectory(method="framethinker", question="?", flags=["aborted"] if flagged else [], error="why")
@@ -83,13 +86,16 @@ def run(
             "rm_scores": torch.tensor([0.0, 0.0, score]),
             "rollout_log_probs": torch.zeros(3),
             "old_log_probs": torch.zeros(3),
+            "ref_log_prob": torch.tensor([-(penalties or {}).get(key, 0.0), 0.0, 0.0]),
             "extra_fields": {**pack_record(trajectory), "reward_extra_info": {"judge_failed": float(key in unjudged)}},
         }
     queue = MemoryQueue(rows)
     monkeypatch.setattr(trainer_module, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
-    trainer = object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
-    algorithm = {"use_kl_in_reward": False, "adv_estimator": adv_estimator, "gamma": 1.0, "lam": 1.0}
+    trainer = trainer or object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
+    algorithm = {"use_kl_in_reward": penalties is not None, "kl_penalty": "kl", "adv_estimator": adv_estimator}
+    algorithm |= {"gamma": 1.0, "lam": 1.0}
+    trainer.kl_ctrl_in_reward = FixedKLController(kl_coef=1.0)
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
@@ -129,6 +135,44 @@ def test_a_run_that_shall_stop_without_verdicts_stops(monkeypatch: pytest.Monkey
     run(monkeypatch, rollouts, on_failure="stop")
     with pytest.raises(JudgeError, match=r"step 1: the judge gave no verdict \(found 1 times\)"):
         run(monkeypatch, rollouts, unjudged=("a_1_0",), on_failure="stop")
+
+
+def test_a_step_without_any_verdict_updates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl would add KL and entropy to a loss without advantages, and its optimizer momentum and weight decay."""
+    updated: list[str] = []
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: updated.append(batch))
+    trainer = object.__new__(VideoToolsTrainer)
+    trainer._nothing_judged = False
+    rollouts = [("a_0_0", 0.0, False), ("a_1_0", 0.0, False)]
+    run(monkeypatch, rollouts, unjudged=("a_0_0",), trainer=trainer)
+    trainer._update_actor("judged", {})  # type: ignore[arg-type]  # what is updated does not matter here
+    run(monkeypatch, rollouts, unjudged=("a_0_0", "a_1_0"), trainer=trainer)
+    assert trainer._update_actor("not judged", {}) == "not judged"  # type: ignore[arg-type, comparison-overlap]  # the same
+    assert updated == ["judged"]
+
+
+def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every rollout fails, all rewards of a group are equal, and dynamic sampling asks for others without end."""
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_add_prompts_to_generate", lambda self, num_prompts: num_prompts)
+    steps: list[str] = []
+
+    def step(self: VideoToolsTrainer, *_: Any) -> None:
+        steps.append(self._phase)
+        while len(steps) < 3:  # as verl's replay buffer while it waits for a full batch
+            self._add_prompts_to_generate(8)
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_step_once", step)
+    trainer = object.__new__(VideoToolsTrainer)
+    trainer.config = OmegaConf.create(
+        {"algorithm": {"filter_groups": {"enable": True}}, "data": {"train_batch_size": 4}}
+    )
+    trainer.global_steps, trainer._max_refill_batches = 7, 5
+    for _ in range(2):  # a second step may ask as often
+        with pytest.raises(VideoToolsError, match=r"step 7: 5 batches of 4 questions.*max_refill_batches"):
+            trainer._step_once({}, {}, 4)
+        assert trainer._num_refilled == 24
+    trainer.config.algorithm.filter_groups.enable = False
+    assert trainer._add_prompts_to_generate(1000) == 1000
 
 
 @pytest.mark.parametrize("on_failure", ["flag", "stop"])
@@ -174,6 +218,36 @@ def test_a_rollout_whose_siblings_are_all_flagged_has_no_advantage(monkeypatch: 
     )
     assert advantages(rows)["a_0_0"] == [0.0, 0.0, 0.0]
     assert advantages(rows)["b_0_0"][0] > 0
+
+
+@pytest.mark.parametrize(("score", "group_size"), [(1.05, 8), (1.55, 8), (1.4, 8), (2.7, 8), (2.6, 16), (1.02, 13)])
+@pytest.mark.parametrize("adv_estimator", ["grpo", "rloo"])
+def test_equal_rewards_teach_nothing(
+    monkeypatch: pytest.MonkeyPatch, score: float, group_size: int, adv_estimator: str
+) -> None:
+    """verl divides what its float32 mean is off by a deviation as small: up to 0.2, the same for every rollout."""
+    group = [(f"a_{i}_0", score, False) for i in range(group_size)]
+    rows = run(monkeypatch, [*group, ("b_0_0", 1.0, False), ("b_1_0", 0.0, False)], adv_estimator=adv_estimator)
+    values = {key: row["advantages"].tolist() for key, row in rows.items()}
+    assert {tuple(values[key]) for key, _, _ in group} == {(0.0, 0.0, 0.0)}
+    assert values["b_0_0"][0] > 0 > values["b_1_0"][0]
+
+
+def test_rewards_that_a_flagged_sibling_leaves_equal_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = [(f"a_{i}_0", 1.05, False) for i in range(7)]
+    rows = run(monkeypatch, [*group, ("a_7_0", 0.0, True)])
+    assert {tuple(row["advantages"].tolist()) for row in rows.values()} == {(0.0, 0.0, 0.0)}
+
+
+def test_rewards_with_a_penalty_in_them_are_compared_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = [("a_0_0", 1.0, False), ("a_1_0", 1.0, False)]
+    rows = run(monkeypatch, group, penalties={"a_0_0": 0.5})
+    assert rows["a_0_0"]["advantages"][0] < 0 < rows["a_1_0"]["advantages"][0]
+
+
+def test_an_estimator_without_groups_keeps_its_advantages(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = run(monkeypatch, [("a_0_0", 1.0, False), ("b_0_0", 0.0, False)], adv_estimator="reinforce_plus_plus")
+    assert rows["a_0_0"]["advantages"][0] > 0 > rows["b_0_0"]["advantages"][0]
 
 
 def test_a_step_without_any_valid_rollout_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,11 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
   padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
+- `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
+  rollout fails.
 - `_validate`: records; a judge that failed ends the run where it is to do so.
-- `_compute_advantage`: flagged rollouts neither train nor move their group's mean.
+- `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing.
+- `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
 - `trainer_mode`, in each registered class: verl compares it with its own names, so it must not be the registered one.
 """
@@ -54,6 +57,8 @@ logger = logging.getLogger(__name__)
 
 _AGENT_LOOP_MANAGER = "verl_video_tools.agent_loop.worker.VideoAgentLoopManager"
 _GENERATING = "generating rollouts"
+_GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo")
+"""Estimators of verl in which a rollout's advantage is its reward less what the others of its group have earned."""
 
 
 class VideoToolsMixin(PPOTrainer):
@@ -61,7 +66,8 @@ class VideoToolsMixin(PPOTrainer):
 
     Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
     `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
-    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds).
+    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
+    (default 20: batches of questions that a step with dynamic sampling may ask beyond its first).
     """
 
     replay_buffer: Any
@@ -83,6 +89,8 @@ class VideoToolsMixin(PPOTrainer):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
         self._validation_lines: list[dict[str, Any]] = []
+        self._max_refill_batches = int(options.pop("max_refill_batches", 20))
+        self._num_refilled, self._nothing_judged = 0, False
         if options:
             raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
         self._phase, self._phase_started = "starting", time.monotonic()
@@ -138,7 +146,23 @@ class VideoToolsMixin(PPOTrainer):
 
     def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
         self._enter(_GENERATING)
+        self._num_refilled, self._nothing_judged = 0, False
         return super()._step_once(metrics, timing_raw, sample_batch_size)
+
+    def _add_prompts_to_generate(self, num_prompts: int) -> int:
+        filter_groups = self.config.algorithm.get("filter_groups") or {}
+        if filter_groups.get("enable") and self._phase == _GENERATING:
+            batch_size = self.config.data.train_batch_size
+            self._num_refilled += num_prompts
+            if self._num_refilled > self._max_refill_batches * batch_size:
+                raise VideoToolsError(
+                    f"step {self.global_steps}: {self._max_refill_batches} batches of {batch_size} questions did not "
+                    "replace those whose rollouts all earned the same. Either rollouts fail (errors of rows, videos or "
+                    "judge stand above in this log), or the policy is always right, or never. Mend the data, or allow "
+                    "more with trainer.video_tools.max_refill_batches"
+                )
+        added: int = super()._add_prompts_to_generate(num_prompts)
+        return added
 
     def on_sample_end(self) -> None:
         super().on_sample_end()
@@ -236,26 +260,39 @@ class VideoToolsMixin(PPOTrainer):
             )
         trajectories = self._trajectories([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
         self._stop_on_judge_failures(sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories))
-        uids = [rollout.uid for rollout in rollouts]
-        flagged, lonely = excluded_rollouts(uids, [bool(trajectory.flags) for trajectory in trajectories])
-        if len(flagged) == len(rollouts):
+        valid = [not trajectory.flags for trajectory in trajectories]
+        if not any(valid):
             if any(JUDGE_FLAG in trajectory.flags for trajectory in trajectories):
                 # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
                 logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
                 result = super()._compute_advantage(batch, metrics)
                 self._zero_advantages(_keys(rollouts), batch.partition_id)
+                self._nothing_judged = True
                 return result
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
             raise VideoToolsError(
                 f"step {self.global_steps}: all {len(rollouts)} rollouts failed, nothing is left to train on. "
                 f"Most common reason ({errors.most_common(1)[0][1]} times): {errors.most_common(1)[0][0]}"
             )
-        if flagged:
-            self._exclude([rollouts[i] for i in flagged], batch.partition_id)
+        kept = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if is_valid]
+        if len(kept) < len(rollouts):
+            flagged = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]
+            self._exclude(flagged, batch.partition_id)
         result = super()._compute_advantage(batch, metrics)
-        if lonely:
-            self._zero_advantages(_keys([rollouts[i] for i in lonely]), batch.partition_id)
+        if estimator in _GROUP_RELATIVE:
+            equal = equal_groups([rollout.uid for rollout in kept], self._scores(kept, batch.partition_id))
+            self._zero_advantages(_keys([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
         return result
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+        return batch if self._nothing_judged else super()._update_actor(batch, metrics)
+
+    def _scores(self, rollouts: Sequence[RolloutRows], partition_id: str) -> list[float]:
+        """What verl has compared: rewards, less the penalty for leaving the reference where that is part of them."""
+        name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
+        keys = [rollout.keys[-1] for rollout in rollouts]
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[name])
+        return [float(data[name][i].sum()) for i in range(len(keys))]
 
     def _validate(self) -> dict[str, float]:
         self._validation_lines.clear()
@@ -285,7 +322,8 @@ class VideoToolsMixin(PPOTrainer):
 
     @staticmethod
     def _zero_advantages(keys: list[str], partition_id: str) -> None:
-        """verl gives a rollout without siblings its raw score as advantage; it has nothing to be compared with."""
+        if not keys:
+            return
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
         fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
         tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
@@ -334,17 +372,16 @@ class VideoToolsColocateAsyncTrainer(VideoToolsMixin, PPOTrainerColocateAsync):
     trainer_mode = property(lambda self: "colocate_async", lambda self, value: None)
 
 
-def excluded_rollouts(uids: Sequence[str], flagged: Sequence[bool]) -> tuple[list[int], list[int]]:
-    """Rollouts to keep out of training, and valid ones that are left alone in their group.
+def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:
+    """Groups whose rollouts all have one score: there is nothing to compare, and every advantage should be 0.
 
-    Returns:
-        Indices of flagged rollouts; indices of valid rollouts whose group has fewer than two valid ones.
+    verl gives a lone rollout its raw score. In a larger group it subtracts a mean that float32 has rounded and divides
+    by a deviation that is nothing but that rounding (1.05 eight times: -0.1 for each).
     """
-    valid = Counter(uid for uid, flag in zip(uids, flagged, strict=True) if not flag)
-    return (
-        [i for i, flag in enumerate(flagged) if flag],
-        [i for i, uid in enumerate(uids) if not flagged[i] and valid[uid] < 2],
-    )
+    found: dict[str, set[float]] = {}
+    for uid, score in zip(uids, scores, strict=True):
+        found.setdefault(uid, set()).add(score)
+    return {uid for uid, values in found.items() if len(values) == 1}
 
 
 def _is_padding(tag: Mapping[str, Any]) -> bool:
