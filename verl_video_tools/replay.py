@@ -17,7 +17,6 @@ from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.methods import get_method
-from verl_video_tools.rewards.grading import check_question
 from verl_video_tools.trace.html import write_html
 from verl_video_tools.trace.thumbnails import decode_thumbnails
 from verl_video_tools.types import (
@@ -100,7 +99,7 @@ async def areplay(
         judge = None
         if judge_base_url is not None:
             judge = await stack.enter_async_context(LLMJudge(JudgeConfig(base_url=judge_base_url)))
-        check_question(sample, judge)
+        configured.check_sample(sample, judge)
         trajectory = await _run(configured, sample, turns, tokens, retriever)
         reward = await configured.score(trajectory, sample, judge)
     if html is not None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.errors import FAILURE_CODES, RowError
+
+if TYPE_CHECKING:
+    from verl_video_tools.judge.config import JudgeConfig
 
 Compat = Literal["strict", "reference"]
 # -------------------------------------------------------------------------------------------------------------- frames
@@ -345,7 +348,8 @@ class Sample:
         """Read a row as verl hands it to an agent loop or a reward manager.
 
         Raises:
-            RowError: a needed field is missing or empty; names the field and the row's index.
+            RowError: a needed field is missing or empty, or one holds what it cannot; names the field and the row's
+                index.
         """
         extra_info = row.get("extra_info") or {}
         where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
@@ -356,19 +360,51 @@ class Sample:
         if truth is None:
             raise RowError(f"{where}: reward_model.ground_truth is missing")
         truth = str(truth)
-        options = extra_info.get("options")
-        if isinstance(options, str):
-            options = json.loads(options)
-        segment = extra_info.get("video_segment")
+        question_type = extra_info.get("question_type") or default_question_type(truth)
+        if question_type not in get_args(QuestionType):
+            raise RowError(
+                f"{where}: extra_info.question_type must be one of {', '.join(get_args(QuestionType))}, got "
+                f"{question_type!r}"
+            )
+        try:
+            options = _options(extra_info.get("options"))
+            segment = _segment(extra_info.get("video_segment"))
+        except ValueError as error:
+            raise RowError(f"{where}: {error}") from error
         return cls(
             question=str(extra_info["question"]),
             ground_truth=truth,
             video_path=str(extra_info["video_path"]),
-            question_type=extra_info.get("question_type") or default_question_type(truth),
-            options=tuple(str(option) for option in options) if options is not None else (),
-            video_segment_seconds=(float(segment[0]), float(segment[1])) if segment is not None else None,
+            question_type=question_type,
+            options=options,
+            video_segment_seconds=segment,
             extra_info=extra_info,
         )
+
+
+def _options(given: Any) -> tuple[str, ...]:
+    """Texts of options, given as a list or as the JSON of one."""
+    if given is None:
+        return ()
+    try:
+        texts = json.loads(given) if isinstance(given, str) else given
+    except json.JSONDecodeError:
+        texts = given
+    if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable):
+        raise ValueError(f"extra_info.options must be a list of texts, or the JSON of one, got {given!r:.200}")
+    return tuple(str(text) for text in texts)
+
+
+def _segment(given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    try:
+        start, end = given
+        return float(start), float(end)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"extra_info.video_segment must be [start, end] in seconds, or be left out, got {given!r:.200}"
+        ) from None
 
 
 def default_question_type(ground_truth: str) -> QuestionType:
@@ -506,6 +542,25 @@ class Method(ABC):
     """Path of a system prompt that replaces the packaged one; same placeholders."""
     compat: Compat = "strict"
     """`reference` scores and executes as the published code does; the method's page lists every difference."""
+
+    def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
+        """Say, before or after a rollout, that its answer could not be graded.
+
+        Raises:
+            UsageError: as `rewards.grading.check_question`, whose rules are those of every method that grades answers
+                by the type of their question.
+        """
+        from verl_video_tools.rewards.grading import check_question  # which imports this module
+
+        check_question(sample, judge)
+
+    def acc(self, reward: Mapping[str, float]) -> float:
+        """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
+
+        Args:
+            reward: what `score` has returned.
+        """
+        return float(0.0 < self.accuracy_reward <= reward.get("accuracy", 0.0))
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
         """The config of one rollout of a group, where the rollouts of a group differ by design.

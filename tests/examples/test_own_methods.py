@@ -83,8 +83,8 @@ def test_rows_of_other_methods_carry_its_reward_keys(install: Install) -> None:
     """verl stacks a batch's rows, so all have the same keys."""
     install("add_a_method")
     assert "frugal" in method_names()
-    frugal = reward_info({"score": 0.9, "accuracy": 1.0, "price": -0.1}, flagged=False)
-    longvt = reward_info(get_method("longvt").zero_reward(), flagged=False)
+    frugal = reward_info(get_method("frugal"), {"score": 0.9, "accuracy": 1.0, "price": -0.1}, flagged=False)
+    longvt = reward_info(get_method("longvt"), get_method("longvt").zero_reward(), flagged=False)
     assert longvt.keys() == frugal.keys() and (longvt["price"], frugal["price"]) == (0.0, -0.1)
 
 

@@ -185,6 +185,23 @@ async def test_j26_an_answer_that_is_a_segment(video: str, text: str, score: flo
     assert judge.answers == []
 
 
+def test_j26_its_rows_need_no_judge_but_a_segment() -> None:
+    """Their type of question is open where the row names none."""
+    method = get_method("longvt", answer_grading="segment")
+    method.check_sample(Sample(QUESTION, "[10, 20]", "video.mp4", "open"), None)
+    for truth in ("a scarf", "[20, 10]", "[10]"):
+        with pytest.raises(UsageError, match=r"must be \[start, end\] in seconds"):
+            method.check_sample(Sample(QUESTION, truth, "video.mp4", "open"), None)
+
+
+def test_right_is_wholly_right_and_of_a_segment_the_iou() -> None:
+    method = get_method("longvt", accuracy_reward=2.0)
+    assert [method.acc({"accuracy": accuracy}) for accuracy in (0.0, 1.0, 2.0)] == [0.0, 0.0, 1.0]
+    grounding = get_method("longvt", accuracy_reward=2.0, answer_grading="segment")
+    assert [grounding.acc({"accuracy": accuracy}) for accuracy in (0.0, 1.0, 2.0)] == [0.0, 0.5, 1.0]
+    assert get_method("longvt", accuracy_reward=0.0).acc({"accuracy": 0.0}) == 0.0
+
+
 async def test_a_row_without_a_segment_earns_nothing_for_time(video: str) -> None:
     _, reward, _ = await run(video, t(crop(10, 20)), segment=None)
     assert reward["score"] == 2.0

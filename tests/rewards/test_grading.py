@@ -102,3 +102,18 @@ def test_questions_that_cannot_be_graded() -> None:
     check_question(sample("numeric", "12"), None)
     with pytest.raises(UsageError, match="must be a number, got 'a dozen'"):
         check_question(sample("numeric", "a dozen"), None)
+    check_question(sample("mc", "B"), None)
+
+
+@pytest.mark.parametrize(
+    ("truth", "options"), [("a red scarf", ()), ("E", ("a dog", "a cat")), ("a horse", ("a dog", "a cat")), ("", ())]
+)
+def test_a_truth_that_no_option_has_is_told_before_the_rollout(truth: str, options: tuple[str, ...]) -> None:
+    """Else every answer would be wrong, or only those that name something would raise."""
+    with pytest.raises(UsageError, match="must be the letter or the text of an option, got"):
+        check_question(Sample("?", truth, "video.mp4", "mc", options), None)
+
+
+@pytest.mark.parametrize("truth", ["B", "b.", "a cat", "(B) a cat"])
+def test_a_truth_that_names_an_option(truth: str) -> None:
+    check_question(Sample("?", truth, "video.mp4", "mc", ("a dog", "a cat")), None)

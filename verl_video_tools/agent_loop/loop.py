@@ -39,7 +39,6 @@ from verl_video_tools.agent_loop.tokens import (
     processor_token_counts,
 )
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
-from verl_video_tools.rewards.grading import check_question
 from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, Sample, StopReason, Trajectory
 from verl_video_tools.video import envelope_of, fit_envelope
 
@@ -79,7 +78,7 @@ class VideoAgentLoop(AgentLoopBase):
         server_fields: dict[str, Any] = {}
         try:
             sample = Sample.from_row(kwargs)
-            check_question(sample, self.judge)
+            self.method.check_sample(sample, self.judge)
         except (RowError, UsageError) as error:
             logger.error("%s", error)
             trajectory = Trajectory(method=self.method.name, question="")

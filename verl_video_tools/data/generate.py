@@ -23,7 +23,7 @@ from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConf
 from verl_video_tools.errors import EndpointError, JudgeError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
 from verl_video_tools.rewards.breakdown import reward_info
-from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
 
@@ -149,7 +149,7 @@ async def generate(
             way are not; or no model's name was given, and it lists none.
     """
     if judge is None:
-        _check_no_judge_is_needed(tasks)
+        _check_no_judge_is_needed(method, tasks)
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
@@ -212,7 +212,7 @@ async def _record(
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
     try:
         sample = Sample.from_row(task.row)
-        check_question(sample, judge)
+        method.check_sample(sample, judge)
         rollout = await chat.rollout(
             method,
             sample,
@@ -244,7 +244,7 @@ async def _record(
         "extra_info": task.row.get("extra_info") or {},
         "model": chat.config.model,
         "first_trained_turn": len(task.given_turns),
-        "reward": reward_info(reward, bool(rollout.trajectory.flags)),
+        "reward": reward_info(method, reward, bool(rollout.trajectory.flags)),
         "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
         "trajectory": rollout.trajectory,
@@ -275,14 +275,14 @@ def _seed_of(task: RolloutTask, seed: int | None) -> int | None:
     return None if seed is None else random.Random(f"{seed}/{task.uid}/{task.session_id}").getrandbits(30)
 
 
-def _check_no_judge_is_needed(tasks: Sequence[RolloutTask]) -> None:
+def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> None:
     for task in tasks:
         try:
             sample = Sample.from_row(task.row)
         except RowError:
             continue  # recorded as a failure of this row
         if sample.question_type == "open":
-            check_question(sample, None)
+            method.check_sample(sample, None)
 
 
 def _plain(record: Record) -> Record:

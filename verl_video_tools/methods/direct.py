@@ -13,7 +13,7 @@ from typing import ClassVar
 from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols.blocks import find_blocks
-from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.types import (
     AnswerLabel,
     Content,
@@ -110,7 +110,7 @@ class Direct(Method):
             UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        check_question(sample, judge)
+        self.check_sample(sample, judge)
         if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
         is_correct = await grade_answer(trajectory.answer, sample, judge) is AnswerLabel.CORRECT

@@ -17,7 +17,7 @@ from verl_video_tools.protocols import framethinker as protocol
 from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
 from verl_video_tools.rewards.framethinker_reference import MIN_GAP, read_transcript
-from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
 from verl_video_tools.types import (
@@ -186,7 +186,7 @@ class FrameThinker(Method):
             UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        check_question(sample, judge)
+        self.check_sample(sample, judge)
         if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
         findings = await self._findings(trajectory, trajectory.video, sample, judge)

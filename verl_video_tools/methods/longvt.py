@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.errors import CallErrorCode
+from verl_video_tools.errors import CallErrorCode, UsageError
+from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import hermes
 from verl_video_tools.protocols.refusals import told_error
-from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
 from verl_video_tools.tools.numbers import told_seconds
@@ -196,8 +197,7 @@ class LongVT(Method):
             UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        if self.answer_grading == "answer":
-            check_question(sample, judge)
+        self.check_sample(sample, judge)
         if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
         too_long = trajectory.answer is not None and len(trajectory.answer) >= self.max_answer_characters
@@ -211,6 +211,27 @@ class LongVT(Method):
             "format": format_reward,
             "temporal_iou": time,
         }
+
+    def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
+        """As every method's; with `answer_grading="segment"`, whether the truth is a segment.
+
+        Raises:
+            UsageError: the answer could not be graded.
+        """
+        if self.answer_grading == "answer":
+            super().check_sample(sample, judge)
+            return
+        start, end = _read_segment(sample.ground_truth)
+        if not start < end:
+            raise UsageError(
+                f"with answer_grading=segment the truth must be [start, end] in seconds, got {sample.ground_truth!r}"
+            )
+
+    def acc(self, reward: Mapping[str, float]) -> float:
+        """As every method's; with `answer_grading="segment"` the IoU, so that its mean is mIoU."""
+        if self.answer_grading == "segment" and self.accuracy_reward > 0:
+            return reward.get("accuracy", 0.0) / self.accuracy_reward
+        return super().acc(reward)
 
     async def _worth(self, answer: str | None, sample: Sample, judge: Judge | None) -> float:
         """How right an answer is, in [0, 1]. An empty one is wrong, and no judge is asked."""

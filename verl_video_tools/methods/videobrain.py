@@ -15,7 +15,7 @@ from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import videobrain as protocol
 from verl_video_tools.protocols.framethinker import frame_lines
-from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.rewards.videobrain_gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.clip_sample import ClipSample
@@ -190,7 +190,7 @@ class VideoBrain(Method):
             UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        check_question(sample, judge)
+        self.check_sample(sample, judge)
         if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
         gate = self.gate(trajectory)

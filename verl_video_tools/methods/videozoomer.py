@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from verl_video_tools.methods.fields import require, require_common
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import videozoomer as protocol
-from verl_video_tools.rewards.grading import check_question, grade_answer
+from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.rewards.videozoomer_reference import grade_letter_reference, read_turns
 from verl_video_tools.tools.video_zoom import VideoZoom
 from verl_video_tools.types import (
@@ -143,7 +143,7 @@ class VideoZoomer(Method):
             UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        check_question(sample, judge)
+        self.check_sample(sample, judge)
         if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
         if self.compat == "reference":

@@ -55,6 +55,13 @@ def grade_multiple_choice(answer: str | None, truth: str, options: Options | Non
     return _chosen_letter(answer, menu) == expected
 
 
+def names_option(truth: str, options: Options | None = None) -> bool:
+    """Whether `grade_multiple_choice` takes `truth`, and some answer could be right."""
+    menu = _menu(options)
+    letter = _chosen_letter(truth, menu)
+    return letter is not None and (not menu or letter in menu)
+
+
 def _chosen_letter(answer: str, menu: Mapping[str, str]) -> str | None:
     """The one letter that an answer names, None if it names none or several."""
     answer = _clean(answer)

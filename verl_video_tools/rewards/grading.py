@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.judge.config import JudgeConfig
-from verl_video_tools.rewards.choices import grade_multiple_choice, plain_text
+from verl_video_tools.rewards.choices import grade_multiple_choice, names_option, plain_text
 from verl_video_tools.rewards.numbers import grade_number, is_number
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
@@ -23,7 +23,8 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         judge: the judge, or, where none will be asked, the options of the one that there is.
 
     Raises:
-        UsageError: the question is open and there is no judge, or numeric and its truth no number.
+        UsageError: the question is open and there is no judge, numeric and its truth no number, or multiple choice and
+            its truth none of the options.
     """
     if sample.question_type == "open" and judge is None:
         raise UsageError(
@@ -34,6 +35,11 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         raise UsageError(
             f"the truth of a numeric question must be a number, got {sample.ground_truth!r}; "
             "make the question open and configure a judge"
+        )
+    if sample.question_type == "mc" and not names_option(sample.ground_truth, sample.options or None):
+        raise UsageError(
+            f"the truth of a multiple-choice question must be the letter or the text of an option, got "
+            f"{sample.ground_truth!r} for options {list(sample.options)!r:.300}"
         )
 
 

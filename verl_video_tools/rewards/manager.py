@@ -71,7 +71,7 @@ class VideoToolsRewardManager(RewardManagerBase):
                 flagged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
-        info = reward_info(reward, flagged) | judge_info(counters, spared)
+        info = reward_info(method, reward, flagged) | judge_info(counters, spared)
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:

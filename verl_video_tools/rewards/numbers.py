@@ -98,7 +98,7 @@ def _math_verify() -> Any:
         import math_verify
     except ModuleNotFoundError as error:
         raise UsageError(
-            "a numeric question needs the package math-verify: pip install 'verl_video_tools[judge]'"
+            "a numeric question needs the package math-verify: uv pip install '.[judge]' in the checkout"
         ) from error
     # Each of the two says once that its signals are off.
     for module in ("parser", "grader"):

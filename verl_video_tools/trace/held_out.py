@@ -40,7 +40,7 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
     return {
         int(line["extra_info"]["index"]): Outcome(
             score=line["reward"]["score"],
-            accuracy=float(line["reward"]["acc"] > 0.0),
+            accuracy=float(line["reward"]["acc"]),
             executed_calls=line["trajectory"].counts()["executed_calls"],
             row=line["extra_info"],
         )

@@ -41,7 +41,7 @@ def find_cuts(
     try:
         from scenedetect import ContentDetector, FrameTimecode
     except ModuleNotFoundError as error:
-        raise UsageError("scenes need the package scenedetect: pip install 'verl_video_tools[haystack]'") from error
+        raise UsageError("scenes need the package scenedetect: uv pip install '.[haystack]' in the checkout") from error
     detector = ContentDetector(threshold=threshold, min_scene_len=max(1, round(_FLASH_SECONDS * scan_fps)))
     with Video(path, deadline_seconds) as video:
         info, duration = video.info, video.info.duration_seconds
