@@ -60,7 +60,7 @@ cpu)
 esac
 
 # Fills the array RAY_OPTIONS: a GRPO run joins the Ray cluster of RAY_ADDRESS (`ray job submit` sets it), else it starts
-# Ray on this machine. To be called when all variables are exported.
+# Ray on this machine (docs/cluster.md: or joins one that was started there). To be called when all variables are exported.
 collect_ray_options() {
     local name
     RAY_OPTIONS=()

@@ -2,7 +2,7 @@
 # FrameMind, reinforcement learning (arXiv 2509.24008): DRFS-GRPO, whose 8 rollouts of a question see the video on 8
 # rungs of a ladder of frame numbers and resolutions; the advantage is the reward less the group's mean.
 #
-#   GPU machine   TRAIN_FILES=<parquet> VAL_FILES=<parquet> bash recipes/framemind_grpo.sh
+#   GPU machine   TRAIN_FILES=<parquet> bash recipes/framemind_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/framemind_grpo.sh      # synthetic videos, tiny model, everything else the same
 #   baseline      BASELINE=1 ... bash recipes/framemind_grpo.sh  # the paper's ablation: 32 frames for every rollout
 #

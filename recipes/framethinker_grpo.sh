@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # FrameThinker, reinforcement learning (arXiv 2509.24304): GRPO without KL on 8 rollouts per question.
 #
-#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> NNODES=2 bash recipes/framethinker_grpo.sh
+#   GPU cluster   RAY_ADDRESS=auto NNODES=2 MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/framethinker_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/framethinker_grpo.sh      # synthetic videos, tiny model, everything else the same
 #
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # LongVT, reinforcement learning (arXiv 2511.20785, 4.2): GRPO with a KL loss on 16 rollouts per question.
 #
-#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> NNODES=8 bash recipes/longvt_grpo.sh
+#   GPU cluster   RAY_ADDRESS=auto NNODES=8 MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/longvt_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/longvt_grpo.sh      # synthetic videos, tiny model, everything else the same
 #
 # Open questions need a judge (docs/judge.md). The synthetic ones are multiple-choice, unless OPEN_ENDED=1.

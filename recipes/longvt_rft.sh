@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # LongVT, reinforcement fine-tuning (arXiv 2511.20785, 4.3): the RL checkpoint, fine-tuned on its own good rollouts.
 #
-#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> bash recipes/longvt_rft.sh
+#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> NNODES=1 bash recipes/longvt_rft.sh # else 8
 #   laptop        DEVICE=cpu bash recipes/longvt_rft.sh      # after recipes/longvt_grpo.sh
 #
 # SFT_FILES, if given, are parquet files of the cold start to train on beside them. Ends with $SFT_DIR/huggingface.

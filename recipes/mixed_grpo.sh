@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Several methods in one run: one policy trains on rows of all five, each with its own loop, tools, prompt and reward.
 #
-#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> NNODES=4 bash recipes/mixed_grpo.sh
+#   GPU cluster   RAY_ADDRESS=auto NNODES=4 MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/mixed_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/mixed_grpo.sh      # synthetic videos, tiny model, everything else the same
 #
 # A row's agent_name names its method; METHODS below only says which ones the synthetic rows name. What a run can have

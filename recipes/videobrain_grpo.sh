@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # VideoBrain, reinforcement learning (arXiv 2602.04094, 3.3): GRPO with a KL loss on 8 rollouts per classified question.
 #
-#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> bash recipes/videobrain_grpo.sh
+#   GPU machine   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/videobrain_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/videobrain_grpo.sh      # synthetic videos, tiny model, everything else the same
 #
 # Made for Qwen3-VL-8B; a Qwen2.5-VL takes the same settings (the tiny one: BASE_FAMILY=qwen2_5_vl). Open questions need a

@@ -2,7 +2,7 @@
 # VideoZoomer, reinforcement learning (arXiv 2512.22315): GRPO with clip-higher and dynamic sampling on 16 rollouts per
 # question.
 #
-#   GPU cluster   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> VAL_FILES=<parquet> NNODES=2 bash recipes/videozoomer_grpo.sh
+#   GPU cluster   RAY_ADDRESS=auto NNODES=2 MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/videozoomer_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/videozoomer_grpo.sh      # synthetic videos, tiny model, everything else the same
 #
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
