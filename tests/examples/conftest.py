@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
-    """`install(name)` does what `pip install -e examples/NAME` does, for one test, and gives the folder.
+    """`install(name)` does what `uv pip install -e examples/NAME` does, for one test, and gives the folder.
 
     An editable installation is metadata made of `pyproject.toml`, and the folder on the path.
     """

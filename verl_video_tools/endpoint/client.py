@@ -52,7 +52,7 @@ class EndpointClient:
         try:
             import openai  # noqa: F401
         except ModuleNotFoundError as error:
-            raise UsageError("an endpoint needs the package openai: pip install 'verl_video_tools[judge]'") from error
+            raise UsageError("an endpoint needs openai: uv pip install '.[judge]' in the checkout") from error
         self.config = config
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
 

@@ -35,7 +35,7 @@ def mcp_command(
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] != "mcp":
                 raise
-            raise UsageError("vvt mcp needs the package mcp: pip install 'verl_video_tools[mcp]'") from error
+            raise UsageError("vvt mcp needs the package mcp: uv pip install '.[mcp]' in the checkout") from error
         from verl_video_tools.mcp_server.folder import VideoFolder
         from verl_video_tools.mcp_server.limits import CallLimits
         from verl_video_tools.retrieval import local_from_fields

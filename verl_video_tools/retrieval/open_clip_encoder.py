@@ -29,7 +29,7 @@ class OpenCLIPEncoder:
             import open_clip
         except ImportError as error:
             raise SetupError(
-                f"the backend open_clip needs the extra `retrieval`: pip install open_clip_torch ({error})"
+                f"the backend open_clip is missing: uv pip install '.[retrieval]' in the checkout ({error})"
             ) from error
         try:
             loaded, self._prepare = open_clip.create_model_from_pretrained(model, pretrained)
