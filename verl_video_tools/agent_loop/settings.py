@@ -73,7 +73,7 @@ def judge_config(config: DictConfig, router_address: str | None = None) -> Judge
         if fields:
             raise UsageError(
                 f"video_tools.judge has {', '.join(fields)} but no base_url, and verl starts no reward model; set "
-                "+actor_rollout_ref.rollout.custom.video_tools.judge.base_url or reward.reward_model.enable=True"
+                "++actor_rollout_ref.rollout.custom.video_tools.judge.base_url or reward.reward_model.enable=True"
             )
         return None
     if not config.reward.reward_model.enable_resource_pool:
@@ -112,7 +112,7 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
     if searching:
         raise UsageError(
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
-            "+actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> (docs/retrieval.md)"
+            "++actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> (docs/retrieval.md)"
         )
 
 

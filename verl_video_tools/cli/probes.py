@@ -281,7 +281,7 @@ def check_flash_attention(device: str) -> Check | None:
         detail = (
             "not installed: a recipe stops when it loads the model, unless it is given "
             "actor_rollout_ref.model.use_remove_padding=False "
-            "+actor_rollout_ref.model.override_config.attn_implementation=sdpa"
+            "++actor_rollout_ref.model.override_config.attn_implementation=sdpa"
         )
         return Check("packages", FLASH_ATTENTION.distribution, Status.WARNING, detail=detail, mend=mend)
     check = check_package(FLASH_ATTENTION)
