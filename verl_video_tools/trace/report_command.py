@@ -23,7 +23,7 @@ def report_command(
     ] = None,
     log: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="verl's log, once for each run; default: metrics.jsonl in the run."),
+        typer.Option(metavar="FILE", help="verl's log, once for each run; default: metrics*.jsonl in the run."),
     ] = None,
     max_rollouts: Annotated[int, typer.Option(min=1, help="Rollouts of a run to look at, the last ones.")] = 64,
     thumbnails: Annotated[
