@@ -17,9 +17,9 @@
     ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
     └── EngineDeadError       the inference engine or a worker died or shows no sign of life
 
-A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. What the policy is to blame
-for (`CallRejected`) flags nothing. What it is not does, and keeps the rollout out of training: `RowError`, `VideoError`,
-`RetrievalError`, `JudgeError`, `InvariantError`, and a first look that does not fit the budgets.
+A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. What the policy is to
+blame for (`CallRejected`) flags nothing. What it is not does, and keeps the rollout out of training: `RowError`,
+`VideoError`, `RetrievalError`, `JudgeError`, `InvariantError`, and a first look that does not fit the budgets.
 """
 
 from __future__ import annotations
