@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from tests.method_costs import FRAMES_PER_CALL, LABEL_TOKENS
 from verl_video_tools.cli.main import app
-from verl_video_tools.cli.tested_versions import ENGINES, NEEDED, OPTIONAL, PackagePin
+from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.types import FrameRequest, Method, PixelEnvelope, Sample, VideoInfo
@@ -75,6 +75,7 @@ def test_versions() -> None:
         rows.append(row(package, f"`{names[canonicalize_name(package.distribution)].specifier}`", f"extra `{extra}`"))
     assert [line for line in page("versions.md").splitlines() if line.startswith("| `")] == rows
     assert f"Python `{project['requires-python']}`" in page("versions.md")
+    assert f"'{FLASH_ATTENTION.distribution}=={FLASH_ATTENTION.version}'" in page("installation.md")
 
 
 # -------------------------------------------------------------------------------------------------------- costs
