@@ -39,8 +39,7 @@ cpu)
         trainer.device=cpu
         transfer_queue.backend.SimpleStorage.num_data_storage_units=1
         data.dataloader_num_workers=0 reward.num_workers=1 actor_rollout_ref.rollout.agent.num_workers=1
-        actor_rollout_ref.model.use_remove_padding=False actor_rollout_ref.model.enable_gradient_checkpointing=False
-        +actor_rollout_ref.model.override_config.attn_implementation=sdpa
+        actor_rollout_ref.model.enable_gradient_checkpointing=False
         actor_rollout_ref.actor.use_torch_compile=False actor_rollout_ref.actor.fsdp_config.use_torch_compile=False
         actor_rollout_ref.ref.fsdp_config.use_torch_compile=False
         actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False

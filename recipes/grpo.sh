@@ -40,6 +40,8 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     SETTING_OPTIONS=(
         # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
         actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
+        # flash-attn is no part of `make install`, and `make demo` needs none on a GPU either.
+        actor_rollout_ref.model.use_remove_padding=False +actor_rollout_ref.model.override_config.attn_implementation=sdpa
         +trainer.video_tools.poll_interval_seconds=0.2 # steps of a tiny model are short
         "${FIELDS[@]}" ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
     make_demo

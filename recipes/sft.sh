@@ -39,7 +39,9 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     IMPERFECTION=${IMPERFECTION:-0.1} # how often the expert looks at a wrong place; leaves something to reinforcement learning
     source "$REPO/recipes/synthetic.sh"
     collect_fields +data.video_tools.
-    SETTING_OPTIONS=("${FIELDS[@]}")
+    # flash-attn is no part of `make install`, and `make demo` needs none on a GPU either.
+    SETTING_OPTIONS=(
+        model.use_remove_padding=False +model.override_config.attn_implementation=sdpa "${FIELDS[@]}")
     # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
     [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
     make_demo
@@ -65,8 +67,7 @@ else
     # whatever else runs on the machine.
     LAUNCH=(env OMP_NUM_THREADS="${SFT_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE "$PYTHON" -m verl_video_tools.platforms.cpu_sft)
     DEVICE_OPTIONS=(
-        model.use_remove_padding=False model.enable_gradient_checkpointing=False
-        +model.override_config.attn_implementation=sdpa engine.use_torch_compile=False
+        model.enable_gradient_checkpointing=False engine.use_torch_compile=False
         +engine.mixed_precision.param_dtype=fp32 +engine.mixed_precision.reduce_dtype=fp32
         +engine.mixed_precision.buffer_dtype=fp32)
 fi

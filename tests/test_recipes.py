@@ -323,3 +323,14 @@ def test_paper_values_of_videobrain(composed: Composed) -> None:
     options = config.actor_rollout_ref.rollout.custom.video_tools
     assert options.retrieval.model == "google/siglip2-base-patch16-224"
     assert options.retrieval.num_threads == 16 and options.videobrain.tool_deadline_seconds == 300, "ours"
+
+
+def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
+    composed: Composed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make demo` is to run after `make install`, which cannot bring it."""
+    monkeypatch.setitem(SETTINGS, "demo", {"DEVICE": "gpu", "SYNTHETIC": "1"})
+    model = composed("framethinker_grpo", "demo").actor_rollout_ref.model
+    assert (model.use_remove_padding, model.override_config.attn_implementation) == (False, "sdpa")
+    model = composed("framethinker_grpo", "gpu").actor_rollout_ref.model
+    assert model.use_remove_padding and "attn_implementation" not in model.override_config
