@@ -18,8 +18,10 @@ RECORDS_DIR=${RECORDS_DIR:-$RL_DIR/trajectories}
 MIN_IOU=${MIN_IOU:-0.3}
 
 [ -f "$MODEL_PATH/config.json" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model; run recipes/longvt_grpo.sh first" >&2; exit 2; }
-vvt data export-rft "$RECORDS_DIR" "$SFT_DIR/rft.parquet" --min-iou "$MIN_IOU"
-TRAIN_FILES="[$SFT_DIR/rft.parquet${SFT_FILES:+,$SFT_FILES}]"
+# On several nodes each writes one of its own, the same as the others', rather than read what another is writing.
+RFT_FILE=$SFT_DIR/rft${NODE_RANK:+_node$NODE_RANK}.parquet
+vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" --min-iou "$MIN_IOU"
+TRAIN_FILES="[$RFT_FILE${SFT_FILES:+,$SFT_FILES}]"
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings
     NNODES=${NNODES:-8}
