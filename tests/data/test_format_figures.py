@@ -35,6 +35,16 @@ def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) ->
             assert question.startswith(f"Subtitles of the video:\n{told}\n\nWh")
 
 
+@pytest.mark.parametrize("name", ["../lvb_val.json", "/etc/hostname"])
+def test_subtitles_outside_their_folder_are_not_read(name: str, tmp_path: Path) -> None:
+    files = prepare(CASES["longvideobench"], tmp_path)
+    benchmark, subtitles = get_source("longvideobench"), SAMPLES / "longvideobench" / "subtitles"
+    entry = {**next(iter(benchmark.entries(files.annotations))), "subtitle_path": name}
+    with_subtitles = BenchmarkFiles(annotations=files.annotations, videos=files.videos, subtitles=subtitles)
+    with pytest.raises(RowError, match=f"the subtitle file '{name}' lies outside {subtitles}"):
+        benchmark.row(entry, with_subtitles)
+
+
 def test_cg_bench_with_subtitles(tmp_path: Path) -> None:
     case = CASES["cg-bench"]
     files = prepare(case, tmp_path)

@@ -83,15 +83,28 @@ def required(entry: Entry, *names: str) -> Any:
     raise RowError(f"the field {names[0]!r} is missing; there are: {', '.join(map(str, entry))}")
 
 
+def path_below(folder: Path, name: str, kind: str) -> Path:
+    """The path of a file that annotations name, whether it exists or not.
+
+    Args:
+        kind: what the file is, for the message.
+
+    Raises:
+        RowError: the name leads out of the folder.
+    """
+    path = folder / name
+    if ".." in Path(name).parts or not path.is_relative_to(folder):
+        raise RowError(f"the {kind} {name!r} lies outside {folder}")
+    return path
+
+
 def find_video(folder: Path, name: str) -> Path:
     """A video by its path below the folder, with or without its suffix.
 
     Raises:
         RowError: there is none, or the path leads out of the folder.
     """
-    path = folder / name
-    if ".." in path.parts or not path.is_relative_to(folder):
-        raise RowError(f"the video {name!r} lies outside {folder}")
+    path = path_below(folder, name, "video")
     suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())]
     for candidate in (path, *(path.with_name(path.name + suffix) for suffix in suffixes)):
         if candidate.is_file():
