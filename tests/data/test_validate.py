@@ -117,6 +117,22 @@ def test_probing_finds_bad_files_and_segments_beyond_the_end(
     assert lines[1].startswith("row 2: ") and "broken.mp4" in lines[1] and len(lines) == 2
 
 
+def test_a_probed_video_is_found_however_its_path_is_written(
+    video: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("videos").mkdir()
+    Path("videos/a.mp4").symlink_to(video)
+    paths = ("videos/a.mp4", "./videos/a.mp4", "videos//a.mp4")
+    rows = [make_row(path, video_segment=[1.0, 150.0]) for path in paths]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    assert run(["data", "validate", str(source), "--probe", "--jobs", "1"]) == 1
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("row ")]
+    assert lines == [f"row {number}: video_segment ends at 150 s, the video at 100.0 s" for number in range(3)]
+    assert run(["data", "stats", str(source), "--json", "--probe", "--jobs", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["video length"] == {"up to 3 min": 3}
+
+
 def test_prompts_are_counted_by_the_models_own_tokens(
     video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import string
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -152,7 +153,8 @@ def validate_file(
 def probe_videos(
     source: Path, jobs: int, deadline_seconds: float, progress: Callable[[int, int], None] | None = None
 ) -> dict[str, VideoInfo | str]:
-    """Facts about each video of a file of rows, or what is wrong with it (`probe_files`); missing files are left out.
+    """Facts about each video of a file of rows, or what is wrong with it (`probe_files`), by the path as the rows write
+    it; missing files are left out.
 
     Args:
         progress: called with the number of files done and of all.
@@ -160,13 +162,16 @@ def probe_videos(
     Raises:
         UsageError: `source` cannot be read.
     """
-    named = dict.fromkeys(_video_path(row) for _, row in _numbered(source, ("extra_info",)))
-    paths = [Path(path) for path in named if path is not None and os.path.isfile(path)]
+    spellings: dict[Path, list[str]] = defaultdict(list)
+    for path in dict.fromkeys(_video_path(row) for _, row in _numbered(source, ("extra_info",))):
+        if path is not None and os.path.isfile(path):
+            spellings[Path(path)].append(path)
     found: dict[str, VideoInfo | str] = {}
-    for record in probe_files(paths, jobs, deadline_seconds):
-        found[record["path"]] = VideoInfo(**record["probe"]["info"]) if record["ok"] else record["message"]
+    for num_done, record in enumerate(probe_files(spellings, jobs, deadline_seconds), start=1):
+        fact = VideoInfo(**record["probe"]["info"]) if record["ok"] else record["message"]
+        found.update(dict.fromkeys(spellings[Path(record["path"])], fact))
         if progress is not None:
-            progress(len(found), len(paths))
+            progress(num_done, len(spellings))
     return found
 
 
