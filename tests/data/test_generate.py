@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import subprocess
 import sys
 import time
@@ -21,13 +22,14 @@ from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.difficulty import pass_rates_of_records
-from verl_video_tools.data.generate import generate, tasks_of_rows
+from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
 from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
 from verl_video_tools.endpoint import client
 from verl_video_tools.endpoint.policy import PolicyConfig
 from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.judge import JudgeConfig
 from verl_video_tools.methods import get_method
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason
@@ -236,6 +238,43 @@ def test_a_file_of_other_rows_or_in_use_is_not_continued(
         out.write_text("{}\n")
         assert zoomer.generate(out, server) == 2
         assert "line 1: not a recorded rollout" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"extra_info": {"options": ["this", "that"]}}, "extra_info.options was ["),
+        ({"extra_info": {"question_type": "open"}}, 'extra_info.question_type was "mc" and is now "open"'),
+        ({"extra_info": {"video_segment": [0.5, 1.5]}}, "and is now [0.5, 1.5]"),
+        ({"reward_model": {"ground_truth": "Z"}}, 'and is now "Z"'),
+    ],
+)
+async def test_rewards_by_other_annotations_do_not_stay(
+    zoomer: World, tmp_path: Path, change: dict[str, dict[str, Any]], told: str
+) -> None:
+    out, method = tmp_path / "records.jsonl", get_method("videozoomer", **SETTINGS["videozoomer"])
+    row: Mapping[str, Any] = zoomer.rows[0]
+    changed = {name: {**row[name], **change.get(name, {})} for name in ("extra_info", "reward_model")}
+    judge = JudgeConfig(base_url="http://127.0.0.1:9/v1", model="m")
+    with JudgeServer(reply=scripted(zoomer.right)) as server:
+        policy = PolicyConfig(base_url=server.base_url)
+        await generate([RolloutTask("0", 0, row)], out, method, policy, judge=judge)
+        await generate([RolloutTask("0", 0, row)], out, method, policy, judge=judge)
+        with pytest.raises(UsageError, match=f"another question as row 0: .*{re.escape(told)}.*give the rows"):
+            await generate([RolloutTask("0", 0, {**row, **changed})], out, method, policy, judge=judge)
+
+
+async def test_a_failed_rollout_is_made_again_after_its_row_was_mended(zoomer: World, tmp_path: Path) -> None:
+    out, method = tmp_path / "records.jsonl", get_method("videozoomer", **SETTINGS["videozoomer"])
+    row: Mapping[str, Any] = zoomer.rows[0]
+    broken = {**row, "extra_info": {**row["extra_info"], "question_type": "numeric"}}
+    with JudgeServer(reply=scripted(zoomer.right)) as server:
+        policy = PolicyConfig(base_url=server.base_url)
+        assert (await generate([RolloutTask("0", 0, broken)], out, method, policy)).num_flagged == 1
+        with pytest.raises(UsageError, match='question_type was "numeric"'):
+            await generate([RolloutTask("0", 0, row)], out, method, policy)
+        summary = await generate([RolloutTask("0", 0, row)], out, method, policy, retry_flagged=True)
+    assert (summary.num_flagged, summary.accuracy) == (0, 1.0)
 
 
 def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

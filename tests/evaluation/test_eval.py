@@ -222,6 +222,19 @@ def test_another_evaluation_does_not_go_on_in_the_folder(
     assert (out / "results.json").read_bytes() == before
 
 
+def test_verdicts_by_another_truth_do_not_stay(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = pq.read_table(video_mme.annotations).to_pylist()
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, tmp_path / "out", server)) == 0
+        pq.write_table(pa.Table.from_pylist([{**entries[0], "answer": "D"}, *entries[1:]]), video_mme.annotations)
+        capsys.readouterr()
+        assert run(command(video_mme, tmp_path / "out", server)) == 2
+    told = capsys.readouterr().err
+    assert "holds a rollout of another question as row 0: ground_truth was" in told and 'is now "D"' in told
+
+
 # ------------------------------------------------------------------------------------------------------------- failures
 
 
@@ -414,7 +427,7 @@ def test_a_judge_and_its_failures_are_counted(
 
 
 def test_a_model_is_served_meanwhile(
-    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Any] = []
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
@@ -432,6 +445,8 @@ def test_a_model_is_served_meanwhile(
         line += [f"--serve={model_dir()}", "--serve-option=max-num-seqs=4", f"--model={MODEL}"]
         assert run(line) == 0
         assert run(line) == 0  # nothing is left to ask: no second server
+        assert run([*line, "--serve-option=dtype=half"]) == 2
+    assert 'holds another evaluation: serve_options.dtype was null and is now "half"' in capsys.readouterr().err
     images = get_method("videozoomer").recipe_budget.images
     log = tmp_path / "out" / "vllm.log"
     assert asked == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, "ended after 6 requests"]

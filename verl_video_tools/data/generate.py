@@ -38,6 +38,10 @@ Record = dict[str, Any]
 Key = tuple[str, int]
 """What a rollout is known by in its file: `uid` and `session_id`."""
 
+_ASKED_FIELDS = ("video_path", "question")
+_GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
+"""Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
+
 
 @dataclass(frozen=True)
 class RolloutTask:
@@ -296,14 +300,15 @@ def _resumed(
     path: Path, tasks: Sequence[RolloutTask], method: Method, retry_flagged: bool
 ) -> tuple[GenerationSummary, set[Key]]:
     """What the file holds, and which of its rollouts need not be made again."""
-    questions = {task.key: _question(task.row.get("extra_info") or {}) for task in tasks}
+    rows = {task.key: task.row for task in tasks}
     summary, done = GenerationSummary(), set[Key]()
     for record in read_records(path):
         key = str(record["uid"]), int(record["session_id"])
-        if key in questions and questions[key] != _question(record["extra_info"]):
+        is_left = retry_flagged and bool(record["trajectory"].flags)
+        if key in rows and (changes := _changes(record, rows[key], is_graded=not is_left)):
             raise UsageError(
-                f"{path} holds a rollout of another question as row {key[0]}; give the rows that it was made from, or "
-                "another file to write"
+                f"{path} holds a rollout of another question as row {key[0]}: {'; '.join(changes)}; give the rows that "
+                "it was made from, or another file to write"
             )
         if record["agent_name"] != method.name:
             raise UsageError(
@@ -311,10 +316,17 @@ def _resumed(
             )
         summary.add(record)
         done.discard(key)
-        if not (retry_flagged and record["trajectory"].flags):
+        if not is_left:
             done.add(key)
     return summary, done
 
 
-def _question(extra_info: Mapping[str, Any]) -> tuple[Any, Any]:
-    return extra_info.get("video_path"), extra_info.get("question")
+def _changes(record: Record, row: Mapping[str, Any], *, is_graded: bool) -> list[str]:
+    """What the row says otherwise than the one that a rollout was made from; of grading only where that is to hold."""
+    recorded, now = record["extra_info"], row.get("extra_info") or {}
+    names = (*_ASKED_FIELDS, *_GRADED_FIELDS) if is_graded else _ASKED_FIELDS
+    values = {f"extra_info.{name}": (recorded.get(name), now.get(name)) for name in names}
+    if is_graded:
+        values["ground_truth"] = record.get("ground_truth"), (row.get("reward_model") or {}).get("ground_truth")
+    texts = {name: tuple(json.dumps(value, default=str) for value in pair) for name, pair in values.items()}
+    return [f"{name} was {old:.80} and is now {new:.80}" for name, (old, new) in texts.items() if old != new]

@@ -74,12 +74,12 @@ def eval_command(
     questions = _questions(rows, benchmark, annotations, videos, subtitles, subtitle_frames)
     envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
     server = None
+    options = read_assignments(serve_option or [], "--serve-option")
     if serve is not None:
         model = model or serve
-        options = read_assignments(serve_option or [], "--serve-option")
         server = _announced(serve, out / "vllm.log", configured.recipe_budget, options, model)
     policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
-    fields = asking.retrieval_fields()
+    facts = {"retrieval": asking.retrieval_fields(), "serve_options": options}
     judge, retriever = asking.judge(), asking.retriever()
     with progress_bars("eval") as (progress,):
         result = asyncio.run(
@@ -91,7 +91,7 @@ def eval_command(
                 server=server,
                 judge=judge,
                 retriever=retriever,
-                settings={"retrieval": fields} if fields else None,
+                settings={name: value for name, value in facts.items() if value},
                 seed=seed,
                 retry_failed=retry_failed,
                 progress=progress,

@@ -57,7 +57,7 @@ async def evaluate(
         server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
         judge: for open questions, unless the benchmark has a rule for them.
         retriever: for methods that find frames by text.
-        settings: further facts for the protocol, such as the retriever's fields.
+        settings: further facts for the protocol, such as the retriever's fields and the server's options.
         seed: of sampling; None leaves it to the endpoint.
         retry_failed: ask items again that are recorded as failed.
         progress: as `generate`.
