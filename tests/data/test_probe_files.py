@@ -40,9 +40,11 @@ def test_sources(folder: Path, tmp_path: Path) -> None:
     rows = [{"data_source": "x", "extra_info": {"video_path": name}} for name in ("a.mp4", "b.mp4", "a.mp4")]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + '\n\n{"video_path": "c.mp4"}')
+    (tmp_path / "breaks.jsonl").write_text('{"question": "x\u2028y", "video_path": "a\x85b.mp4"}\n', encoding="utf-8")
     (tmp_path / "list.txt").write_text("a.mp4\n\nb.mp4\na.mp4\n")
     assert find_videos(tmp_path / "rows.parquet") == [Path("a.mp4"), Path("b.mp4")]
     assert find_videos(tmp_path / "rows.jsonl") == [Path("a.mp4"), Path("b.mp4"), Path("c.mp4")]
+    assert find_videos(tmp_path / "breaks.jsonl") == [Path("a\x85b.mp4")]
     assert find_videos(tmp_path / "list.txt") == [Path("a.mp4"), Path("b.mp4")]
 
 

@@ -117,6 +117,47 @@ def test_lines_of_json(tmp_path: Path) -> None:
         assert list(read_entries(path)) == [{"a": 1}, {"a": 2}]
 
 
+def test_a_bad_line_is_told_by_its_number_and_the_rest_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n{"a": 2\n["b"]\n\xff\n{"a": 3}')
+    first, cut, other, no_text, last = read_entries(path)
+    assert (first, other, last) == ({"a": 1}, ["b"], {"a": 3})
+    assert isinstance(cut, RowError) and str(cut).startswith("line 3 of a.jsonl is not JSON: Expecting ',' delimiter")
+    assert isinstance(no_text, RowError) and str(no_text).startswith("line 5 of a.jsonl is not JSON: 'utf-8' codec")
+
+
+def test_only_line_feeds_end_lines_of_json(tmp_path: Path) -> None:
+    text = "one\u2028two\x85three"
+    for suffix in (".json", ".jsonl"):
+        path = tmp_path / f"a{suffix}"
+        path.write_text(json.dumps({"a": text}, ensure_ascii=False) + "\r\n", encoding="utf-8")
+        assert list(read_entries(path)) == [{"a": text}]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "numbers"),
+    [
+        ("lvbench", "a.jsonl", {"key": "v", "type": "t", "qa": ["text", {"uid": 1}]}, [0, 1]),
+        ("clevrer", "a.json", [{"video_filename": "v.mp4", "questions": [5, {"question_id": 1}]}], [0, 1]),
+        (
+            "perception-test",
+            "a.json",
+            {"v": {"mc_question": [None, {"id": 1}]}, "w": 7, "x": {"mc_question": 8}},
+            [0, 1, 2, 3],
+        ),
+        ("video-mmmu", "Perception.json", ["text", {"id": "x"}], [0, 1]),
+        ("next-qa", "a.json", ["text", {"qid": 1}], [0, 1]),
+    ],
+)
+def test_entries_that_are_no_objects_are_told(
+    name: str, file: str, content: object, numbers: list[int], tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(json.dumps(content))
+    read = list(read_rows(get_benchmark(name), BenchmarkFiles(annotations=tmp_path / file, videos=tmp_path)))
+    assert [number for number, row in read if isinstance(row, RowError)] == numbers == [number for number, _ in read]
+    assert "named fields" in str(read[0][1]) and "named fields" not in str(read[1][1])
+
+
 def test_options_lose_their_letters_only_if_all_have_them() -> None:
     assert without_letters(["A. One", "(B) Two", "C: A. B."]) == ["One", "Two", "A. B."]
     assert without_letters(["A. One", "Two"]) == ["A. One", "Two"]

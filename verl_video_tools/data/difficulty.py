@@ -49,21 +49,22 @@ def pass_rates_of_file(path: str | Path) -> dict[RowKey, float]:
     Raises:
         UsageError: the file cannot be read, or a line lacks a field or has a rate outside [0, 1].
     """
-    rates: dict[RowKey, float] = {}
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        with Path(path).open(encoding="utf-8") as lines:
+            return dict(_pass_rate(text, f"{path}, line {number}") for number, text in enumerate(lines, start=1))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read pass rates from {path}: {error}") from error
-    for number, text in enumerate(lines, start=1):
-        try:
-            line = json.loads(text)
-            key, rate = _key(line), float(line["pass_rate"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{path}, line {number}: not a pass rate ({error!r}), got {text[:200]!r}") from error
-        if not 0.0 <= rate <= 1.0:
-            raise UsageError(f"{path}, line {number}: pass_rate must be between 0 and 1, got {rate}")
-        rates[key] = rate
-    return rates
+
+
+def _pass_rate(text: str, where: str) -> tuple[RowKey, float]:
+    try:
+        line = json.loads(text)
+        key, rate = _key(line), float(line["pass_rate"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{where}: not a pass rate ({error!r}), got {text[:200]!r}") from error
+    if not 0.0 <= rate <= 1.0:
+        raise UsageError(f"{where}: pass_rate must be between 0 and 1, got {rate}")
+    return key, rate
 
 
 def filter_rows(

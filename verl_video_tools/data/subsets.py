@@ -135,7 +135,7 @@ def _owners(benchmarks: Sequence[Path]) -> dict[str, str]:
 
 def _read_names(file: Path) -> list[str]:
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read names of videos from {file}: {error}") from error
     return [line.strip() for line in lines if line.strip()]

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, read_entries, required
+from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
 from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, split_options, tagged_answer
 from verl_video_tools.types import default_question_type
 
@@ -25,7 +25,7 @@ class VideoZoomerJSON(Benchmark):
 
     name: ClassVar[str] = "videozoomer-json"
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions, with their place in the file as `doc_id` where they have none."""
         for number, entry in enumerate(read_entries(annotations)):
             yield {"doc_id": number, **entry} if isinstance(entry, dict) else entry

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Group, Row, read_entries
+from verl_video_tools.evaluation.benchmarks.entries import Entry, Group, ReadEntry, Row, read_entries
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
 _BENCHMARKS = {
@@ -87,8 +87,9 @@ class Benchmark(ABC):
     has_subtitles: ClassVar[bool] = False
     """It can be asked with subtitles."""
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
+        What cannot be read, or is no mapping, is given in its place and told by `read_rows`.
 
         The default reads one .parquet, .json (a list) or .jsonl file.
 
@@ -149,6 +150,8 @@ def read_rows(benchmark: Benchmark, files: BenchmarkFiles) -> Iterator[tuple[int
 
 
 def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles) -> Row | RowError:
+    if isinstance(entry, RowError):
+        return entry
     if not isinstance(entry, Mapping):
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:

@@ -18,6 +18,7 @@ from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks.entries import (
     Entry,
+    ReadEntry,
     Row,
     benchmark_row,
     find_video,
@@ -38,7 +39,7 @@ class CharadesSTA(Benchmark):
 
     name: ClassVar[str] = "charades-sta"
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The sentences with their place in the file as `id`."""
         records = _read_lines(annotations) if annotations.suffix == ".txt" else read_entries(annotations)
         for number, entry in enumerate(records):
@@ -78,7 +79,7 @@ class CharadesSTA(Benchmark):
 def _read_lines(path: Path) -> Iterable[Entry]:
     """Records of a text file; a line of another form is one with the field `line` only."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
     for line in lines:

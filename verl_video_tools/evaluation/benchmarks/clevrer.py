@@ -21,7 +21,15 @@ from typing import ClassVar
 
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, read_entries, required
+from verl_video_tools.evaluation.benchmarks.entries import (
+    Entry,
+    ReadEntry,
+    Row,
+    benchmark_row,
+    questions_of_video,
+    read_entries,
+    required,
+)
 from verl_video_tools.evaluation.benchmarks.fields import find_first_video, split_name
 
 VOCABULARIES = (
@@ -40,13 +48,13 @@ class CLEVRER(Benchmark):
     name: ClassVar[str] = "clevrer"
     groupings: ClassVar[tuple[str, ...]] = ("question_type",)
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question, with its video's `video_filename`."""
         for video in read_entries(annotations):
             if not isinstance(video, dict) or not isinstance(video.get("questions"), list):
                 yield video
                 continue
-            yield from ({"video_filename": video.get("video_filename"), **question} for question in video["questions"])
+            yield from questions_of_video({"video_filename": video.get("video_filename")}, video["questions"])
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         video = str(required(entry, "video_filename"))

@@ -18,6 +18,9 @@ from verl_video_tools.types import QuestionType
 Entry = Mapping[str, Any]
 """A question as a benchmark's annotations have it."""
 
+ReadEntry = Entry | RowError
+"""What one place in the annotations holds: an entry, or why it cannot be read."""
+
 Row = dict[str, Any]
 """A question as docs/rows.md describes it, without `agent_name`."""
 
@@ -32,16 +35,19 @@ _ENTRIES_PER_BATCH = 256
 # -------------------------------------------------------------------------------------------------------------- reading
 
 
-def read_entries(path: Path) -> Iterator[Entry]:
-    """The records of a .parquet, .jsonl or .json file, of the last a list or the lines of a .jsonl file.
+def read_entries(path: Path) -> Iterator[ReadEntry]:
+    """The records of a .parquet, .jsonl or .json file, of the last a list or, after a first line that is an object, the
+    lines of a .jsonl file. A line that is no JSON gives the error.
 
     Raises:
         UsageError: it cannot be read.
     """
     if path.suffix == ".parquet":
         yield from _read_parquet(path)
-    elif path.suffix in (".json", ".jsonl"):
-        yield from _read_json(path)
+    elif path.suffix == ".jsonl" or (path.suffix == ".json" and _starts_with_object(path)):
+        yield from _read_lines(path)
+    elif path.suffix == ".json":
+        yield from _read_list(path)
     else:
         raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json or .jsonl file")
 
@@ -55,18 +61,46 @@ def _read_parquet(path: Path) -> Iterator[Entry]:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
 
 
-def _read_json(path: Path) -> Iterator[Entry]:
+def _read_lines(path: Path) -> Iterator[ReadEntry]:
+    for number, line in _lines(path):
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            yield RowError(f"line {number} of {path.name} is not JSON: {error.msg} at column {error.colno}")
+        except (ValueError, RecursionError) as error:
+            yield RowError(f"line {number} of {path.name} is not JSON: {error}")
+
+
+def _starts_with_object(path: Path) -> bool:
+    _, first = next(_lines(path), (0, b""))
+    return first.lstrip().startswith(b"{") and not isinstance(next(_read_lines(path)), RowError)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank with their numbers, from 1. Only line feeds end them: JSON may hold other breaks."""
     try:
-        text = path.read_text(encoding="utf-8")
-        if path.suffix == ".jsonl" or text.lstrip().startswith("{"):
-            entries = [json.loads(line) for line in text.splitlines() if line.strip()]
-        else:
-            entries = json.loads(text)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
+def _read_list(path: Path) -> Iterator[Entry]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
     if not isinstance(entries, list):
         raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
     yield from entries
+
+
+def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
+    """The questions of one video, each with these fields of it; what is no object stays as it is, to be told."""
+    for question in questions:
+        yield {**fields, **question} if isinstance(question, Mapping) else question
 
 
 def required(entry: Entry, *names: str) -> Any:

@@ -12,7 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks.entries import Entry, find_video, read_entries, without_letters
+from verl_video_tools.evaluation.benchmarks.entries import (
+    Entry,
+    ReadEntry,
+    find_video,
+    read_entries,
+    without_letters,
+)
 
 _OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*[.):]\s*(.*\S)\s*")
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
@@ -153,7 +159,7 @@ ANNOTATION_FILE = "annotation_file"
 """Field that `read_folder` adds to an entry: its file's name without suffix, and its place there from 0."""
 
 
-def read_folder(folder: Path, names: Sequence[str]) -> Iterator[Entry]:
+def read_folder(folder: Path, names: Sequence[str]) -> Iterator[ReadEntry]:
     """The entries of the files that a folder has of those named (without suffix), in the order of the names.
 
     A single file with one of the names may stand for the folder.

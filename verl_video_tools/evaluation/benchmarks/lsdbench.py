@@ -14,6 +14,7 @@ from typing import ClassVar
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import (
     Entry,
+    ReadEntry,
     Row,
     benchmark_row,
     find_video,
@@ -28,7 +29,7 @@ class LSDBench(Benchmark):
 
     name: ClassVar[str] = "lsdbench"
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions with their place in the list as `id`."""
         for number, entry in enumerate(read_entries(annotations)):
             yield {"id": number, **entry} if isinstance(entry, dict) else entry

@@ -17,9 +17,11 @@ from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import (
     Entry,
+    ReadEntry,
     Row,
     benchmark_row,
     find_video,
+    questions_of_video,
     read_entries,
     required,
 )
@@ -32,12 +34,12 @@ class LVBench(Benchmark):
     name: ClassVar[str] = "lvbench"
     groupings: ClassVar[tuple[str, ...]] = ("question_type", "video_type")
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question, with its video's `key` and `type`."""
         for entry in read_entries(annotations):
             if isinstance(entry, dict) and isinstance(entry.get("qa"), list):
                 video = {"key": entry.get("key"), "type": entry.get("type")}
-                yield from ({**video, **question} for question in entry["qa"])
+                yield from questions_of_video(video, entry["qa"])
             else:
                 yield entry
 

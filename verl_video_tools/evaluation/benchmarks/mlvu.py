@@ -20,7 +20,7 @@ from typing import ClassVar
 
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
+from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, required
 from verl_video_tools.evaluation.benchmarks.fields import (
     ANNOTATION_FILE,
     find_first_video,
@@ -42,7 +42,7 @@ class MLVUDev(Benchmark):
     split: ClassVar[str] = "dev"
     groupings: ClassVar[tuple[str, ...]] = ("task",)
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions of a folder of task files, or of one file."""
         return read_folder(annotations, TASK_FILES if annotations.is_dir() else (annotations.stem,))
 

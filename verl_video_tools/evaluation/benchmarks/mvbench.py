@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
+from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, required
 from verl_video_tools.evaluation.benchmarks.fields import (
     ANNOTATION_FILE,
     find_first_video,
@@ -58,7 +58,7 @@ class MVBench(Benchmark):
     name: ClassVar[str] = "mvbench"
     groupings: ClassVar[tuple[str, ...]] = ("task",)
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions of all tasks that the folder has a file of."""
         return read_folder(annotations, tuple(VIDEO_FOLDERS))
 

@@ -9,13 +9,13 @@ lmms_eval/tasks/nextqa of github.com/EvolvingLMMs-Lab/lmms-eval.
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, read_entries, required
+from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
 from verl_video_tools.evaluation.benchmarks.fields import find_first_video, letter_at, load_json, split_name
 
 FOLDERS_FILE = "map_vid_vidorID.json"
@@ -27,13 +27,15 @@ class NExTQA(Benchmark):
     name: ClassVar[str] = "next-qa"
     groupings: ClassVar[tuple[str, ...]] = ("type",)
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions, with the video's place in VidOR's folders where that is known."""
         beside = annotations.with_name(FOLDERS_FILE)
         places = load_json(beside) if beside.exists() else {}
         for entry in _read_csv(annotations) if annotations.suffix == ".csv" else read_entries(annotations):
-            place = places.get(str(entry.get("video"))) if isinstance(entry, dict) else None
-            yield entry if place is None else {**entry, "place": place}
+            if isinstance(entry, Mapping) and (place := places.get(str(entry.get("video")))) is not None:
+                yield {**entry, "place": place}
+            else:
+                yield entry
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         video = str(required(entry, "video"))

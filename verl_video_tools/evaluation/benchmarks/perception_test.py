@@ -14,9 +14,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video, required
+from verl_video_tools.evaluation.benchmarks.entries import (
+    Entry,
+    ReadEntry,
+    Row,
+    benchmark_row,
+    find_video,
+    questions_of_video,
+    required,
+)
 from verl_video_tools.evaluation.benchmarks.fields import letter_at, listed_options, load_json, split_name
 
 
@@ -26,14 +34,18 @@ class PerceptionTest(Benchmark):
     name: ClassVar[str] = "perception-test"
     groupings: ClassVar[tuple[str, ...]] = ("area", "reasoning")
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question, with the id of its video as `video_id`."""
         videos = load_json(annotations)
         if not isinstance(videos, Mapping):
             raise UsageError(f"cannot read annotations from {annotations}: expected an object with an entry per video")
         for video_id, video in videos.items():
-            questions = video.get("mc_question") if isinstance(video, Mapping) else None
-            yield from ({"video_id": video_id, **question} for question in questions or ())
+            if not isinstance(video, Mapping):
+                yield RowError(f"the video {video_id!r} is an object with named fields, got {video!r:.80}")
+            elif isinstance(questions := video.get("mc_question") or [], list):
+                yield from questions_of_video({"video_id": video_id}, questions)
+            else:
+                yield RowError(f"the field 'mc_question' of {video_id!r} must be a list, got {questions!r:.80}")
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         video_id = str(required(entry, "video_id"))

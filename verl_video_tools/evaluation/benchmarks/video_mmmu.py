@@ -8,7 +8,7 @@ the end of the video. Read from lmms_eval/tasks/videommmu of github.com/Evolving
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks.entries import (
     Entry,
+    ReadEntry,
     Row,
     benchmark_row,
     read_entries,
@@ -63,7 +64,7 @@ class VideoMMMU(Benchmark):
     name: ClassVar[str] = "video-mmmu"
     groupings: ClassVar[tuple[str, ...]] = ("track", "discipline")
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions with their `track`, of a folder of the three, or of files below a folder named after one."""
         files = sorted(annotations.rglob("*.*")) if annotations.is_dir() else [annotations]
         found = [(track, file) for track in TRACKS for file in files if _is_of(file, track)]
@@ -71,7 +72,7 @@ class VideoMMMU(Benchmark):
             raise UsageError(f"{annotations}: no annotation file lies in a folder {', '.join(TRACKS)}")
         for track, file in found:
             for entry in _read(file):
-                yield {**entry, "track": track}
+                yield {**entry, "track": track} if isinstance(entry, Mapping) else entry
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         question_id = str(required(entry, "id"))
@@ -106,7 +107,7 @@ def _is_of(file: Path, track: str) -> bool:
     return any(track.lower() in name.lower() for name in (file.parent.name, file.stem))
 
 
-def _read(file: Path) -> Iterable[Entry]:
+def _read(file: Path) -> Iterable[ReadEntry]:
     """Records without their pictures."""
     if file.suffix != ".parquet":
         yield from read_entries(file)

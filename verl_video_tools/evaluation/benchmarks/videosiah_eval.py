@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, read_entries, required
+from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
 from verl_video_tools.evaluation.benchmarks.fields import find_moved_video
 
 
@@ -21,7 +21,7 @@ class VideoSIAHEval(Benchmark):
 
     name: ClassVar[str] = "videosiah-eval"
 
-    def entries(self, annotations: Path) -> Iterable[Entry]:
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions with their place in the file as `id`."""
         for number, entry in enumerate(read_entries(annotations)):
             yield {"id": number, **entry} if isinstance(entry, dict) else entry
