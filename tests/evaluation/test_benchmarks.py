@@ -91,6 +91,18 @@ def test_a_bad_entry_is_told_and_the_rest_goes_on(video_mme: BenchmarkFiles, tmp
     assert "lies outside" in faults[5]
 
 
+def test_half_a_surrogate_pair_is_told_and_the_rest_goes_on(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    entries = json.loads((SAMPLES / "video_mme.json").read_text())
+    entries[0]["question"] = "How many \ud83d bowls?"
+    entries[1]["domain"] = "\udc00"
+    path = tmp_path / "halves.json"
+    path.write_text(json.dumps(entries))
+    files = BenchmarkFiles(annotations=path, videos=video_mme.videos)
+    first, second, last = (row for _, row in read_rows(get_benchmark("video-mme"), files))
+    assert isinstance(first, RowError) and "holds '\\ud83d', half of a surrogate pair: " in str(first)
+    assert isinstance(second, RowError) and not isinstance(last, RowError)
+
+
 def test_files_that_are_not_there(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     benchmark = get_benchmark("video-mme")
     with pytest.raises(UsageError, match="nowhere: no such folder"):

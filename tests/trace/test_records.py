@@ -29,6 +29,12 @@ def test_round_trip_in_step_order(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_half_a_surrogate_pair_survives_the_file(tmp_path: Path) -> None:
+    RecordWriter(tmp_path).write(1, [{**line(1, "a", 0.0), "extra_info": {"question": "\ud83d"}}])
+    (record,) = read_records(tmp_path)
+    assert record["extra_info"] == {"question": "\ud83d"}
+
+
 def test_summary_compares_first_and_last_step(tmp_path: Path, capsys) -> None:
     writer = RecordWriter(tmp_path)
     writer.write(1, [line(1, "a", 0.0), line(1, "a", 0.0)])

@@ -180,7 +180,8 @@ async def generate(
                 record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
                 if StopReason.ABORTED in record["trajectory"].flags:
                     await chat.check_reachable()  # else all that is left would fail one by one
-                file.write(json.dumps(_plain(record), ensure_ascii=False, default=str).encode() + b"\n")
+                line = json.dumps(_plain(record), ensure_ascii=False, default=str)
+                file.write(line.encode(errors="backslashreplace") + b"\n")
                 file.flush()
                 summary.add(record)
                 num_done += 1

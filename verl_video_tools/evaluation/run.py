@@ -214,5 +214,6 @@ def _short(value: Any) -> str:
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Appears whole or not at all."""
     partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    partial.write_text(text, encoding="utf-8", errors="backslashreplace")
     partial.replace(path)

@@ -29,13 +29,17 @@ def load_object(text: str) -> dict[str, Any]:
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every JSON object in a text from left to right, also inside lists and code fences; not those inside others."""
+    """Every JSON object in a text from left to right, also inside lists and code fences; not those inside others.
+
+    An object whose text has no UTF-8 (half a surrogate pair) is none.
+    """
     decoder = json.JSONDecoder()
     position = text.find("{")
     while position >= 0:
         end = position + 1
         try:
             found, end = decoder.raw_decode(text, position)
+            json.dumps(found, ensure_ascii=False).encode()
             yield found
         except (ValueError, RecursionError):
             pass

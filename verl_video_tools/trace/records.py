@@ -25,7 +25,7 @@ class RecordWriter:
     def write(self, step: int, lines: Iterable[Mapping[str, Any]], held_out: bool = False) -> Path:
         path = self.folder / f"{'val_' if held_out else ''}step_{step:06d}.jsonl"
         partial = path.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8") as file:
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
         partial.replace(path)

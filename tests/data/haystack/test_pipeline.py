@@ -19,6 +19,7 @@ from tests.chat_server import chat_reply, pictures_of, texts_of
 from tests.data.haystack.test_parts import write_scenes
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
+from verl_video_tools.data.haystack.log import Record, read_log, run_step
 from verl_video_tools.data.haystack.models import instructions
 from verl_video_tools.endpoint import client
 from verl_video_tools.types import Sample
@@ -176,6 +177,7 @@ def answering_once(name: str, text: str) -> Callable[[dict[str, Any]], Reply]:
         ("caption", "<think>never ends"),
         ("questions", "I have none."),
         ("questions", json.dumps([{**WRITTEN[0], "last_part": 4}])),
+        ("questions", json.dumps([{**WRITTEN[0], "question": "What is \ud83d?"}])),
         ("text_check", '{"keep": "perhaps"}'),
         ("visual_check", '{"score": 7}'),
         ("visual_check", '{"score": true}'),
@@ -188,6 +190,14 @@ def test_an_unusable_reply_is_answered(videos: Path, server: JudgeServer, tmp_pa
     again = [request for request in server.requests if len(request["messages"]) > 2]
     assert again and all(role(request) == name for request in again)
     assert texts_of(again[0]["messages"][-1]).startswith("That cannot be used: ")
+
+
+async def test_half_a_surrogate_pair_survives_the_log(tmp_path: Path) -> None:
+    async def made() -> Record:
+        return {"text": "\ud83d"}
+
+    found = await run_step(tmp_path / "log.jsonl", {"a": made}, concurrency=1, retry_failed=False)
+    assert found == read_log(tmp_path / "log.jsonl") == {"a": {"key": "a", "text": "\ud83d"}}
 
 
 def test_nothing_worth_asking(videos: Path, server: JudgeServer, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ async def run_step(
                     record = {"key": key, **await wanted[key]()}
                 except (EndpointError, VideoError) as error:
                     record = {"key": key, "error": f"{type(error).__name__}: {error}"}
-                file.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+                file.write(json.dumps(record, ensure_ascii=False).encode(errors="backslashreplace") + b"\n")
                 file.flush()
                 num_done += 1
                 progress(num_done, len(wanted))

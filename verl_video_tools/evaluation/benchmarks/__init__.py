@@ -6,6 +6,7 @@ Files and videos are the user's; nothing is downloaded. A benchmark is one modul
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -155,8 +156,25 @@ def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles) -> Ro
     if not isinstance(entry, Mapping):
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:
-        return benchmark.row(entry, files)
+        row = benchmark.row(entry, files)
+        _check_characters(row)
+        return row
     except RowError as error:
         return error
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
         return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")
+
+
+def _check_characters(row: Row) -> None:
+    """JSON can escape half of a surrogate pair, which neither a file nor a request can hold.
+
+    Raises:
+        RowError: the row does.
+    """
+    try:
+        json.dumps(row, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
+        raise RowError(
+            f"its text holds {half!r}, half of a surrogate pair: {context!r}; mend the annotations"
+        ) from error
