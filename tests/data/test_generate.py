@@ -283,6 +283,40 @@ async def test_a_failed_rollout_is_made_again_after_its_row_was_mended(zoomer: W
     assert (summary.num_flagged, summary.accuracy) == (0, 1.0)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"PAR1\x15\x00\nno line of ours",
+        b"PAR1",
+        b'{"title": "notes"}',
+        b'{"step": 0}\n{"key": 1}',
+        b'{\n  "step": 0\n}',
+    ],
+)
+def test_a_file_of_another_kind_is_not_touched(
+    zoomer: World, tmp_path: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "other"
+    out.write_bytes(content)
+    with JudgeServer(reply=scripted(zoomer.right)) as server:
+        assert zoomer.generate(out, server) == 2
+        assert "is no file to append to" in capsys.readouterr().err
+        assert out.read_bytes() == content
+
+
+def test_what_is_read_is_not_written(zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows, records = tmp_path / "rows.parquet", tmp_path / "records.jsonl"
+    rows.write_bytes(zoomer.parquet.read_bytes())
+    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
+        assert run(zoomer.command("generate", rows, tmp_path / "." / "rows.parquet", server)) == 2
+        assert "is the file that is read; give another" in capsys.readouterr().err
+        assert zoomer.generate(records, server) == 0
+        before = records.read_bytes()
+        assert run(zoomer.command("reflect", records, records, server)) == 2
+        assert "is the file that is read; give another" in capsys.readouterr().err
+    assert (rows.read_bytes(), records.read_bytes()) == (zoomer.parquet.read_bytes(), before)
+
+
 def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_demo(tmp_path, 1, 1, questions_per_video=3, agent_names=["longvt"], num_processes=1, open_ended=True)
     rows = [row for row in load_rows(tmp_path / "train.parquet") if row["extra_info"]["question_type"] == "open"]

@@ -79,6 +79,14 @@ def test_no_part_may_be_empty(share: float, tmp_path: Path) -> None:
     assert not (tmp_path / "train.parquet").exists()
 
 
+def test_the_parts_are_two_files(tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "rows.parquet", [make_row("a.mp4"), make_row("b.mp4")])
+    (tmp_path / "sub").mkdir()
+    with pytest.raises(UsageError, match=r"both parts would be written to .*x\.parquet; give two files"):
+        split_by_video(source, tmp_path / "x.parquet", tmp_path / "sub" / ".." / "x.parquet", second_share=0.5)
+    assert not (tmp_path / "x.parquet").exists()
+
+
 def test_rows_on_videos_of_a_benchmark_are_left_out(
     tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
 ) -> None:

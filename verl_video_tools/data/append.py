@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,16 @@ from verl_video_tools.errors import UsageError
 
 
 @contextmanager
-def appended(path: Path) -> Iterator[BinaryIO]:
+def appended(path: Path, first_field: str) -> Iterator[BinaryIO]:
     """The file, locked, behind its last whole line: what a killed run left of a line is cut off.
 
+    Args:
+        first_field: each line is a JSON object that begins with it. An end that is no such line was not left by us.
+
     Raises:
-        UsageError: it cannot be written, or another process writes it.
+        UsageError: it cannot be written, another process writes it, or it is a file of another kind; that is untouched.
     """
+    beginning = json.dumps({first_field: 0}).removesuffix("0}").encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+b")
@@ -29,5 +34,13 @@ def appended(path: Path) -> Iterator[BinaryIO]:
         except BlockingIOError as error:
             raise UsageError(f"{path} is being written by another process") from error
         file.seek(0)
-        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+        lines_bytes, last = 0, b""
+        for last in file:
+            lines_bytes += len(last) if last.endswith(b"\n") else 0
+        if not last.endswith(b"\n") and not last.startswith(beginning[: len(last)]):
+            raise UsageError(
+                f"{path} is no file to append to: it ends with {last[:40]!r}, not with a line of JSON that begins with "
+                f"{beginning.decode()!r}; give another file to write"
+            )
+        file.truncate(lines_bytes)
         yield file

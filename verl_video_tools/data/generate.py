@@ -158,7 +158,7 @@ async def generate(
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
         asked = await stack.enter_async_context(LLMJudge(judge)) if isinstance(judge, JudgeConfig) else judge
-        file = stack.enter_context(appended(Path(out)))
+        file = stack.enter_context(appended(Path(out), "step"))
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
         progress(len(tasks) - len(left), len(tasks))

@@ -11,6 +11,7 @@ import typer
 
 from verl_video_tools.cli.asking import Asking, Model, Seed, Settings, Temperature, asks
 from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.errors import UsageError
 
 if TYPE_CHECKING:
     from verl_video_tools.data.generate import RolloutTask
@@ -43,7 +44,7 @@ def generate_command(
     return _run(
         "generate",
         tasks_of_rows(rows, num_samples),
-        out,
+        _apart(out, rows),
         method,
         settings,
         seed=seed,
@@ -75,7 +76,7 @@ def reflect_command(
     return _run(
         "reflect",
         tasks,
-        out,
+        _apart(out, records),
         method,
         settings,
         instruction=reflection_prompt(prompt_file),
@@ -84,6 +85,13 @@ def reflect_command(
         policy=asking.policy(base_url, model, temperature),
         asking=asking,
     )
+
+
+def _apart(out: Path, source: Path) -> Path:
+    """The file to write, which is not the one that is read."""
+    if out.resolve() == source.resolve():
+        raise UsageError(f"{out} is the file that is read; give another file to write")
+    return out
 
 
 def _run(

@@ -49,8 +49,11 @@ def split_by_video(
     one's. The same rows give the same parts, whatever their order.
 
     Raises:
-        UsageError: a file cannot be read or written, a row has no video, or one part would be empty.
+        UsageError: a file cannot be read or written, a row has no video, one part would be empty, or both parts are one
+            file.
     """
+    if first.resolve() == second.resolve():
+        raise UsageError(f"both parts would be written to {first}; give two files")
     counts = Counter(video_paths(source))
     videos = [sorted(video) for video in same_video(identities(counts, signs))]
     order = sorted(videos)

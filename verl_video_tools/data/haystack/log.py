@@ -61,7 +61,7 @@ async def run_step(
     Raises:
         UsageError: the file cannot be read or written.
     """
-    with appended(path) as file:
+    with appended(path, "key") as file:
         left = left_over(path, wanted, retry_failed)
         num_done = len(wanted) - len(left)
         progress(num_done, len(wanted))
