@@ -308,6 +308,18 @@ def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
     assert result_of(out)["overall"]["failed"] == 0
 
 
+def test_groups_that_are_no_lists_are_one_value_each(tmp_path: Path, make_video: MakeVideo) -> None:
+    groups = {"level": 0, "share": 0.5, "is_long": False, "none": None, "empty": "", "several": [1, 2]}
+    row = benchmark_row("one", index=0, split="test", video_path=Path(make_video(100)), question="?", truth="a kite")
+    row["extra_info"]["groups"] = groups
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "rows.parquet")
+    with JudgeServer(reply=scripted({"?": ["<answer>a kite</answer>"]})) as server:
+        options = ["--method=direct", f"--base-url={server.base_url}", f"--judge-base-url={server.base_url}"]
+        assert run(["eval", f"--rows={tmp_path / 'rows.parquet'}", *options, f"--out={tmp_path / 'out'}"]) == 0
+    found = {name: list(values) for name, values in result_of(tmp_path / "out")["groups"].items()}
+    assert found == {"level": ["0"], "share": ["0.5"], "is_long": ["False"], "several": ["1", "2"]}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -68,15 +68,22 @@ def _groups(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, di
     """
     groups: dict[str, dict[str, list[_Item]]] = {name: {} for name in (benchmark.groupings if benchmark else ())}
     for item in items:
-        own = {name: value for name, value in (item.record["extra_info"].get("groups") or {}).items() if value}
+        own = _own_groups(item.record["extra_info"])
         if benchmark is None:
-            own = {"data_source": str(item.record["data_source"]), **own}
-        for name, value in own.items():
-            for member in [value] if isinstance(value, str) else value:
+            own = {"data_source": [item.record["data_source"]], **own}
+        for name, members in own.items():
+            for member in members:
                 groups.setdefault(name, defaultdict(list)).setdefault(str(member), []).append(item)
     if benchmark is None and len(groups.get("data_source", {})) < 2:
         groups.pop("data_source", None)
     return {name: values for name, values in groups.items() if values}
+
+
+def _own_groups(extra_info: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The values of `extra_info.groups`, which rows of a user may hold in any form: what is no list is one value."""
+    groups = extra_info.get("groups")
+    given = groups.items() if isinstance(groups, Mapping) else ()
+    return {name: value if isinstance(value, list) else [value] for name, value in given if value not in (None, "")}
 
 
 def _figures(items: Sequence[_Item], benchmark: Benchmark | None, num_faults: int = 0) -> Figures:
