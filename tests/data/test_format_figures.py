@@ -87,6 +87,7 @@ def test_rows_belong_to_the_groups_of_their_benchmark(case: Case, tmp_path: Path
     [
         ("mlvu-dev", "m_avg", [{"task": "plotQA"}, {"task": "count"}]),
         ("mvbench", "task_mean", [{"task": "action_sequence"}, {"task": "moving_count"}]),
+        ("star", "type_mean", [{"type": "Sequence"}, {"type": "Interaction"}]),
         (
             "video-mmmu",
             "track_mean",

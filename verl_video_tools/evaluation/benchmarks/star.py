@@ -10,13 +10,14 @@ A question is about the part from `start` to `end`. STAR's authors cut the video
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from verl_video_tools.errors import RowError
-from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
+from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video, required
 from verl_video_tools.evaluation.benchmarks.fields import letter_of, segment, split_name
+from verl_video_tools.evaluation.benchmarks.means import mean_of_groups
 
 
 class STAR(Benchmark):
@@ -47,3 +48,7 @@ class STAR(Benchmark):
             video_segment_seconds=seconds,
             groups={"type": question_id.partition("_")[0]},
         )
+
+    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
+        """`type_mean`: the mean of the accuracies of the four types of question, by which results are published."""
+        return {"type_mean": mean_of_groups(items, "type")}
