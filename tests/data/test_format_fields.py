@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.errors import RowError
+from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark
 from verl_video_tools.evaluation.benchmarks.fields import (
     clock_seconds,
     find_moved_video,
@@ -15,6 +16,9 @@ from verl_video_tools.evaluation.benchmarks.fields import (
     listed_options,
     split_options,
 )
+from verl_video_tools.judge import JudgeConfig
+from verl_video_tools.rewards.grading import check_question
+from verl_video_tools.types import Sample
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,20 @@ def test_answers_that_are_no_option(answer: str) -> None:
 def test_options_that_are_no_list(options: Any) -> None:
     with pytest.raises(RowError, match="the field 'candidates' must list the options"):
         listed_options(options, "candidates")
+
+
+@pytest.mark.parametrize(
+    ("truth", "question_type"),
+    [(truth, "numeric") for truth in ("12", "-5", "1,000", "-1,234,567.5", "3.", ".5", "0.25")]
+    + [(truth, "open") for truth in ("nan", "inf", "1e5", "1_000", "12,34", "+5", "5 kg", "a dozen", "1,000,")],
+)
+def test_open_questions_are_numeric_where_the_truth_is_a_number(truth: str, question_type: str, tmp_path: Path) -> None:
+    (tmp_path / "validation_Finance_1.mp4").touch()
+    entry = {"id": "validation_Finance_1", "question": "How many?", "question_type": "open", "answer": truth}
+    files = BenchmarkFiles(annotations=tmp_path / "Adaptation.json", videos=tmp_path)
+    row = get_benchmark("video-mmmu").row({**entry, "track": "Adaptation"}, files)
+    assert row["extra_info"]["question_type"] == question_type
+    check_question(Sample.from_row(row), JudgeConfig())
 
 
 @pytest.mark.parametrize(

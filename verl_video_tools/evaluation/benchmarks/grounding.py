@@ -15,17 +15,22 @@ RECALL_OVERLAPS = (0.3, 0.5, 0.7)
 RIGHT_OVERLAP = 0.5
 """Overlap from which an answer counts as right."""
 
-_TIME = r"(\d+(?::\d+){0,2}(?:\.\d+)?)\s*(?:s\b|sec(?:ond)?s?\b)?"
-_SEGMENT = re.compile(rf"{_TIME}\s*(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b)\s*{_TIME}", re.IGNORECASE)
+_MARKUP = re.compile(r"[*_`$\\]")
+_TIME = r"(\d+(?::\d+){0,2}(?:\.\d+)?|(?<![.\w])\.\d+)\s*(?:s\b|sec(?:ond)?s?\b)?"
+_PAIR = rf"{_TIME}\s*(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b)\s*{_TIME}"
+_SEGMENT = re.compile(_PAIR, re.IGNORECASE)
+_SEGMENT_IN_BRACKETS = re.compile(rf"\[\s*{_PAIR}\s*\]", re.IGNORECASE)
 
 
 def read_segment(answer: str | None) -> tuple[float, float] | None:
     """The last segment that an answer names, in seconds; None if it names none.
 
     Two times belong together where only a comma, a dash, "to", "and" or "until" stands between them: ``[2.5, 7]``,
-    ``2.5s - 7s``, ``from 0:02 to 0:07``. Ends in the wrong order are a segment that overlaps nothing.
+    ``2.5s - 7s``, ``from 0:02 to 0:07``. Those in square brackets come first: what else an answer says may be about
+    other times. Markup counts for nothing. Ends in the wrong order are a segment that overlaps nothing.
     """
-    found = _SEGMENT.findall(answer or "")
+    text = _MARKUP.sub("", answer or "")
+    found = _SEGMENT_IN_BRACKETS.findall(text) or _SEGMENT.findall(text)
     if not found:
         return None
     start, end = map(clock_seconds, found[-1])

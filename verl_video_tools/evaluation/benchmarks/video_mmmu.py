@@ -8,6 +8,7 @@ the end of the video. Read from lmms_eval/tasks/videommmu of github.com/Evolving
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -53,6 +54,7 @@ DISCIPLINES = {
 }
 """Subjects of each discipline; the subject stands in a question's id."""
 
+_NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+", re.ASCII)  # as `rewards.numbers` reads them
 _COLUMNS = ("id", "question", "options", "answer", "question_type")
 _ADAPTATION_NOTE = "The picture that the question is about is shown at the end of the video."
 _OTHER_NOTE = "A quiz may be shown at the end of the video; it is not this question."
@@ -117,8 +119,4 @@ def _read(file: Path) -> Iterable[ReadEntry]:
 
 
 def _open_type(truth: str) -> QuestionType:
-    try:
-        float(truth)
-    except ValueError:
-        return "open"
-    return "numeric"
+    return "numeric" if _NUMBER.fullmatch(truth) else "open"
