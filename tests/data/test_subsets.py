@@ -13,7 +13,7 @@ from benchmarks.video.files import MakeVideo
 from tests.data.row_files import make_row, read_rows, write_rows
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.subsets import decontaminate, split_by_video
-from verl_video_tools.data.video_identity import Sign, identities, same_video, youtube_id
+from verl_video_tools.data.video_identity import Sign, identities, same_video, video_name, youtube_id
 from verl_video_tools.errors import UsageError
 
 
@@ -28,10 +28,32 @@ from verl_video_tools.errors import UsageError
         ("video_10909.mp4", None),
         ("dQw4w9WgXcQabc.mp4", None),
         ("217.mp4", None),
+        ("dQw4w9WgXcQ_10_25.5", "dQw4w9WgXcQ"),
+        ("https://www.youtube.com/watch?v=dQw4w9WgXcQ", "dQw4w9WgXcQ"),
+        ("http://m.youtube.com/watch?t=3&v=-description&list=x", None),
+        ("https://m.youtube.com/watch?list=x&v=description&t=3s", "description"),
+        ("https://youtu.be/dQw4w9WgXcQ?si=x", "dQw4w9WgXcQ"),
+        ("youtube.com/shorts/dQw4w9WgXcQ", "dQw4w9WgXcQ"),
+        ("https://www.youtube-nocookie.com/embed/dQw4w9WgXcQ", "dQw4w9WgXcQ"),
+        ("https://example.org/watch?v=dQw4w9WgXcQ", None),
     ],
 )
 def test_youtube_ids(path: str, found: str | None) -> None:
     assert youtube_id(path) == found
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("set/clip_10.5", "clip_10.5"),
+        ("clip_10.5.mp4", "clip_10.5"),
+        ("clip.MKV", "clip"),
+        (".mp4", ".mp4"),
+        ("https://youtu.be/dqw4w9wgxcq", "dqw4w9wgxcq"),
+    ],
+)
+def test_names_of_videos(path: str, name: str) -> None:
+    assert video_name(path) == name
 
 
 def test_files_with_the_same_content_are_one_video(tmp_path: Path) -> None:
@@ -114,8 +136,8 @@ def test_rows_on_videos_of_a_benchmark_are_left_out(
     assert read_rows(out) == [rows[0], rows[4]]
     assert [row.number for row in decontaminate(source, out, [exam], [Sign.NAME])] == [1]
     names = tmp_path / "names.txt"
-    names.write_text("bench_clip\n\nother\n")
-    assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names")]
+    names.write_text("bench_clip\n\nother\nfine.5\nhttps://www.youtube.com/watch?v=dQw4w9WgXcQ&t=3\n")
+    assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names"), (2, "names")]
     assert run([*command[:4], "--against", str(tmp_path / "gone.parquet")]) == 2
     assert run([*command, "--by", "colour"]) == 2
 

@@ -71,7 +71,7 @@ def decontaminate_command(
         typer.Option(
             "--against",
             metavar="BENCHMARK",
-            help="Rows of a benchmark (.parquet), or names of its videos, one per line (.txt); repeatable.",
+            help="Rows of a benchmark (.parquet), or names or YouTube URLs of its videos (.txt); repeatable.",
         ),
     ],
     by: Known = None,

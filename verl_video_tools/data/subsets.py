@@ -81,7 +81,7 @@ def decontaminate(
     """Write the rows whose videos occur in none of the benchmarks, and tell the others.
 
     Args:
-        benchmarks: files of rows, or .txt files with the path or name of a video per line.
+        benchmarks: files of rows, or .txt files with the path, name or YouTube URL of a video per line.
 
     Raises:
         UsageError: a file cannot be read or written, or a row has no video.

@@ -1,7 +1,7 @@
 """Which rows are about the same video, though its files have other names or places.
 
 A video is known by its file's name without folder and suffix, by the YouTube id in that name, and, where the file is
-there, by its content: size, first and last mebibyte.
+there, by its content: size, first and last mebibyte. A YouTube URL stands for a file that is named after its id.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from verl_video_tools.data.probe_files import VIDEO_SUFFIXES
+
 logger = logging.getLogger(__name__)
 
 
@@ -22,9 +24,9 @@ class Sign(StrEnum):
     """By what a video is known again, the surest last."""
 
     NAME = "name"
-    """The file's name without folder and suffix."""
+    """The file's name without folder and suffix, as `video_name` gives it."""
     YOUTUBE = "youtube"
-    """The YouTube id in the file's name."""
+    """The YouTube id in the file's name, or of a URL."""
     CONTENT = "content"
     """Size, first and last mebibyte of the file."""
 
@@ -36,17 +38,32 @@ Identity = tuple[Sign, str]
 _EDGE_BYTES = 1 << 20
 # "dQw4w9WgXcQ", "v_dQw4w9WgXcQ", "ytb_dQw4w9WgXcQ", with the bounds of a clip after it: "dQw4w9WgXcQ_10_25.5".
 _BARE_ID = re.compile(r"(?:v_|ytb_|yt_)?([\w-]{11})(?:[_.-]\d+(?:\.\d+)?)*", re.ASCII)
+_YOUTUBE_URL = re.compile(
+    r"(?:https?://)?(?:[\w-]+\.)*(?:youtu\.be/|youtube(?:-nocookie)?\.com/(?:(?:embed|live|shorts|v)/|watch\?(?:.*&)?v=))"
+    r"([\w-]{11})(?![\w-])",
+    re.ASCII,
+)
 _ID_IN_BRACKETS = re.compile(r"\[([\w-]{11})\]$", re.ASCII)  # as yt-dlp names its files
 
 
+def video_name(path: str) -> str:
+    """The file's name without folder and the suffix of a video, if it has one; the id of a YouTube URL."""
+    if (url := _YOUTUBE_URL.match(path)) is not None:
+        return url[1]
+    file = Path(path)
+    return file.stem if file.suffix.lower() in VIDEO_SUFFIXES else file.name
+
+
 def youtube_id(path: str) -> str | None:
-    """The YouTube id that a file is named after, as data sets write it; None if there is none.
+    """The YouTube id of a URL, or that a file is named after, as data sets write it; None if there is none.
 
     Eleven characters could be any word; an id is taken for one if it has both capital and small letters, as 99 of 100
     have. The others are still known by their file's name.
     """
-    stem = Path(path).stem
-    match = _BARE_ID.fullmatch(stem) or _ID_IN_BRACKETS.search(stem)
+    if (url := _YOUTUBE_URL.match(path)) is not None:
+        return url[1]
+    name = video_name(path)
+    match = _BARE_ID.fullmatch(name) or _ID_IN_BRACKETS.search(name)
     if match is None:
         return None
     found = match[1]
@@ -61,9 +78,9 @@ def identities(paths: Iterable[str], signs: Sequence[Sign] = SIGNS) -> dict[str,
     found: dict[str, set[Identity]] = {path: set() for path in paths}
     for path, known_by in found.items():
         if Sign.NAME in signs:
-            known_by.add((Sign.NAME, Path(path).stem))
-        if Sign.YOUTUBE in signs and (name := youtube_id(path)) is not None:
-            known_by.add((Sign.YOUTUBE, name))
+            known_by.add((Sign.NAME, video_name(path)))
+        if Sign.YOUTUBE in signs and (found_id := youtube_id(path)) is not None:
+            known_by.add((Sign.YOUTUBE, found_id))
     if Sign.CONTENT in signs:
         for path, digest in _digests(found).items():
             found[path].add((Sign.CONTENT, digest))
