@@ -13,13 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_video_tools.data.video_identity import VIDEO_SUFFIXES
 from verl_video_tools.errors import DeadlineError, UsageError
 from verl_video_tools.video.child_process import ChildDied, ChildProcess
 from verl_video_tools.video.source import Deadline
-
-VIDEO_SUFFIXES = frozenset(
-    f".{name}" for name in ("mp4", "m4v", "mov", "mkv", "webm", "avi", "flv", "ts", "m2ts", "mts", "mpg", "mpeg", "wmv")
-)
 
 GRACE_SECONDS = 5.0
 """Time beyond its deadline after which a probe counts as hung, and in which Python and the libraries may start."""

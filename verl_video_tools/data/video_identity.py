@@ -15,9 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from verl_video_tools.data.probe_files import VIDEO_SUFFIXES
-
 logger = logging.getLogger(__name__)
+
+VIDEO_SUFFIXES = frozenset(
+    f".{name}" for name in ("mp4", "m4v", "mov", "mkv", "webm", "avi", "flv", "ts", "m2ts", "mts", "mpg", "mpeg", "wmv")
+)
 
 
 class Sign(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from verl_video_tools.data.probe_files import VIDEO_SUFFIXES
+from verl_video_tools.data.video_identity import VIDEO_SUFFIXES
 from verl_video_tools.errors import UsageError, VideoNotFoundError
 
 
