@@ -66,6 +66,10 @@ FAILURE_CODES = frozenset({CallErrorCode.VIDEO_ERROR, CallErrorCode.RETRIEVAL_ER
 """Codes of calls that were not executed through no fault of the policy."""
 
 
+BUDGET_CODES = frozenset({CallErrorCode.PROMPT_BUDGET, CallErrorCode.RESPONSE_BUDGET, CallErrorCode.IMAGE_BUDGET})
+"""Codes of calls that were refused because what they would have shown did not fit."""
+
+
 class VideoToolsError(Exception):
     """Root of every error that this package raises on purpose."""
 

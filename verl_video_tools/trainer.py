@@ -295,6 +295,7 @@ class VideoToolsMixin(PPOTrainer):
         return [float(data[name][i].sum()) for i in range(len(keys))]
 
     def _validate(self) -> dict[str, float]:
+        self._enter("measuring held-out rows")
         self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
         self._records.write(self.global_steps, self._validation_lines, held_out=True)

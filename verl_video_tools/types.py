@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.errors import FAILURE_CODES, RowError
+from verl_video_tools.errors import BUDGET_CODES, FAILURE_CODES, RowError
 
 if TYPE_CHECKING:
     from verl_video_tools.judge.config import JudgeConfig
@@ -224,7 +224,14 @@ class CallRecord:
 
     def failed(self) -> bool:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
-        return self.error is not None and self.error.partition(":")[0] in FAILURE_CODES
+        return self._code() in FAILURE_CODES
+
+    def found_no_room(self) -> bool:
+        """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
+        return self._code() in BUDGET_CODES
+
+    def _code(self) -> str:
+        return (self.error or "").partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -280,6 +287,12 @@ class Trajectory:
     cache: CacheUse = field(default_factory=CacheUse)
     retrieved_frames: list[list[int]] = field(default_factory=list)
     """What the retriever answered for the first look, as `CallRecord.retrieved_frames` for a call."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung)."""
+
+    def first_look(self) -> list[int]:
+        """Indices of the frames that were shown with the question."""
+        return [frame.index for frame in self.initial_frames]
 
     def calls(self) -> list[CallRecord]:
         return [call for turn in self.turns for call in turn.calls]
@@ -571,6 +584,11 @@ class Method(ABC):
             validate: the rollout is for validation, not for training.
         """
         return self
+
+    def own_settings(self, run: Method) -> dict[str, Any]:
+        """The fields in which this config of one rollout differs from the run's."""
+        values = {own.name: getattr(self, own.name) for own in fields(self)}
+        return {name: value for name, value in values.items() if value != getattr(run, name)}
 
     def context_policy(self) -> ContextPolicy:
         """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""

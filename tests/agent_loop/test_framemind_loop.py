@@ -53,6 +53,16 @@ async def test_validation_takes_the_validation_rung() -> None:
     assert first_look(await rollout([ANSWER], sampling_params=SAMPLING, method_fields=fields)) == (8, 28)
 
 
+async def test_a_rollout_names_its_rung() -> None:
+    """So that fine-tuning on it shows the same frames again (`data.sft_dataset`)."""
+    for number in range(4):
+        result = await rollout([ANSWER], number, sampling_params=SAMPLING)
+        assert result.trajectory.settings == {"num_rungs": 4, "rung": number + 1}
+        again = FrameMind(low=LOW, high=HIGH, tool_side_pixels=28, **result.trajectory.settings)
+        assert again.own_rung()[0] == first_look(result)[0]
+    assert (await rollout([ANSWER], 3, sampling_params=VALIDATION)).trajectory.settings == {}
+
+
 def test_how_validation_is_told() -> None:
     config = OmegaConf.create(OPTIONS)
     assert is_validation({**VALIDATION, "logprobs": True}, config)

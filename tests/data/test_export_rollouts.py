@@ -125,6 +125,26 @@ async def test_inconsistent_and_malformed_rollouts(videos: list[str], tmp_path: 
     assert [row["first_trained_turn"] for row in pq.read_table(tmp_path / "strict.parquet").to_pylist()] == [0, 1]
 
 
+async def test_a_call_that_found_no_room_is_not_imitated(videos: list[str], tmp_path: Path) -> None:
+    """Fine-tuning would show the frames, and the answer was written without them."""
+    line = await record(videos[0], GOOD)
+    call = line["trajectory"]["turns"][0]["calls"][0]
+    line["trajectory"]["turns"][0]["calls"] = [{**call, "ok": False, "error": "response_budget: it does not fit"}, call]
+    RecordWriter(tmp_path / "run").write(1, [line, await record(videos[1], GOOD)])
+    report = export_rollouts(tmp_path / "run", tmp_path / "rft.parquet")
+    assert (report.kept, report.dropped) == ({"rollout": 1}, {"no room for a call": 1})
+
+
+async def test_rows_say_what_their_rollout_was_shown(videos: list[str], tmp_path: Path) -> None:
+    line = await record(videos[0], GOOD)
+    line["trajectory"]["settings"] = {"max_frames": 9}
+    RecordWriter(tmp_path / "run").write(1, [line])
+    export_rollouts(tmp_path / "run", tmp_path / "rft.parquet")
+    row = pq.read_table(tmp_path / "rft.parquet").to_pylist()[0]
+    assert json.loads(row["settings"]) == {"max_frames": 9}
+    assert json.loads(row["first_look"]) == [frame["index"] for frame in line["trajectory"]["initial_frames"]]
+
+
 async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path) -> None:
     RecordWriter(tmp_path / "run").write(1, [await record(videos[0], [crop(2, 4), answer("B")])])
     out = tmp_path / "rft.parquet"

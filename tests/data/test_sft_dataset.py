@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import subprocess
 import sys
@@ -219,6 +220,19 @@ def test_turns_that_do_not_replay_are_named(
     broken = make_dataset(write([{**row, "turns": change(row["turns"])}], tmp_path / "broken.parquet"))
     with pytest.raises(RowError, match=rf"row index={row['extra_info']['index']} .* do not replay .*{reason}"):
         broken[0]
+
+
+def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: TrajectorySFTDataset, tmp_path: Path) -> None:
+    """Those of a group may have been shown different frames by design, and the run may have had other settings."""
+    row = dataset.rows[one_of_each_template(dataset)[0]]
+    settings = json.dumps({"num_frames": 3, "num_frames_long": 3})
+    own = make_dataset(write([{**row, "settings": settings}], tmp_path / "own.parquet"))
+    shown = dataset.stream(one_of_each_template(dataset)[0]).images
+    assert len(own.stream(0).images) < len(shown)
+
+    recorded = {**row, "settings": settings, "first_look": json.dumps([0, 1, 2, 3])}
+    with pytest.raises(RowError, match=r"first shown 4 frames \(0, 1, 2, ...\), and is replayed with 3 frames \(0, "):
+        make_dataset(write([recorded], tmp_path / "other.parquet"))[0]
 
 
 def test_missing_video_is_named(dataset: TrajectorySFTDataset, tmp_path: Path) -> None:

@@ -88,7 +88,8 @@ class VideoAgentLoop(AgentLoopBase):
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         validate = is_validation(sampling_params, self.rollout_config)
         group = group_methods(self.method, self.rollout_config, validate)
-        self.method = group[session_id % len(group)]
+        own = group[session_id % len(group)]
+        settings, self.method = own.own_settings(self.method), own
         builder = self.continuous_token_builder
         counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
         tokens = rollout_tokens(self.method.context_policy(), builder, counter, self.end_of_turn_id)
@@ -99,6 +100,7 @@ class VideoAgentLoop(AgentLoopBase):
             max_images=self.rollout_config.get("limit_images"),
         )
         episode = Episode(self.method, sample, self.envelope, budget, self.retriever, group=group)
+        episode.trajectory.settings = settings
         started = time.perf_counter()
         messages = await episode.start()
         timing.tool_calls += time.perf_counter() - started

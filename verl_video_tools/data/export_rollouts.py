@@ -6,6 +6,7 @@ A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ def export_rollouts(
 ) -> ExportReport:
     """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
 
-    A rollout is kept if it ended with an answer, unflagged and with no turn cut; if it passed its method's consistency
-    check, where there is one; and if it is as right, as near and as well-formed as asked. Rollouts of a question that
-    say the same are written once. Reflections keep their column `first_trained_turn`.
+    A rollout is kept if it ended with an answer, unflagged, with no turn cut and no call refused for a budget; if it
+    passed its method's consistency check, where there is one; and if it is as right, as near and as well-formed as
+    asked. Rollouts of a question that say the same are written once. Reflections keep their column
+    `first_trained_turn`. The columns `settings` and `first_look` (JSON) say which config of its group a rollout had,
+    and what it was shown: fine-tuning has to show the same.
 
     Args:
         records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
@@ -101,6 +104,8 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return str(trajectory.stop_reason)
     if any(turn.truncated for turn in trajectory.turns):
         return "cut turn"
+    if any(call.found_no_room() for call in trajectory.calls()):
+        return "no room for a call"  # fine-tuning has no such limit: its replay would show what was refused
     reward, method = line["reward"], get_method(trajectory.method)
     if "ccv" in method.reward_components and reward["ccv"] == 0.0:  # records of every method hold all components
         return "inconsistent"
@@ -130,4 +135,6 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
         "template": "reflection" if first_trained_turn else "rollout",
         "first_trained_turn": first_trained_turn,
         "retrieved_frames": recorded_answers(trajectory),
+        "settings": json.dumps(trajectory.settings),
+        "first_look": json.dumps(trajectory.first_look()),
     }

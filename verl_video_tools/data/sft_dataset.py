@@ -10,6 +10,7 @@ labels, pixel sizes and token boundaries equal those of reinforcement learning, 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,8 @@ class TrajectorySFTDataset(Dataset):
 
     A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
     mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
-    list per query, in order): no encoder is asked again.
+    list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
+    were their own (`settings`) and the frames that were shown first (`first_look`): others are an error.
 
     Options, all under `data`:
         pad_mode: must be `no_padding`.
@@ -96,7 +98,7 @@ class TrajectorySFTDataset(Dataset):
         )
         self._num_workers = int(options.get("num_workers", 0))
         self._method_fields: Mapping[str, Mapping[str, Any]] = options.get("video_tools") or {}
-        self._methods: dict[str, Method] = {}
+        self._methods: dict[tuple[str, str], Method] = {}
         self._cache = _StreamCache(int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20)
         self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
         for name in {row["agent_name"] for row in self.rows}:
@@ -150,13 +152,14 @@ class TrajectorySFTDataset(Dataset):
     # -------------------------------------------------------------------------------------------------------- internals
 
     async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
-        method = self._method(row["agent_name"])
+        method = self._method(row["agent_name"], row.get("settings") or "{}")
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
         episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever)
         stream = TokenStream(self._builder)
         messages = await episode.start()
         if messages is None:
             raise RowError(f"{_where(row)}: {episode.trajectory.error}")
+        _check_first_look(row, episode.trajectory)
         stream.start(messages)
         num_taken, first_trained_turn = 0, _first_trained_turn(row)
         for text in row["turns"]:
@@ -189,17 +192,18 @@ class TrajectorySFTDataset(Dataset):
         ids = list(self.tokenizer.encode(text, add_special_tokens=False))
         return ids if text.endswith(method.stop) else [*ids, self.end_of_turn_id]
 
-    def _method(self, name: str) -> Method:
-        if name not in self._methods:
-            method = get_method(name, **self._method_fields.get(name, {}))
+    def _method(self, name: str, settings: str = "{}") -> Method:
+        """The method of a row, with the fields (JSON) that were its rollout's own."""
+        if (name, settings) not in self._methods:
+            method = get_method(name, **{**self._method_fields.get(name, {}), **json.loads(settings)})
             if method.context_policy() != "append":
                 raise UsageError(
                     f"{name} is configured with the context policy {method.context_policy()}, which makes a sequence "
                     "of each turn; a row of this data set is one sequence. Let data.video_tools say append: the turns "
                     "are the same, and reinforcement learning may then use the other policy"
                 )
-            self._methods[name] = method
-        return self._methods[name]
+            self._methods[name, settings] = method
+        return self._methods[name, settings]
 
     def _lengths(self) -> list[int]:
         """Tokens of each row. With worker processes it is they who decode: this process has to stay without decode
@@ -227,6 +231,26 @@ class TrajectorySFTDataset(Dataset):
         kept = [index for index in range(len(self.rows)) if lengths[index] <= self.max_length]
         self._cache.renumber(kept)
         self.rows = [self.rows[index] for index in kept]
+
+
+def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:
+    """Turns must not be trained on other frames than those that they were written about. Sizes may differ: an expert
+    behind an endpoint may be shown larger ones.
+
+    Raises:
+        RowError: the row names other frames.
+    """
+    recorded, shown = json.loads(row.get("first_look") or "null"), replayed.first_look()
+    if recorded is not None and recorded != shown:
+        raise RowError(
+            f"{_where(row)}: its rollout was first shown {_summary(recorded)}, and is replayed with "
+            f"{_summary(shown)}; give data.video_tools the settings that it was recorded with, "
+            "or leave the column first_look out if the turns shall be learnt all the same"
+        )
+
+
+def _summary(frames: Sequence[int]) -> str:
+    return f"{len(frames)} frames ({', '.join(map(str, frames[:3]))}, ...)"
 
 
 class _Lengths(Dataset):
