@@ -66,7 +66,8 @@ collect_ray_options() {
     if [ "${RAY_ADDRESS:-local}" = local ]; then
         # verl's placement groups count CPUs and GPUs; these are logical ones. On a cluster `ray start` declares them.
         [ "$DEVICE" != cpu ] || RAY_OPTIONS=(
-            ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus=1 +ray_kwargs.ray_init.include_dashboard=False)
+            ray_kwargs.ray_init.num_cpus=32 +ray_kwargs.ray_init.num_gpus="$NDEVICES_PER_NODE"
+            +ray_kwargs.ray_init.include_dashboard=False)
         return
     fi
     # Workers inherit the variables of their node's `ray start`, not of this shell. Keys and tokens stay out, since verl
