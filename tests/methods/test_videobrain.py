@@ -440,6 +440,10 @@ async def test_j39_frames_are_chosen_as_published(make_video: MakeVideo) -> None
     for turns, code in ((LEGACY, "malformed_call"), (short, "malformed_call")):
         assert shown((await run(make_video(), [turns]))[0]) == code
     assert shown((await run(make_video(), [short], "reference"))[0]) == "segment_too_short"
+    before = think('<tool_call>{"action": "choose_frames", "frame_range": [-50, 100]}</tool_call>')
+    trajectory, _ = await run(make_video(), [before], "reference")
+    assert shown(trajectory) == "out_of_range"
+    assert trajectory.stop_reason is not StopReason.VIDEO_ERROR
     nonsense = think('<tool_call>{"action": "choose_frames", "frame_range": [0]}</tool_call>')
     assert shown((await run(make_video(), [nonsense], "reference"))[0]) == "malformed_call"
 

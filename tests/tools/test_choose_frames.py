@@ -65,8 +65,11 @@ async def test_a_frame_number_is_an_integer(start: object) -> None:
     assert await shown(SHORT, start, 200) == "malformed_call"
 
 
-async def test_negative_frame_numbers_are_outside() -> None:
-    assert await shown(SHORT, -50, 200) == "out_of_range"
+@pytest.mark.parametrize("compat", ["strict", "reference"])
+async def test_negative_frame_numbers_are_outside(compat: Compat) -> None:
+    """The model is told; a plan of such frames would be an error of the video, for which a rollout does not train."""
+    for start, end in ((-50, 200), (-1, 200), (-50, -10)):
+        assert await shown(with_compat(SHORT, compat), start, end) == "out_of_range"
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,11 @@ class ChooseFrames:
         start, end = (_frame_number(arguments, name) for name in ("start_frame", "end_frame"))
         last_end = context.info.num_frames
         if self.compat == "reference":
-            if start > last_end:
-                raise CallRejected(CallErrorCode.OUT_OF_RANGE, f"start {start} lies beyond the {last_end} frames")
+            if not 0 <= start <= last_end:
+                raise CallRejected(
+                    CallErrorCode.OUT_OF_RANGE,
+                    f"start {start} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                )
             end = min(end, last_end)
         elif start > end:
             raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"start {start} is after end {end}; give START < END")
