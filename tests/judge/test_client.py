@@ -84,6 +84,20 @@ async def test_what_is_sent(server: JudgeServer, monkeypatch: pytest.MonkeyPatch
     assert {request["temperature"] for request in server.requests} == {0.0}
 
 
+async def test_replies_are_bounded(server: JudgeServer) -> None:
+    for fields in ({}, {"max_tokens": 64}, {"max_tokens": None}):
+        await judge_once(JudgeConfig(base_url=server.base_url, **fields))
+    assert [request.get("max_tokens", "server's own") for request in server.requests] == [1024, 64, "server's own"]
+
+
+async def test_a_reply_that_was_cut_says_what_to_raise(server: JudgeServer) -> None:
+    cut = json.loads(completion("<think>Let me compare").body or b"")
+    cut["choices"][0]["finish_reason"] = "length"
+    server.reply = in_turn(*[Reply(json.dumps(cut).encode())] * 2)
+    message, _ = await failure(JudgeConfig(base_url=server.base_url, max_attempts=2, max_tokens=64))
+    assert "it was cut at max_tokens=64: give a judge that thinks longer more" in message
+
+
 async def test_a_proxy_is_not_asked_for_servers_of_this_machine(
     server: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -365,6 +379,7 @@ def test_processes_share_a_folder(server: JudgeServer, tmp_path: Path) -> None:
         ({"concurrency": 0}, "concurrency must be at least 1"),
         ({"max_attempts": 0}, "max_attempts must be at least 1"),
         ({"deadline_seconds": 0.0}, "deadline_seconds must be above 0"),
+        ({"max_tokens": 0}, "max_tokens must be at least 1, or None"),
     ],
 )
 def test_bad_options(fields: dict[str, Any], message: str) -> None:

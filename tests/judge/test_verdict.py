@@ -23,6 +23,7 @@ CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLa
         ("correct", CORRECT),
         ("**Incorrect**", INCORRECT),
         ("They agree.\nVerdict: correct", CORRECT),
+        ("They agree.\r\n\r\n \t**Verdict** : correct\r\n", CORRECT),
         ("**Judgement:** partial", PARTIAL),
         ("Judgement: 0.5", PARTIAL),
         ("Judgement: 1", CORRECT),
@@ -35,6 +36,15 @@ CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLa
 )
 def test_readable(reply: str, expected: AnswerLabel) -> None:
     assert read_verdict(reply) is expected
+
+
+@pytest.mark.timeout(20)
+def test_long_replies_take_time_in_proportion_to_their_length() -> None:
+    blank = "\n" * 200_000
+    assert read_verdict(f"{blank}Verdict: correct{blank}") is CORRECT
+    for filling in (blank, "\r\n" * 200_000, " " * 200_000, "* " * 200_000, "> \n" * 200_000):
+        with pytest.raises(JudgeError, match="no readable label"):
+            read_verdict(f"Hm.{filling}I would rather not say.")
 
 
 @pytest.mark.parametrize(

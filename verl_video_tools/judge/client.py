@@ -9,12 +9,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from verl_video_tools.endpoint.chat import read_completion
+from verl_video_tools.endpoint.chat import Completion, read_completion
 from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
 from verl_video_tools.errors import EndpointError, JudgeError
 from verl_video_tools.judge.cache import CacheKey, VerdictCache
@@ -148,16 +148,27 @@ class LLMJudge:
         """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
         self.counters.attempts += 1
         try:
-            body = {"model": model, "messages": messages, "temperature": 0.0}
-            reply = read_completion(await turn.chat_completion(body)).text
+            completion = read_completion(await turn.chat_completion(self._body(model, messages)))
             try:
-                return read_verdict(reply)
+                return read_verdict(completion.text)
             except JudgeError as error:
-                messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": _REMINDER}]
-                raise AttemptFailed(str(error)) from error
+                messages += [{"role": "assistant", "content": completion.text}, {"role": "user", "content": _REMINDER}]
+                raise AttemptFailed(f"{error}{self._cut_note(completion)}") from error
         except BaseException:
             self.counters.failed_attempts += 1
             raise
+
+    def _body(self, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": model, "messages": messages, "temperature": 0.0}
+        if self.config.max_tokens is not None:
+            body["max_tokens"] = self.config.max_tokens
+        return body
+
+    def _cut_note(self, completion: Completion) -> str:
+        """What to do about a reply that ended before its verdict."""
+        if completion.finish_reason != "length" or self.config.max_tokens is None:
+            return ""
+        return f", it was cut at max_tokens={self.config.max_tokens}: give a judge that thinks longer more"
 
 
 _Key = tuple[str, str, str]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from verl_video_tools.endpoint.config import EndpointConfig
+from verl_video_tools.methods.fields import require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,9 @@ class JudgeConfig(EndpointConfig):
     """Requests in flight at most. In training this is for the whole run, split over verl's reward workers."""
     deadline_seconds: float = 60.0
     """Time for one judgement with all its attempts, from the moment that it is its turn."""
+    max_tokens: int | None = 1024
+    """Tokens of one reply at most: enough to think before the verdict, and a bound on a model that rambles on. None:
+    the server's own limit."""
     cache_dir: str | None = None
     """Folder that keeps verdicts from run to run; processes may share it. None: nothing is kept."""
     prompt_file: str | None = None
@@ -31,3 +35,7 @@ class JudgeConfig(EndpointConfig):
     on_failure: Literal["flag", "stop"] = "flag"
     """What a judgement that failed for good does in training. `flag`: the rollout neither trains nor counts. `stop`:
     the run ends with the reason."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1, or None")

@@ -26,8 +26,9 @@ _LABELS = {
     "0": AnswerLabel.INCORRECT,
     "0.0": AnswerLabel.INCORRECT,
 }
+# Blanks of one line only: with newlines among them, a reply of blank lines would take time as the square of its length.
 _LABELLED_LINE = re.compile(
-    r"^[\s*_#>-]*(?:label|verdict|judge?ment|score)[\s*_]*[:=](.*)$", re.IGNORECASE | re.MULTILINE
+    r"^(?:[^\S\n]|[*_#>-])*(?:label|verdict|judge?ment|score)(?:[^\S\n]|[*_])*[:=](.*)$", re.IGNORECASE | re.MULTILINE
 )
 _DRESS = " \t\r\n*_`\"'.,;"
 
