@@ -29,12 +29,48 @@ def test_whole_weights_of_the_last_step_are_copied(tmp_path: Path) -> None:
     last = fake_checkpoint(tmp_path, 8)
     out = tmp_path / "huggingface"
     out.mkdir()
+    (out / "config.json").write_text("{}")
     (out / "stale.txt").write_text("of an earlier run")
     assert export_model(tmp_path, out) == last.parent
     assert sorted(path.name for path in out.iterdir()) == ["config.json", "model.safetensors"]
     assert (out / "model.safetensors").read_bytes() == (last / "model.safetensors").read_bytes()
     declared = json.loads((out / "config.json").read_text())  # what verl wrote beside float32 weights was not true
     assert declared == {"dtype": "float32", "text_config": {"dtype": "float32"}, "other": {}}
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        (".", "holds the run itself"),
+        ("..", "holds the run itself"),
+        ("link_to_run", "holds the run itself"),
+        ("global_step_8", "part of the checkpoint global_step_8"),
+        ("global_step_8/huggingface", "part of the checkpoint global_step_8"),
+        ("trajectories", "is no model"),
+        ("latest_checkpointed_iteration.txt", "is no model"),
+    ],
+)
+def test_nothing_but_a_model_is_replaced(tmp_path: Path, place: str, message: str) -> None:
+    run_dir = tmp_path / "run"
+    fake_checkpoint(run_dir, 8)
+    (run_dir / "trajectories").mkdir()
+    (run_dir / "trajectories" / "step_1.jsonl").write_text("{}")
+    (run_dir / "link_to_run").symlink_to(run_dir)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=message):
+        export_model(run_dir, run_dir / place)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_folder_and_a_link_to_a_model_are_filled(tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    fake_checkpoint(run_dir, 8)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    for place in ("model", "link", "new"):
+        export_model(run_dir, tmp_path / place)
+        assert (tmp_path / place / "model.safetensors").is_file()
+    assert (tmp_path / "link").is_symlink()
 
 
 def test_unfinished_run_is_reported(tmp_path: Path) -> None:

@@ -19,22 +19,27 @@ from pathlib import Path
 from verl_video_tools.errors import UsageError
 
 _STEP_FILE = "latest_checkpointed_iteration.txt"
+_STEP_PREFIX = "global_step_"
 
 
 def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
-    """Write the folder; one that exists is replaced only once the new one is whole.
+    """Write the folder; a model that exists there is replaced, once the new one is whole.
+
+    `out_dir` may lie beside the checkpoints of the run, as the recipes have it, but not within one.
 
     Returns:
         The folder of the checkpoint that was taken.
 
     Raises:
-        UsageError: there is no finished checkpoint.
+        UsageError: there is no finished checkpoint, or writing `out_dir` would destroy what is no exported model.
         subprocess.CalledProcessError: verl's merger failed; its output says why.
     """
     step_file = checkpoint_dir / _STEP_FILE
     if not step_file.is_file():
         raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({_STEP_FILE} is missing); train first")
-    checkpoint = checkpoint_dir / f"global_step_{step_file.read_text().strip()}"
+    out_dir = out_dir.resolve()  # behind a link, what it leads to is replaced
+    _check_replaceable(checkpoint_dir.resolve(), out_dir)
+    checkpoint = checkpoint_dir / f"{_STEP_PREFIX}{step_file.read_text().strip()}"
     if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
         checkpoint = checkpoint / "actor"
     unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
@@ -50,6 +55,25 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     shutil.rmtree(out_dir, ignore_errors=True)
     unfinished.rename(out_dir)
     return checkpoint
+
+
+def _check_replaceable(checkpoint_dir: Path, out_dir: Path) -> None:
+    """Raises UsageError where replacing `out_dir`, both paths resolved, would destroy a checkpoint or other things."""
+    if checkpoint_dir.is_relative_to(out_dir):
+        raise UsageError(f"{out_dir} holds the run itself and would be replaced; give a folder of the model's own")
+    if out_dir.is_relative_to(checkpoint_dir):
+        beside = out_dir.relative_to(checkpoint_dir).parts[0]
+        if beside.startswith(_STEP_PREFIX):
+            raise UsageError(f"{out_dir} is part of the checkpoint {beside}; give a folder outside the checkpoints")
+    if out_dir.exists() and not (out_dir.is_dir() and _is_model_or_empty(out_dir)):
+        raise UsageError(
+            f"{out_dir} exists and is no model (it has no config.json), so it is not replaced; "
+            "give another folder, or remove it"
+        )
+
+
+def _is_model_or_empty(folder: Path) -> bool:
+    return (folder / "config.json").is_file() or not any(folder.iterdir())
 
 
 def declare_dtype(folder: Path) -> None:
