@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from tests.agent_loop.harness import model_dir
 from verl_video_tools.data.export_model import export_model, merge_adapter
@@ -71,6 +71,42 @@ def test_an_empty_folder_and_a_link_to_a_model_are_filled(tmp_path: Path) -> Non
         export_model(run_dir, tmp_path / place)
         assert (tmp_path / place / "model.safetensors").is_file()
     assert (tmp_path / "link").is_symlink()
+
+
+def peft_checkpoint(folder: Path) -> Path:
+    """As verl writes it where LoRA is trained and `hf_model` is saved."""
+    checkpoint = fake_checkpoint(folder, 8)
+    names = ("q_proj.base_layer.weight", "q_proj.lora_A.default.weight", "q_proj.lora_B.default.weight")
+    prefix = "base_model.model.model.layers.0.self_attn"
+    save_file({f"{prefix}.{name}": torch.zeros(2, 2) for name in names}, checkpoint / "model.safetensors")
+    return checkpoint.parent
+
+
+def test_weights_with_the_names_of_peft_are_merged_from_the_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = peft_checkpoint(tmp_path)
+    (checkpoint / "model_world_size_1_rank_0.pt").touch()
+    commands = []
+
+    def merge(command: list[str], check: bool) -> None:
+        commands.append(command)
+        out = Path(command[command.index("--target_dir") + 1])
+        out.mkdir()
+        save_file({"merged": torch.zeros(2)}, out / "model.safetensors")
+
+    monkeypatch.setattr("subprocess.run", merge)
+    assert export_model(tmp_path, tmp_path / "huggingface") == checkpoint
+    (command,) = commands
+    assert command[command.index("--local_dir") + 1] == str(checkpoint)
+    assert list(load_file(tmp_path / "huggingface" / "model.safetensors")) == ["merged"]
+
+
+def test_weights_with_the_names_of_peft_alone_are_refused(tmp_path: Path) -> None:
+    peft_checkpoint(tmp_path)
+    with pytest.raises(UsageError, match=r"not merged \(weight '.*base_layer.*'model' in checkpoint\.save_contents"):
+        export_model(tmp_path, tmp_path / "huggingface")
+    assert not (tmp_path / "huggingface").exists()
 
 
 def test_unfinished_run_is_reported(tmp_path: Path) -> None:

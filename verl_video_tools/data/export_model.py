@@ -4,7 +4,8 @@
 
 A checkpoint that already holds whole weights (`checkpoint.save_contents` with `hf_model`) is copied as it is, in the
 precision that was trained; any other goes through verl's merger, which writes bfloat16. A LoRA adapter is merged into
-the weights, so that reinforcement learning and inference can load the folder like any model.
+the weights, so that reinforcement learning and inference can load the folder like any model. Where LoRA was trained,
+verl's whole weights bear PEFT's names, which no reader of models knows, so they are not copied.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from verl_video_tools.errors import UsageError
@@ -31,7 +33,8 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
         The folder of the checkpoint that was taken.
 
     Raises:
-        UsageError: there is no finished checkpoint, or writing `out_dir` would destroy what is no exported model.
+        UsageError: there is no finished checkpoint, writing `out_dir` would destroy what is no exported model, or the
+            weights bear PEFT's names and there are no others.
         subprocess.CalledProcessError: verl's merger failed; its output says why.
     """
     step_file = checkpoint_dir / _STEP_FILE
@@ -44,7 +47,7 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
         checkpoint = checkpoint / "actor"
     unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
-    if list((checkpoint / "huggingface").glob("*.safetensors")):
+    if _has_whole_weights(checkpoint):
         shutil.copytree(checkpoint / "huggingface", unfinished)
         declare_dtype(unfinished)
     else:
@@ -74,6 +77,34 @@ def _check_replaceable(checkpoint_dir: Path, out_dir: Path) -> None:
 
 def _is_model_or_empty(folder: Path) -> bool:
     return (folder / "config.json").is_file() or not any(folder.iterdir())
+
+
+def _has_whole_weights(checkpoint: Path) -> bool:
+    """Whether the checkpoint's Hugging Face folder can be copied; else verl's merger has to make one of the shards.
+
+    Raises:
+        UsageError: it cannot be copied, and there are no shards.
+    """
+    files = list((checkpoint / "huggingface").glob("*.safetensors"))
+    peft_name = _peft_name(files)
+    if peft_name is not None and not list(checkpoint.glob("model_world_size_*.pt")):
+        raise UsageError(
+            f"{checkpoint / 'huggingface'} holds an adapter that is not merged (weight {peft_name!r}), which loading "
+            "would ignore, and the checkpoint has no shards to merge; train with 'model' in checkpoint.save_contents"
+        )
+    return bool(files) and peft_name is None
+
+
+def _peft_name(files: Iterable[Path]) -> str | None:
+    """A weight that only a model wrapped by PEFT has; None if there is none. Transformers would initialise it anew."""
+    from safetensors import safe_open
+
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            for name in sorted(weights.keys()):
+                if "lora_" in name or ".base_layer." in name:
+                    return name
+    return None
 
 
 def declare_dtype(folder: Path) -> None:
