@@ -91,14 +91,23 @@ class FrameBatch:
         return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"
 
 
+Rounding = Literal["nearest", "shown"]
+
+
 @dataclass(frozen=True, slots=True)
 class FrameRequest:
-    """Frames to decode, at the size that the processor gets. Exactly one of `seconds` and `indices` is given."""
+    """Frames to decode, at the size that the processor gets. Exactly one of `seconds` and `indices` is given.
+
+    Attributes:
+        rounding: which frame a time means, the one `shown` then or the one that begins `nearest` to it, half way the
+            later one.
+    """
 
     width: int
     height: int
     seconds: tuple[float, ...] | None = None
     indices: tuple[int, ...] | None = None
+    rounding: Rounding = "shown"
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.indices is None):

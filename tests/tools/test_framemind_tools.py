@@ -1,15 +1,18 @@
 """What FrameMind's two tools show, and which calls they refuse. J with a number is an acceptance case."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.video.files import write_video
 from verl_video_tools.errors import CallRejected
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
+from verl_video_tools.video import Video
 
 INFO = VideoInfo(duration_seconds=60.0, num_frames=1800, average_fps=30.0, width=1920, height=1080)
 SAMPLE = Sample("What?", "A", "/data/videos/yard.mp4", "mc")
@@ -24,8 +27,9 @@ async def look(call: dict[str, float], envelope: PixelEnvelope | None = None, **
 
 
 def shown(request: FrameRequest) -> list[int]:
-    """Frames on screen at the planned times."""
-    return [min(int(seconds * 30), INFO.num_frames - 1) for seconds in request.seconds or ()]
+    """Frames that the planned times mean."""
+    half = 0.5 + 1e-6 if request.rounding == "nearest" else 0.0
+    return [min(int(seconds * 30 + half), INFO.num_frames - 1) for seconds in request.seconds or ()]
 
 
 async def frame(t: float, **fields: Any) -> int:
@@ -50,6 +54,18 @@ async def clip(start: float, end: float, **fields: Any) -> list[int]:
 async def test_j27_frame_at(t: float, nearest: int, on_screen: int) -> None:
     assert await frame(t) == nearest
     assert await frame(t, time_rounding="shown") == on_screen
+
+
+async def test_the_nearest_frame_goes_by_real_times(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "uneven.mp4", times_seconds=[0, 1, 9, 10])
+    with Video(path) as video:
+        context = ToolContext(video.info, SAMPLE, PixelEnvelope(), video.index_at)
+        tools = FrameMind().tools(video.info)
+        for call, times in (({"t": 0.3}, [0.0]), ({"t": 6.0}, [9.0]), ({"t_start": 0.3, "t_end": 9.2}, [0.0, 9.0])):
+            plan = await tools["FrameAt" if "t" in call else "VideoClip"].plan(call, context)
+            assert plan.frames is not None
+            shown_seconds = video.frames(plan.frames).timestamps_seconds.tolist()
+            assert [shown_seconds[0], shown_seconds[-1]] == [times[0], times[-1]]
 
 
 async def test_sizes() -> None:

@@ -92,6 +92,22 @@ def test_requests(video: Video) -> None:
     assert by_time.indices.tolist() == by_index.indices.tolist() == [60, 0]
 
 
+def test_nearest_frames_go_by_their_own_times(tmp_path: Path) -> None:
+    """The average rate says 2.5 s or more from frame to frame, and is of no use here."""
+    path = write_video(tmp_path / "uneven.mp4", times_seconds=[0, 1, 9, 10], b_frames=0)
+    with Video(path) as video:
+        seconds = (0.0, 0.3, 0.5, 0.6, 1.0, 4.9, 5.0, 5.1, 9.4, 9.9, video.info.duration_seconds)
+        request = FrameRequest(width=48, height=32, seconds=seconds, rounding="nearest")
+        assert video.indices_of(request) == [0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3]
+        assert video.frames(request).timestamps_seconds.tolist() == [0, 0, 1, 1, 1, 1, 9, 9, 9, 10, 10]
+
+
+@pytest.mark.parametrize("t", [frame / 30 + 0.5 / 30 for frame in (0, 7, 58, 97, 118)])
+def test_half_way_the_later_frame_is_nearest(t: float, video: Video) -> None:
+    request = FrameRequest(width=48, height=32, seconds=(t, t - 1e-4), rounding="nearest")
+    assert video.indices_of(request) == [int(t * 30) + 1, int(t * 30)]
+
+
 def test_deadline(path: Path, video: Video) -> None:
     with pytest.raises(DeadlineError, match=r"plain\.mp4"):
         video.frames_at_indices([119], deadline_seconds=0.0)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from verl_video_tools.data.experts import Script, ScriptedExpert, conclude, first_look_frames, remind, runs_of_labels
 from verl_video_tools.demo.questions import Question
 from verl_video_tools.demo.seconds import evidence_seconds
-from verl_video_tools.demo.world import VideoSpec, frames_at
+from verl_video_tools.demo.world import VideoSpec
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.types import VideoInfo
 
@@ -66,7 +66,7 @@ class FrameMindExpert(ScriptedExpert):
 
     def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
         info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
-        return frames_at(spec, self.method.video_clip().times_shown(start, end, info))
+        return self.method.video_clip().frame_numbers(start, end, info)
 
     def _answer(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
         thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.1f}s")

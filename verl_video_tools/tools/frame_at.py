@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
 from verl_video_tools.tools.numbers import finite_number, told_seconds
-from verl_video_tools.types import FrameRequest, PixelEnvelope, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.types import FrameRequest, PixelEnvelope, Rounding, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.video.resize import fit_envelope
 
 Resize = Literal["square", "area"]
-Rounding = Literal["nearest", "shown"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +38,9 @@ class FrameAt:
         """
         seconds = time_argument(arguments, "t", context.info)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
-        times = shown_times((seconds,), context.info, self.rounding)
-        return ToolPlan(frames=FrameRequest(width=width, height=height, seconds=times), result={"t": seconds})
+        times = request_times((seconds,), context.info, self.rounding)
+        request = FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding)
+        return ToolPlan(frames=request, result={"t": seconds})
 
 
 def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> float:
@@ -61,14 +61,14 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> f
     return seconds
 
 
-def shown_times(times_seconds: tuple[float, ...], info: VideoInfo, rounding: Rounding) -> tuple[float, ...]:
-    """Times at which the frames wanted for `times_seconds` are on screen.
+def request_times(times_seconds: tuple[float, ...], info: VideoInfo, rounding: Rounding) -> tuple[float, ...]:
+    """Times to ask for with a `FrameRequest` of that rounding.
 
-    The nearest frame is the one shown half a frame later. A microsecond more keeps float error from showing the frame
-    before.
+    Where the frame on screen is wanted, a microsecond more keeps float error from showing the frame before.
     """
-    later_seconds = (0.5 / info.average_fps if rounding == "nearest" else 0.0) + 1e-6
-    return tuple(min(time + later_seconds, info.duration_seconds) for time in times_seconds)
+    if rounding == "nearest":
+        return times_seconds
+    return tuple(min(time + 1e-6, info.duration_seconds) for time in times_seconds)
 
 
 def frame_size(info: VideoInfo, side_pixels: int, resize: Resize, envelope: PixelEnvelope) -> tuple[int, int]:

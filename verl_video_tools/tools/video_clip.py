@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
-from verl_video_tools.tools.frame_at import Resize, Rounding, frame_size, shown_times, time_argument
-from verl_video_tools.types import FrameRequest, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.tools.frame_at import Resize, frame_size, request_times, time_argument
+from verl_video_tools.types import FrameRequest, Rounding, ToolContext, ToolPlan, VideoInfo
 
 Endpoints = Literal["inclusive", "half_open"]
 
@@ -54,16 +54,17 @@ class VideoClip:
             raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
         if end == start and self.empty == "error":
             raise CallRejected(CallErrorCode.SEGMENT_TOO_SHORT, f"t_start and t_end are both {start:g}")
-        times = self.times_shown(start, end, context.info)
+        times = request_times(self._times(start, end, context.info), context.info, self.rounding)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
         return ToolPlan(
-            frames=FrameRequest(width=width, height=height, seconds=times),
+            frames=FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding),
             result={"t_start": start, "t_end": end},
         )
 
-    def times_shown(self, start: float, end: float, info: VideoInfo) -> tuple[float, ...]:
-        """Ascending times, in seconds, at which the frames of a clip are on screen."""
-        return shown_times(self._times(start, end, info), info, self.rounding)
+    def frame_numbers(self, start: float, end: float, info: VideoInfo) -> list[int]:
+        """Numbers of the frames of a clip, ascending, in a video of an even rate."""
+        numbers: list[int] = _frame_numbers(np.array(self._times(start, end, info)), info, self.rounding).tolist()
+        return numbers
 
     def _times(self, start: float, end: float, info: VideoInfo) -> tuple[float, ...]:
         if end == start:
@@ -79,4 +80,4 @@ class VideoClip:
 def _frame_numbers(times_seconds: np.ndarray, info: VideoInfo, rounding: Rounding) -> np.ndarray:
     """Numbers of the frames wanted for these times, at the video's average rate: only to tell equal ones."""
     half = 0.5 if rounding == "nearest" else 0.0
-    return np.minimum(np.floor(times_seconds * info.average_fps + half + 1e-6), info.num_frames - 1)
+    return np.minimum(np.floor(times_seconds * info.average_fps + half + 1e-6), info.num_frames - 1).astype(int)

@@ -23,6 +23,9 @@ from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import Deadline, VideoSource
 
+HALF_WAY_TOLERANCE_SECONDS = 2e-6
+"""Keeps float error from taking half way between two frames for nearer to the earlier one."""
+
 
 class Video:
     """Random access to the frames of a video file by time or by index.
@@ -260,6 +263,14 @@ class Video:
             pts += 1
         return self._reader.index_at(pts, deadline)
 
+    def _nearest_to(self, seconds: float, deadline: Deadline) -> int:
+        """Index of the frame whose own time is nearest, half way the later one."""
+        shown = self._index_at(seconds, deadline)
+        if shown + 1 >= self.info.num_frames:
+            return shown
+        earlier, later = (self._seconds_of(self._reader.pts_at(index, deadline)) for index in (shown, shown + 1))
+        return shown + 1 if later - seconds <= seconds - earlier + HALF_WAY_TOLERANCE_SECONDS else shown
+
     def _checked(self, indices: Sequence[int]) -> list[int]:
         for index in indices:
             if not 0 <= index < self.info.num_frames:
@@ -271,7 +282,8 @@ class Video:
 
     def _indices_of(self, request: FrameRequest, deadline: Deadline) -> list[int]:
         if request.seconds is not None:
-            return [self._index_at(time, deadline) for time in request.seconds]
+            index_of = self._nearest_to if request.rounding == "nearest" else self._index_at
+            return [index_of(time, deadline) for time in request.seconds]
         return self._checked(request.indices or ())
 
     def _batches(self, wanted: Sequence[tuple[list[int], int, int]], deadline: Deadline) -> list[FrameBatch]:
