@@ -89,6 +89,7 @@ def write_video(
     gop_frames: int = 12,
     b_frames: int = 2,
     rotation_degrees: int = 0,
+    mirrored: bool = False,
     width: int = WIDTH,
     height: int = HEIGHT,
     codec_options: Mapping[str, str] | None = None,
@@ -97,7 +98,8 @@ def write_video(
 ) -> Path:
     """Write frames 0 ... n-1, frame i at ``start_seconds + i / fps`` or ``start_seconds + times_seconds[i]``.
 
-    `rotation_degrees` is the counter-clockwise turn that a player has to make, stored as a display matrix.
+    `rotation_degrees` is the counter-clockwise turn that a player has to make, stored as a display matrix;
+    `mirrored` swaps left and right after it.
     """
     times = [Fraction(time) for time in times_seconds or [Fraction(i) / Fraction(fps) for i in range(num_frames)]]
     time_base = Fraction(1, TICKS_PER_SECOND)
@@ -109,8 +111,8 @@ def write_video(
         if codec in FIXED_RATE_CODECS or path.suffix == ".avi":  # no finer clock than the frame rate
             time_base = 1 / Fraction(fps)
         stream.codec_context.time_base = time_base
-        if rotation_degrees:
-            stream.set_display_rotation(rotation_degrees)
+        if rotation_degrees or mirrored:
+            stream.set_display_rotation(rotation_degrees, hflip=mirrored)
         audio = container.add_stream("aac", rate=16_000, layout="mono") if audio_seconds else None
         for number, time in enumerate(times):
             frame = av.VideoFrame.from_ndarray(draw_number(number, width, height), format="rgb24")

@@ -87,6 +87,13 @@ def assert_same(batch, indices: list[int], reference: Reference) -> None:
     assert not batch.corrupt.any()
 
 
+@pytest.mark.parametrize("rotation_degrees", [0, 90])
+def test_mirrored_files_are_refused(backend: str, rotation_degrees: int, tmp_path: Path) -> None:
+    path = write_video(tmp_path / "m.mp4", num_frames=9, rotation_degrees=rotation_degrees, mirrored=True)
+    with pytest.raises(BackendError, match=f"{backend}: the display matrix mirrors"):
+        Video(path, backend=backend)
+
+
 def test_every_backend_scales_alike(backend: str, reference_of: Callable[[str], Reference]) -> None:
     reference = reference_of("h264.mp4")
     with Video(reference.path) as exact, Video(reference.path, backend=backend) as other:

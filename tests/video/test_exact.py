@@ -159,6 +159,17 @@ def test_rotation_is_applied(name: str, quarter_turns: int, reference_of: Callab
         assert np.abs(small.frames_THWC[0].astype(int) - expected[::2, ::2]).mean() < 40
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+@pytest.mark.parametrize("quarter_turns", [0, 1, 2, 3])
+def test_mirroring_is_applied(quarter_turns: int, suffix: str, tmp_path: Path) -> None:
+    path = write_video(tmp_path / f"m.{suffix}", num_frames=9, rotation_degrees=90 * quarter_turns, mirrored=True)
+    expected = np.fliplr(np.rot90(draw_number(7), quarter_turns))
+    with Video(path) as video:
+        frame = video.frames_at_indices([7]).frames_THWC[0]
+    assert frame.shape == expected.shape
+    assert np.abs(frame.astype(int) - expected).mean() < 25  # lossy; without mirroring it differs by about 100
+
+
 def test_frames_of_h264_in_avi_come_in_order_at_even_times(tmp_path: Path) -> None:
     """AVI holds no presentation times, and FFmpeg's guesses for B-frames jump back and forth."""
     with Video(write_video(tmp_path / "h264.avi", num_frames=50)) as video:

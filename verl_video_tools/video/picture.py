@@ -5,6 +5,8 @@ from __future__ import annotations
 import av
 import numpy as np
 import numpy.typing as npt
+from av.sidedata.sidedata import SideDataContainer
+from av.sidedata.sidedata import Type as SideDataType
 from av.video.reformatter import Interpolation, VideoReformatter
 
 # Area averaging with exact rounding and full chroma comes within 40 dB of the antialiased bicubic resize that image
@@ -15,8 +17,24 @@ ENLARGE = Interpolation.BICUBIC | EXACT
 
 
 def quarter_turns(frame: av.VideoFrame) -> int:
-    """Counter-clockwise quarter turns, 0 to 3, that a player makes to show a frame upright."""
+    """Counter-clockwise quarter turns, 0 to 3, that a player makes to show a frame upright.
+
+    A frame that `is_mirrored` is turned over top to bottom before.
+    """
     return round(frame.rotation / 90) % 4
+
+
+def is_mirrored(frame: av.VideoFrame) -> bool:
+    """Whether the frame's display matrix mirrors, besides any turn."""
+    try:
+        # Not `frame.side_data`: frame and container would hold each other, and pixels stay until a garbage collection.
+        matrix = SideDataContainer(frame).get(SideDataType.DISPLAYMATRIX)  # type: ignore[call-arg]
+    except ValueError:  # data of a kind that PyAV does not know lies beside it
+        return False
+    if matrix is None:
+        return False
+    a, b, _, c, d = (int(entry) for entry in np.frombuffer(matrix, np.int32)[:5])
+    return a * d - b * c < 0
 
 
 def display_size(frame: av.VideoFrame) -> tuple[int, int]:
@@ -52,7 +70,8 @@ class PictureMaker:
             threads=1,  # by default as many as there are CPUs
         )
         rgb = packer.reformat(planes, format="rgb24", threads=1)
-        return np.rot90(rgb.to_ndarray(), turns)
+        pixels_HWC = rgb.to_ndarray()
+        return np.rot90(np.flipud(pixels_HWC) if is_mirrored(frame) else pixels_HWC, turns)
 
     def _scalers_for(self, width: int, height: int) -> tuple[VideoReformatter, VideoReformatter]:
         if (width, height) not in self._scalers:

@@ -66,7 +66,7 @@ class Video:
             if self._reader.num_frames == 0:
                 raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
             self._first_pts = self._reader.pts_at(0, deadline)
-            self._decoder = open_backend(self.backend, self._source, self._reader)
+            self._decoder = open_backend(self.backend, self._source, self._reader, deadline)
             self.info = self._probe(self._source, deadline)
         except BaseException:
             self.close()

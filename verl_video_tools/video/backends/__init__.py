@@ -19,7 +19,8 @@ from typing import Literal, Protocol, cast, get_args
 
 import av
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import BackendError, UsageError
+from verl_video_tools.video.picture import is_mirrored
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource
 
@@ -59,13 +60,16 @@ def chosen_backend(name: str | None) -> BackendName:
     return cast(BackendName, name)
 
 
-def open_backend(name: BackendName, source: VideoSource, reader: FrameReader) -> FrameDecoder:
+def open_backend(name: BackendName, source: VideoSource, reader: FrameReader, deadline: Deadline) -> FrameDecoder:
     """The decoder of a backend for an opened file.
 
     Raises:
         SetupError: what the backend needs is not installed.
-        BackendError: the backend cannot open the file.
+        BackendError: the backend cannot open the file, or would show it in mirror writing.
+        DeadlineError: the time is over.
     """
+    if name != "pyav":
+        _refuse_mirrored(name, source, reader, deadline)
     # Imported here, since each needs something that a plain installation lacks.
     match name:
         case "pyav":
@@ -82,3 +86,13 @@ def open_backend(name: BackendName, source: VideoSource, reader: FrameReader) ->
             from verl_video_tools.video.backends.ffmpeg_backend import FfmpegBackend
 
             return FfmpegBackend(source, reader)
+
+
+def _refuse_mirrored(name: BackendName, source: VideoSource, reader: FrameReader, deadline: Deadline) -> None:
+    """decord goes by the angle of the display matrix alone; what the others do depends on the FFmpeg they find."""
+    for _, frame in reader.decode([0], deadline):
+        if is_mirrored(frame):
+            raise BackendError(
+                f"{source.path}: {name}: the display matrix mirrors the picture, which it may not do; "
+                "use the backend 'pyav' for this file"
+            )
