@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
 from tests.retrieval.encoder import ColourEncoder
 from verl_video_tools.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
 from verl_video_tools.retrieval import RetrievalConfig, RetrievalService
+from verl_video_tools.video import Video
 
 SECONDS = 30.0
 
@@ -141,6 +143,30 @@ async def test_where_key_frames_are_too_few_to_choose_among_candidates_are_compa
     service = make_service(encoder, frame_mode="keyframe")
     assert await service.best_frames(colours, [20, 25, 29, 30, 31], "green", 4, SECONDS) == [30, 31, 20, 25]
     assert sum(encoder.image_batches) == 5
+
+
+async def test_queries_wait_for_a_slow_file_without_a_thread_each(
+    colours: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others would wait for them: a process has few decode threads."""
+    in_flight, most_in_flight, deadlines = 0, 0, []
+    keyframe_indices = Video.keyframe_indices
+
+    def slowly(video: Video, deadline_seconds: float | None = None) -> list[int]:
+        nonlocal in_flight, most_in_flight
+        in_flight += 1
+        most_in_flight = max(most_in_flight, in_flight)
+        deadlines.append(deadline_seconds)
+        time.sleep(0.1)
+        in_flight -= 1
+        return keyframe_indices(video, deadline_seconds)
+
+    monkeypatch.setattr(Video, "keyframe_indices", slowly)
+    service = make_service(frame_mode="keyframe")
+    queries = [service.best_frames(colours, range(0, NUM_FRAMES, 4), "blue", 1, SECONDS) for _ in range(4)]
+    assert await asyncio.gather(*queries) == [[60]] * 4
+    assert most_in_flight == 1
+    assert all(deadline is not None and 0 < deadline < SECONDS for deadline in deadlines)
 
 
 async def test_what_comes_before_the_first_key_frame_is_not_compared_by_the_last_one(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ import pytest
 from benchmarks.video.files import read_number, write_video
 from verl_video_tools.errors import DeadlineError, FrameRangeError, UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.types import FrameRequest
-from verl_video_tools.video import Video, decode_frames, decode_many, open_video, pool_stats, run_decode
+from verl_video_tools.video import (
+    Video,
+    decode_frames,
+    decode_many,
+    open_video,
+    pool_stats,
+    run_decode,
+    run_with_reader,
+)
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, result_of
 from verl_video_tools.video.pool import VideoShelf
 
@@ -40,6 +49,22 @@ async def test_frames_are_decoded_on_a_named_thread(path: Path) -> None:
     assert [read_number(frame) for frame in batch.frames_THWC] == [3, 50]
     name = await run_decode(lambda: threading.current_thread().name, deadline_seconds=5)
     assert name.startswith("vvt-decode")
+
+
+async def test_work_on_a_reader_knows_the_time_left_and_takes_turns(path: Path) -> None:
+    video = await open_video(path)
+    spans = []
+
+    def work(reader: Video, left_seconds: float) -> float:
+        assert reader is video
+        start = time.monotonic()
+        time.sleep(0.05)
+        spans.append((start, time.monotonic()))
+        return left_seconds
+
+    left = await asyncio.gather(*(run_with_reader(video, work, 30.0, "sleep") for _ in range(3)))
+    assert all(end <= start for (_, end), (start, _) in pairwise(sorted(spans)))
+    assert 0 < min(left) <= 30.0 - 0.1 < max(left) < 30.0
 
 
 async def test_errors_of_the_work_arrive(path: Path) -> None:

@@ -21,7 +21,7 @@ from verl_video_tools.mcp_server.limits import CallLimits
 from verl_video_tools.picture_files import encode_picture
 from verl_video_tools.selectors import NUM_CANDIDATES
 from verl_video_tools.types import FrameRequest, Retriever, VideoInfo
-from verl_video_tools.video import Video, decode_frames, linspace_indices, open_video, run_decode, uniform_seconds
+from verl_video_tools.video import Video, decode_frames, linspace_indices, open_video, run_with_reader, uniform_seconds
 
 MAX_LISTED = 1000
 """Names that one call lists at most."""
@@ -173,9 +173,12 @@ class VideoTools:
             raise ToolError(str(error).replace(str(path), name)) from error
 
     async def _indices_at(self, video: Video, seconds: tuple[float, ...]) -> tuple[int, ...]:
-        deadline_seconds = self._limits.deadline_seconds
         request = FrameRequest(width=video.info.width, height=video.info.height, seconds=seconds)
-        return tuple(await run_decode(video.indices_of, request, deadline_seconds=deadline_seconds))
+
+        def work(reader: Video, left_seconds: float) -> list[int]:
+            return reader.indices_of(request, left_seconds)
+
+        return tuple(await run_with_reader(video, work, self._limits.deadline_seconds, "find the frames"))
 
     async def _shown(self, video: Video, indices: tuple[int, ...], frame_pixels: int) -> list[ContentBlock]:
         width, height = self._limits.frame_size(video.info, len(indices), frame_pixels)

@@ -24,7 +24,7 @@ from verl_video_tools.retrieval.config import RetrievalConfig
 from verl_video_tools.retrieval.embeddings import DiskTier, FrameEmbeddings, MemoryTier
 from verl_video_tools.retrieval.encoders import Encoder
 from verl_video_tools.types import FrameRequest
-from verl_video_tools.video import Video, decode_frames, open_video, run_decode
+from verl_video_tools.video import Video, decode_frames, open_video, run_with_reader
 from verl_video_tools.video.identity import file_identity
 
 Input = TypeVar("Input")
@@ -133,7 +133,7 @@ class RetrievalService:
         if self._config.frame_mode == "exact":
             return candidates
         video = await open_video(video_path, _left_seconds(end))
-        marked = await run_decode(video.keyframe_indices, deadline_seconds=_left_seconds(end))
+        marked = await run_with_reader(video, Video.keyframe_indices, _left_seconds(end), "find key frames")
         keyframes = np.union1d(marked, [0]).astype(np.int64)  # a file that was cut may begin between two of them
         stand_ins = keyframes[np.searchsorted(keyframes, candidates, side="right") - 1]
         if len(np.unique(stand_ins)) < min(num_frames, len(candidates)):

@@ -4,7 +4,15 @@ Importing this needs NumPy and PyAV, not torch.
 """
 
 from verl_video_tools.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
-from verl_video_tools.video.pool import cache_stats, decode_frames, decode_many, open_video, pool_stats, run_decode
+from verl_video_tools.video.pool import (
+    cache_stats,
+    decode_frames,
+    decode_many,
+    open_video,
+    pool_stats,
+    run_decode,
+    run_with_reader,
+)
 from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
 from verl_video_tools.video.tokens import envelope_of, image_tokens
@@ -31,5 +39,6 @@ __all__ = [
     "open_video",
     "pool_stats",
     "run_decode",
+    "run_with_reader",
     "uniform_seconds",
 ]

@@ -122,6 +122,31 @@ async def run_decode(function: Callable[..., Result], *args: object, deadline_se
     return await _pool().run(partial(function, *args), deadline_seconds, name)
 
 
+async def run_with_reader(
+    video: Video, work: Callable[[Video, float], Result], deadline_seconds: float, what: str
+) -> Result:
+    """Await `work(video, seconds left)` on a decode thread; works on one reader take turns, and wait without a thread.
+
+    Should the reader hang, having missed a deadline, the file is opened anew.
+
+    Raises:
+        DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
+    """
+    end = time.monotonic() + deadline_seconds
+
+    def left_seconds() -> float:
+        return max(0.0, end - time.monotonic())
+
+    def run(reader: Video) -> Result:
+        return work(reader, left_seconds())
+
+    while True:
+        try:
+            return await _pool().run(partial(run, video), left_seconds(), f"{video.path}: {what}", lane=video)
+        except StuckLaneError:
+            video = await open_video(video.path, left_seconds())
+
+
 async def decode_frames(
     video: Video, request: FrameRequest, deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
 ) -> FrameBatch:
@@ -151,21 +176,12 @@ async def decode_many(
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
         VideoError: see `Video.frames_at`; one request that cannot be met fails all.
     """
-    end = time.monotonic() + deadline_seconds
     provider = _provider()
-    what = f"{video.path}: decode {sum(map(len, requests))} frames"
 
-    def left_seconds() -> float:
-        return max(0.0, end - time.monotonic())
+    def work(reader: Video, left_seconds: float) -> list[FrameBatch]:
+        return provider.provide(reader, requests, left_seconds, siblings)
 
-    def work(reader: Video) -> list[FrameBatch]:
-        return provider.provide(reader, requests, left_seconds(), siblings)
-
-    while True:
-        try:
-            return await _pool().run(partial(work, video), left_seconds(), what, lane=video)
-        except StuckLaneError:
-            video = await open_video(video.path, left_seconds())
+    return await run_with_reader(video, work, deadline_seconds, f"decode {sum(map(len, requests))} frames")
 
 
 async def open_video(path: str | os.PathLike[str], deadline_seconds: float | None = None) -> Video:
