@@ -72,7 +72,7 @@ class Plan:
     batch_size: int = 8
     learning_rate: float = 2e-4
     minutes: Mapping[str, float] = field(
-        default_factory=lambda: {"data": 1, "cold": 1, "sft": 13, "base": 3, "rl": 27, "rft": 3, "story": 27}
+        default_factory=lambda: {"data": 1, "cold": 1, "sft": 14, "base": 3, "rl": 30, "rft": 9, "story": 25}
     )
 
 
