@@ -33,16 +33,15 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
     figure = Figure(figsize=(3.0 + 2.0 * len(by_method), 3.6), dpi=150, layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(bars)
-    for number, name in enumerate(bars):
-        for place, runs in enumerate(by_method.values()):
+    for place, runs in enumerate(by_method.values()):
+        own = [name for name in bars if any(name in accuracy for accuracy in runs)]
+        for number, name in enumerate(own):
             estimates = [accuracy[name][_QUESTIONS] for accuracy in runs if name in accuracy]
-            if not estimates:
-                continue
             means = [estimate["mean"] for estimate in estimates]
             mean = sum(means) / len(means)
             one = len(estimates) == 1
             low, high = (estimates[0]["low"], estimates[0]["high"]) if one else (min(means), max(means))
-            x = place + (number - (len(bars) - 1) / 2) * width
+            x = place + (number - (len(own) - 1) / 2) * width
             axes.bar(x, mean, 0.9 * width, color=BARS[name])
             axes.errorbar(x, mean, [[mean - low], [high - mean]], color="#1c2430", capsize=3, linewidth=1)
             axes.annotate(f"{mean:.0%}", (x, high), (0, 3), textcoords="offset points", ha="center", fontsize=8)
