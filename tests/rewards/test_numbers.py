@@ -111,7 +111,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers._math_verify.cache_clear()
     numbers._parse.cache_clear()
     try:
-        with pytest.raises(UsageError, match=r"math-verify: pip install 'verl_video_tools\[judge\]'"):
+        with pytest.raises(UsageError, match=r"math-verify: uv pip install '\.\[judge\]' in the checkout"):
             grade_number("5.0", "5")
     finally:
         numbers._math_verify.cache_clear()
