@@ -139,16 +139,17 @@ def test_a_run_that_shall_stop_without_verdicts_stops(monkeypatch: pytest.Monkey
 
 def test_a_step_without_any_verdict_updates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl would add KL and entropy to a loss without advantages, and its optimizer momentum and weight decay."""
-    updated: list[str] = []
+    updated: list[KVBatchMeta] = []
     monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: updated.append(batch))
     trainer = object.__new__(VideoToolsTrainer)
     trainer._nothing_judged = False
     rollouts = [("a_0_0", 0.0, False), ("a_1_0", 0.0, False)]
     run(monkeypatch, rollouts, unjudged=("a_0_0",), trainer=trainer)
-    trainer._update_actor("judged", {})  # type: ignore[arg-type]  # what is updated does not matter here
+    judged, not_judged = (KVBatchMeta(keys=[], tags=[], partition_id=name) for name in ("judged", "not judged"))
+    trainer._update_actor(judged, {})
     run(monkeypatch, rollouts, unjudged=("a_0_0", "a_1_0"), trainer=trainer)
-    assert trainer._update_actor("not judged", {}) == "not judged"  # type: ignore[arg-type, comparison-overlap]  # the same
-    assert updated == ["judged"]
+    assert trainer._update_actor(not_judged, {}) is not_judged
+    assert [batch.partition_id for batch in updated] == ["judged"]
 
 
 def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -> None:

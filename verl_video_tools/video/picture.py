@@ -28,6 +28,7 @@ def is_mirrored(frame: av.VideoFrame) -> bool:
     """Whether the frame's display matrix mirrors, besides any turn."""
     try:
         # Not `frame.side_data`: frame and container would hold each other, and pixels stay until a garbage collection.
+        # PyAV's stubs leave out what the constructor takes.
         matrix = SideDataContainer(frame).get(SideDataType.DISPLAYMATRIX)  # type: ignore[call-arg]
     except ValueError:  # data of a kind that PyAV does not know lies beside it
         return False
