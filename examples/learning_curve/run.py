@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,9 @@ class Story:
     title: str
     fields: tuple[str, ...]
 
+
+# LongVT's cold start is the best of the five, and its policy needs longer to get thirty points further.
+RL_STEPS = {"longvt": 80}
 
 STORIES = {
     "framethinker": Story("bonus for every kind of look, right or wrong", ("bonus_condition=always",)),
@@ -360,7 +363,8 @@ def main() -> None:
     arguments = parser.parse_args()
     story = STORIES[arguments.method] if arguments.story else None
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
-    Learning(arguments.method, arguments.seed, out, Plan(), story).run()
+    plan = replace(Plan(), rl_steps=RL_STEPS.get(arguments.method, Plan.rl_steps))
+    Learning(arguments.method, arguments.seed, out, plan, story).run()
 
 
 if __name__ == "__main__":
