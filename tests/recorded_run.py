@@ -57,7 +57,7 @@ def write_run(
 ) -> Path:
     """The folder of a run, by step."""
     records = folder / "trajectories"
-    records.mkdir(parents=True)
+    records.mkdir(parents=True, exist_ok=True)
     for prefix, steps in (("step", training), ("val_step", held_out or {})):
         for step, lines in steps.items():
             text = "".join(json.dumps({"step": step, **line}) + "\n" for line in lines)

@@ -24,7 +24,7 @@ from verl_video_tools import trainer_records
 from verl_video_tools.agent_loop.settings import pack_record
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.trace.records import RecordWriter
-from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, equal_groups
+from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, disagreement, equal_groups
 from verl_video_tools.trainer_records import ValidationTap
 from verl_video_tools.trainer_rows import group_rollouts, spread_padding
 from verl_video_tools.types import Trajectory
@@ -33,6 +33,15 @@ from verl_video_tools.types import Trajectory
 def test_groups_without_a_difference_are_named() -> None:
     uids = ["a", "a", "b", "b", "c"]
     assert equal_groups(uids, [1.05, 1.05, 1.05, 1.0, 0.0]) == {"a", "c"}
+
+
+def test_engine_and_actor_that_disagree_are_told() -> None:
+    name = "training/rollout_probs_diff_mean"
+    warning = disagreement({name: 0.2}, max_probs_diff=0.05)
+    assert warning is not None and "0.2" in warning and "max_probs_diff=0.05" in warning
+    assert disagreement({name: 0.05}, max_probs_diff=0.05) is None
+    assert disagreement({name: float("nan")}, max_probs_diff=0.05) is None  # verl could not compare
+    assert disagreement({}, max_probs_diff=0.05) is None
 
 
 class MemoryQueue:

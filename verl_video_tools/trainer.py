@@ -18,7 +18,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_validate`: records; a judge that failed ends the run where it is to do so.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data.
+- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; a warning where engine and
+  actor disagree.
 - `trainer_mode`, in each registered class: verl compares it with its own names, so it must not be the registered one.
 """
 
@@ -56,7 +57,9 @@ from verl_video_tools.watchdog import ServerCheck, Watchdog
 logger = logging.getLogger(__name__)
 
 _AGENT_LOOP_MANAGER = "verl_video_tools.agent_loop.worker.VideoAgentLoopManager"
-_GENERATING = "generating rollouts"
+_GENERATING, _MEASURING = "generating rollouts", "measuring held-out rows"
+_PARTITIONS = {_GENERATING: ("train", "groups"), _MEASURING: ("val", "rows")}
+"""What the replay buffer counts during a phase: its partition, and the name of what is counted."""
 _GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo")
 """Estimators of verl in which a rollout's advantage is its reward less what the others of its group have earned."""
 
@@ -67,7 +70,8 @@ class VideoToolsMixin(PPOTrainer):
     Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
     `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
     buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
-    (default 20: batches of questions that a step with dynamic sampling may ask beyond its first).
+    (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
+    (default 0.05: warn where the engine's probabilities of sampled tokens are on average further from the actor's).
     """
 
     replay_buffer: Any
@@ -90,6 +94,7 @@ class VideoToolsMixin(PPOTrainer):
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
         self._validation_lines: list[dict[str, Any]] = []
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
+        self._max_probs_diff = float(options.pop("max_probs_diff", 0.05))
         self._num_refilled, self._nothing_judged = 0, False
         if options:
             raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
@@ -175,10 +180,10 @@ class VideoToolsMixin(PPOTrainer):
         seconds = time.monotonic() - self._phase_started
         step = getattr(self, "global_steps", 0)
         line = f"step {step}/{self.total_training_steps}: {self._phase} for {seconds:.0f} s"
-        if self._phase == _GENERATING:
-            buffer = self.replay_buffer
-            running = len(buffer.pending_keys["train"]) + len(buffer.running_keys["train"])
-            line += f", {len(buffer.finished_keys['train'])} groups finished, {running} running"
+        if self._phase in _PARTITIONS:
+            buffer, (partition_id, counted) = self.replay_buffer, _PARTITIONS[self._phase]
+            running = len(buffer.pending_keys[partition_id]) + len(buffer.running_keys[partition_id])
+            line += f", {len(buffer.finished_keys[partition_id])} {counted} finished, {running} running"
         return line
 
     # --------------------------------------------------------------------------------------------------------- lengths
@@ -295,7 +300,7 @@ class VideoToolsMixin(PPOTrainer):
         return [float(data[name][i].sum()) for i in range(len(keys))]
 
     def _validate(self) -> dict[str, float]:
-        self._enter("measuring held-out rows")
+        self._enter(_MEASURING)
         self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
         self._records.write(self.global_steps, self._validation_lines, held_out=True)
@@ -342,6 +347,8 @@ class VideoToolsMixin(PPOTrainer):
             Rollout.from_line({**line, "trajectory": Trajectory.from_dict(line["trajectory"])}) for line in lines
         ]
         metrics.update(rollout_metrics(rollouts))
+        if warning := disagreement(metrics, self._max_probs_diff):
+            logger.warning("step %s: %s", global_steps, warning)
         self._records.write(global_steps, lines)
         self._enter("updating the engine's weights")
 
@@ -383,6 +390,23 @@ def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:
     for uid, score in zip(uids, scores, strict=True):
         found.setdefault(uid, set()).add(score)
     return {uid for uid, values in found.items() if len(values) == 1}
+
+
+def disagreement(metrics: Mapping[str, Any], max_probs_diff: float) -> str | None:
+    """What to say where engine and actor give the sampled tokens other probabilities; None where they agree.
+
+    Args:
+        metrics: of a step, with verl's `training/rollout_probs_diff_mean`; verl leaves it out, or writes NaN, where it
+            did not compare.
+    """
+    difference = float(metrics.get("training/rollout_probs_diff_mean", 0.0))
+    if not difference > max_probs_diff:
+        return None
+    return (
+        f"engine and actor differ by {difference:.3g} on average in the probabilities of sampled tokens "
+        f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
+        "Its updates are not those of GRPO; see docs/debugging.md"
+    )
 
 
 def _is_padding(tag: Mapping[str, Any]) -> bool:

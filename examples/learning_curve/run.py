@@ -12,7 +12,8 @@ Every stage is one of the package's own commands or recipes, on NeedleClips and 
     rft    LongVT only: recipes/longvt_rft.sh on the policy's own good rollouts, then its held-out accuracy
     story  with --story: `rl` once more from the same start, with the choice that the method's paper advises against
 
-Started again, it goes on where it was stopped: finished stages are skipped, and both recipes resume from checkpoints.
+Started again, it goes on where it was stopped: finished stages are skipped, and the recipes resume from checkpoints. A
+folder belongs to one method, seed and plan, told in `plan.json`; only more steps may be asked of it later.
 SFT_THREADS=1 leaves a core to another seed beside it; else fine-tuning takes them all.
 """
 
@@ -22,11 +23,12 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from verl_video_tools.demo.dataset import load_rows, question_from_row
 from verl_video_tools.demo.needle import NEEDLE_KINDS
 from verl_video_tools.demo.questions import Kind
 from verl_video_tools.demo.settings import synthetic_fields
+from verl_video_tools.errors import UsageError
 from verl_video_tools.retrieval import local_from_fields
 from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_outcomes
 
@@ -47,6 +50,7 @@ REPO = Path(__file__).resolve().parents[2]
 RECIPES = REPO / "recipes"
 VVT = Path(sys.executable).with_name("vvt")
 NO_TOOLS = "direct"
+_RL_WITHOUT_TOOLS = "after RL, without tools"
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Plan:
     Attributes:
         kinds: of questions that are trained on and measured.
         measures_base: measure held-out accuracy before SFT as well.
-        minutes: estimate for each stage on two idle cores, from the measured cost of a step; printed beside it.
+        compares_without_tools: measure the same questions without tools as well, before and after RL.
     """
 
     num_train_videos: int = 250
@@ -67,13 +71,16 @@ class Plan:
     num_direct_rows: int = 300
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = True
+    compares_without_tools: bool = True
     epochs: int = 2
     rl_steps: int = 60
     batch_size: int = 8
     learning_rate: float = 2e-4
-    minutes: Mapping[str, float] = field(
-        default_factory=lambda: {"data": 1, "cold": 1, "sft": 14, "base": 3, "rl": 30, "rft": 9, "story": 25}
-    )
+
+
+MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 3, "rl": 6, "rft": 9, "story": 3}
+"""What a stage takes on two idle cores; `rl` and `story` without their steps."""
+SECONDS_PER_STEP = {"framethinker": 16, "longvt": 24, "videozoomer": 35, "videobrain": 24, "framemind": 30}
 
 
 @dataclass(frozen=True)
@@ -121,26 +128,57 @@ class Learning:
             "sft": self.fine_tune,
         }
         if self.plan.measures_base:
-            stages["base"] = lambda: self.evaluate("base", self.data / "base")
+            stages["base"] = lambda: self._measure("base", self.data / "base", self.held_out)
         stages["rl"] = self.reinforce
         if self.method == "longvt":
             stages["rft"] = self.reinforcement_fine_tune
         if story := self.story:
             stages["story"] = lambda: self.reinforce_otherwise(story)
+        self._claim_folder()
         started = time.monotonic()
         for number, (name, stage) in enumerate(stages.items(), start=1):
-            left = sum(self.plan.minutes.get(later, 0.0) for later in list(stages)[number - 1 :])
-            done = self.out / f"{name}.done"
-            if done.exists():
+            if self._done(name).exists():
                 self._say(f"{number}/{len(stages)} {name}: done before")
                 continue
-            estimate = self.plan.minutes.get(name, 0.0)
-            self._say(f"{number}/{len(stages)} {name}: about {estimate:.0f} min; {left:.0f} min to the end")
+            left = [later for later in stages if not self._done(later).exists()]
+            self._say(
+                f"{number}/{len(stages)} {name}: about {self._minutes(name):.0f} min; "
+                f"{sum(map(self._minutes, left)):.0f} min to the end"
+            )
             stage_started = time.monotonic()
             stage()
-            done.write_text(json.dumps({"seconds": round(time.monotonic() - stage_started)}) + "\n")
+            seconds = round(time.monotonic() - stage_started)
+            self._done(name).write_text(json.dumps({"seconds_since_last_start": seconds}) + "\n")
         self._say(f"finished after {(time.monotonic() - started) / 60:.0f} min")
         self.report()
+
+    def _claim_folder(self) -> None:
+        """Raises UsageError if the folder holds another run's stages."""
+        path = self.out / "plan.json"
+        own = json.loads(json.dumps({"method": self.method, "seed": self.seed, "plan": asdict(self.plan)}))
+        if path.exists():
+            found = json.loads(path.read_text())
+            num_steps, wanted = found["plan"]["rl_steps"], self.plan.rl_steps
+            if found | {"plan": found["plan"] | {"rl_steps": wanted}} != own or wanted < num_steps:
+                raise UsageError(f"{path}: the folder was begun with {found}, not with {own}; give another --out")
+            if wanted > num_steps:  # what follows from the shorter run is out of date
+                for name in ("rl", "rft", "story"):
+                    self._done(name).unlink(missing_ok=True)
+                for folder in (self.rft, self.out / "rft_held_out"):
+                    shutil.rmtree(folder, ignore_errors=True)
+        self.out.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(own, indent=1) + "\n")
+
+    def _done(self, stage: str) -> Path:
+        return self.out / f"{stage}.done"
+
+    def _minutes(self, stage: str) -> float:
+        """Estimate of what is left of a stage."""
+        if stage not in ("rl", "story"):
+            return MINUTES[stage]
+        saved = self.out / stage / "latest_checkpointed_iteration.txt"
+        num_steps = self.plan.rl_steps - (int(saved.read_text()) if saved.exists() else 0)
+        return MINUTES[stage] + num_steps * SECONDS_PER_STEP[self.method] / 60
 
     # ---------------------------------------------------------------------------------------------------------- stages
 
@@ -189,34 +227,33 @@ class Learning:
             f"{self.method}_sft",
             *self._options("+data.video_tools"),
             f"trainer.seed={self.seed + 1}",
+            "trainer.save_freq=100",
             SFT_DIR=self.sft,
             TRAIN_FILES=self.out / "cold_start.parquet",
             TOTAL_EPOCHS=self.plan.epochs,
             MAX_LENGTH=1664,
         )
 
-    def evaluate(self, name: str, model: Path) -> None:
-        """Greedy rollouts of a model on the held-out rows."""
-        self._rl_recipe(name, model, "trainer.val_only=True", "trainer.val_before_train=True", VAL_FILES=self.held_out)
-
     def reinforce(self) -> None:
-        self._train("rl", self.held_out_twice, "trainer.val_before_train=True")
+        held_out = self.held_out_twice if self.plan.compares_without_tools else self.held_out
+        self._train("rl", held_out, measures_first=True)
 
     def reinforce_otherwise(self, story: Story) -> None:
         """With a changed method, but from the same start, on the same questions in the same order."""
         prefix = f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}"
         fields = [f"{prefix}.{assignment}" for assignment in story.fields]
-        self._train("story", self.held_out, "trainer.val_before_train=False", *fields)
+        self._train("story", self.held_out, *fields)
 
     def reinforcement_fine_tune(self) -> None:
         self._recipe(
             "longvt_rft",
             *self._options("+data.video_tools"),
+            "trainer.save_freq=100",
             SFT_DIR=self.rft,
             RL_DIR=self.rl,
             SFT_FILES="",
         )
-        self.evaluate("rft_held_out", self.rft / "huggingface")
+        self._measure("rft_held_out", self.rft / "huggingface", self.held_out)
 
     # ---------------------------------------------------------------------------------------------------------- result
 
@@ -242,10 +279,14 @@ class Learning:
                 "calls by kind": {kind: mean_of(members, "executed_calls").mean for kind, members in by_kind.items()},
             }
         self.console.print(table)
-        for before in ("after SFT", "after RL, without tools", *([self._story_name] if self.story else ())):
-            gain = mean_gain(_hard(_by_kind(policies[before])), _hard(_by_kind(policies["after RL"])))
-            results[f"after RL less {before}"] = asdict(gain)
-            self.console.print(f"after RL less {before}: {gain}, paired by question", highlight=False)
+        compared = [("after RL", name) for name in ("after SFT", _RL_WITHOUT_TOOLS, self._story_name)]
+        for after, before in [*compared, ("after RFT", "after SFT")]:
+            if after in policies and before in policies:
+                pair = [_hard(_by_kind(policies[name])) for name in (before, after)]
+                gain = mean_gain(*pair)
+                results[f"{after} less {before}"] = asdict(gain)
+                results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
+                self.console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
         if self.story:
@@ -254,21 +295,23 @@ class Learning:
 
     def _sources(self) -> dict[str, tuple[Path, str]]:
         """File of held-out rollouts, and the method that answers, for each policy."""
-
-        def held_out(run: str, step: int = 0) -> Path:
-            return self.out / run / "trajectories" / f"val_step_{step:06d}.jsonl"
-
-        sources = {"before SFT": (held_out("base"), self.method)} if self.plan.measures_base else {}
+        last = self.plan.rl_steps
+        sources = {"before SFT": (self._measured("base", 0), self.method)} if self.plan.measures_base else {}
         sources |= {
-            "after SFT": (held_out("rl"), self.method),
-            "after RL": (held_out("rl", self.plan.rl_steps), self.method),
-            "after RL, without tools": (held_out("rl", self.plan.rl_steps), NO_TOOLS),
+            "after SFT": (self._measured("rl", 0), self.method),
+            "after RL": (self._measured("rl", last), self.method),
         }
+        if self.plan.compares_without_tools:
+            sources[_RL_WITHOUT_TOOLS] = (self._measured("rl", last), NO_TOOLS)
         if self.method == "longvt":
-            sources["after RFT"] = (held_out("rft_held_out"), self.method)
+            sources["after RFT"] = (self._measured("rft_held_out", 0), self.method)
         if self.story:
-            sources[self._story_name] = (held_out("story", self.plan.rl_steps), self.method)
+            sources[self._story_name] = (self._measured("story", last), self.method)
         return sources
+
+    def _measured(self, run: str, step: int) -> Path:
+        """Held-out rollouts of a run's policy after so many steps."""
+        return self.out / run / "trajectories" / f"val_step_{step:06d}.jsonl"
 
     @property
     def _story_name(self) -> str:
@@ -288,14 +331,15 @@ class Learning:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""
         return [f"{prefix}.{NO_TOOLS}.{name}={value}" for name, value in self._fields(NO_TOOLS).items()]
 
-    def _train(self, name: str, held_out: Path, *options: str) -> None:
-        plan = self.plan
+    def _train(self, name: str, held_out: Path, *fields: str, measures_first: bool = False) -> None:
+        plan, model = self.plan, self.sft / "huggingface"
         self._rl_recipe(
             name,
-            self.sft / "huggingface",
+            model,
             f"trainer.test_freq={plan.rl_steps}",
             f"data.seed={self.seed + 1}",
-            *options,
+            f"trainer.val_before_train={measures_first}",
+            *fields,
             VAL_FILES=held_out,
             TOTAL_STEPS=plan.rl_steps,
             TRAIN_BATCH_SIZE=plan.batch_size,
@@ -303,6 +347,14 @@ class Learning:
             MICRO_BATCH_SIZE=1,  # rollouts differ in length, and a batch is padded to its longest
             TOTAL_EPOCHS=1000,  # the number of steps ends it
         )
+        if not self._measured(name, plan.rl_steps).exists():
+            # verl saves its last checkpoint before it measures: stopped in between, there was nothing left to train.
+            self._measure(name, model, held_out, *fields)
+
+    def _measure(self, name: str, model: Path, held_out: Path, *fields: str) -> None:
+        """Greedy rollouts on held-out rows: of a run's last checkpoint, or, where it has none, of a model."""
+        only = ("trainer.val_only=True", "trainer.val_before_train=True")
+        self._rl_recipe(name, model, *only, *fields, VAL_FILES=held_out)
 
     def _rl_recipe(self, name: str, model: Path, *options: str, **environment: Any) -> None:
         self._recipe(
@@ -361,10 +413,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="default: outputs/learn_<method>_<seed>")
     parser.add_argument("--story", action="store_true", help="also train with what the method's paper advises against")
     arguments = parser.parse_args()
-    story = STORIES[arguments.method] if arguments.story else None
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
+    story = STORIES[arguments.method] if arguments.story or (out / "story.done").exists() else None
     plan = replace(Plan(), rl_steps=RL_STEPS.get(arguments.method, Plan.rl_steps))
-    Learning(arguments.method, arguments.seed, out, plan, story).run()
+    try:
+        Learning(arguments.method, arguments.seed, out, plan, story).run()
+    except UsageError as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

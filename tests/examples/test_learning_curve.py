@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.recorded_run import looked, rollout, write_run
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.cli.replay import read_assignments
 from verl_video_tools.demo.dataset import load_rows
+from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
@@ -30,6 +32,7 @@ class Training:
 
     def __init__(self) -> None:
         self.recipes: list[tuple[str, tuple[str, ...], dict[str, Any]]] = []
+        self.stopped_before_measuring = False
 
     def __call__(self, *command: Any, **environment: Any) -> None:
         program, *arguments = [str(part) for part in command]
@@ -40,12 +43,18 @@ class Training:
         if "RUN_DIR" not in environment:
             return
         rows = load_rows(environment["VAL_FILES"])
-        steps = (0,) if "trainer.val_only=True" in arguments else (0, STEPS)
+        saved = Path(environment["RUN_DIR"], "latest_checkpointed_iteration.txt")
+        steps = [int(saved.read_text()) if saved.exists() else 0]
+        if "trainer.val_only=True" not in arguments:
+            last = environment["TOTAL_STEPS"]
+            steps = [0] if self.stopped_before_measuring else [0, last]
         write_run(
             environment["RUN_DIR"],
             {1: [rollout("a", 1.0), rollout("a", 0.0)]},
-            {step: [self.answer(row, looks=step == STEPS) for row in rows] for step in steps},
+            {step: [self.answer(row, looks=step > 0) for row in rows] for step in steps},
         )
+        if "trainer.val_only=True" not in arguments:
+            saved.write_text(str(last))
 
     @staticmethod
     def answer(row: dict[str, Any], looks: bool) -> dict[str, Any]:
@@ -102,6 +111,48 @@ def test_stages_run_once_and_their_gain_is_reported(
     results = json.loads((tmp_path / "results.json").read_text())
     assert results[f"after RL less after RL, {story.title}"]["mean"] == 0.0
     assert story.title in (tmp_path / "story_report" / "report.html").read_text()
+
+
+def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str, Any], tmp_path: Path) -> None:
+    training = Training()
+    training.stopped_before_measuring = True
+    learning(example, tmp_path, training).run()
+    assert [name for name, _, _ in training.recipes[-2:]] == ["framethinker_grpo", "framethinker_grpo"]
+    (_, trained, run), (_, measured, again) = training.recipes[-2:]
+    assert "trainer.val_only=True" in measured and "trainer.val_only=True" not in trained
+    assert run["RUN_DIR"] == again["RUN_DIR"] and run["VAL_FILES"] == again["VAL_FILES"]
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
+
+
+def test_a_folder_belongs_to_one_plan_but_may_train_longer(example: dict[str, Any], tmp_path: Path) -> None:
+    learning(example, tmp_path, Training()).run()
+
+    other = learning(example, tmp_path, Training())
+    other.seed = 4
+    with pytest.raises(UsageError, match="give another --out"):
+        other.run()
+    shorter = learning(example, tmp_path, Training())
+    shorter.plan = replace(shorter.plan, rl_steps=STEPS - 1)
+    with pytest.raises(UsageError, match="give another --out"):
+        shorter.run()
+
+    longer = learning(example, tmp_path, training := Training())
+    longer.plan = replace(longer.plan, rl_steps=STEPS + 1)
+    longer.run()
+    assert [environment.get("TOTAL_STEPS") for _, _, environment in training.recipes] == [STEPS + 1]
+    assert json.loads((tmp_path / "results.json").read_text())["plan"]["rl_steps"] == STEPS + 1
+
+
+def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any], tmp_path: Path) -> None:
+    run = learning(example, tmp_path, training := Training())
+    run.plan = replace(run.plan, compares_without_tools=False)
+    run.run()
+    held_out = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    assert {row["agent_name"] for row in held_out} == {"framethinker"}
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert "after RL, without tools" not in results["accuracy"]
+    assert results["reward after RL less after SFT"]["mean"] == results["after RL less after SFT"]["mean"] == 1.0
 
 
 @pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain", "framemind"])
