@@ -23,6 +23,8 @@ from datasets import Dataset
 
 REPO = Path(__file__).parents[2]
 RUN_TIMEOUT_SECONDS = 1200
+MAX_PROBS_DIFF = 1e-4
+"""Mean difference of probabilities, or of their logarithms, that engine and actor may have in float32."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **enviro
             returncode = -signal.SIGKILL
         finally:
             seconds = time.monotonic() - started
-            _kill_processes_of(marker)
+            kill_processes_of(marker)
     return Run(returncode, log_path.read_text(errors="replace"), folder, seconds)
 
 
-def _kill_processes_of(marker: str) -> None:
+def kill_processes_of(marker: str) -> None:
     """End what is left of a run: Ray's processes outlive a driver that was killed.
 
     vLLM's have written their names over their environment, so they are found as children of others.

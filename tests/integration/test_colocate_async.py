@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.integration.conftest import Run, assert_succeeded, run_recipe, write_rows
+from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.trace.records import read_records
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 
 METHODS = {"framethinker", "videozoomer", "longvt", "videobrain", "framemind"}
 GROUP_SIZE, GROUPS_PER_STEP = 4, 5
-BOUND = 1e-4
-"""Mean difference of log-probabilities that engine and actor may have in float32."""
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +80,14 @@ def test_rollouts_go_on_under_the_next_policy(lines: list[dict]) -> None:
     assert {tuple(line["policy_version"]) for line in lines if line["step"] == 1} <= {(0, 0), (-1, -1)}
     continued = [line for line in lines if line["policy_version"] == [0, 1]]
     assert continued and {line["step"] for line in continued} == {2}
-    assert np.mean([last_difference(line) for line in continued]) <= BOUND
+    assert np.mean([last_difference(line) for line in continued]) <= MAX_PROBS_DIFF
 
 
 def test_tokens_are_those_of_the_policy_that_the_record_names(lines: list[dict]) -> None:
     current = [line for line in lines if line["policy_version"] == [line["step"] - 1] * 2]
     stale = [line for line in lines if line["policy_version"] == [0, 0] and line["step"] == 2]
-    assert np.mean([last_difference(line) for line in current]) <= BOUND
-    assert not stale or np.mean([last_difference(line) for line in stale]) > BOUND
+    assert np.mean([last_difference(line) for line in current]) <= MAX_PROBS_DIFF
+    assert not stale or np.mean([last_difference(line) for line in stale]) > MAX_PROBS_DIFF
 
 
 def test_no_turn_goes_on_after_its_stop_string(lines: list[dict]) -> None:

@@ -10,14 +10,11 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.context_method import NAME
-from tests.integration.conftest import Run, assert_succeeded, run_recipe, write_rows
+from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.agent_loop.tokens import placeholder_runs
 from verl_video_tools.trace.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
-
-BOUND = 1e-4
-"""Mean difference of log-probabilities that engine and actor may have in float32."""
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +79,7 @@ def test_engine_and_actor_agree_on_every_turn(lines: list[dict]) -> None:
         sequences = [line["sequences"][number] for line in lines if line["num_sequences"] > number]
         pairs = [(sequence["rollout_log_probs"], sequence["old_log_probs"]) for sequence in sequences]
         differences = np.concatenate([np.abs(np.subtract(*pair)) for pair in pairs])
-        assert len(differences) > 50 and differences.mean() <= BOUND
+        assert len(differences) > 50 and differences.mean() <= MAX_PROBS_DIFF
 
 
 def test_the_advantage_is_the_rollouts(lines: list[dict]) -> None:

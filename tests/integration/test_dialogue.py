@@ -12,14 +12,11 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.integration.conftest import REPO
+from tests.integration.conftest import MAX_PROBS_DIFF, REPO
 from tests.integration.parity import Fault
 from verl_video_tools.demo import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-
-BOUND = 1e-4
-"""Largest difference of log-probabilities that two float32 implementations may have."""
 
 
 def hold_dialogue(folder: Path, mm_processor_kwargs: dict[str, int] | None = None) -> dict[str, Any]:
@@ -41,9 +38,9 @@ def hold_dialogue(folder: Path, mm_processor_kwargs: dict[str, int] | None = Non
     assert done.returncode == 0, done.stderr[-6000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert min(found["tokens"]) > 10, found
-    assert max(found["engine"] + found["actor"]) <= BOUND, found
+    assert max(found["engine"] + found["actor"]) <= MAX_PROBS_DIFF, found
     for fault in get_args(Fault):
-        assert found[fault][1] > 10 * BOUND, (fault, found)
+        assert found[fault][1] > 10 * MAX_PROBS_DIFF, (fault, found)
     return found
 
 

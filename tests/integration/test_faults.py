@@ -3,7 +3,7 @@
 | fault | noticed by |
 |---|---|
 | loss on observation tokens | the invariants at the end of each rollout: it is flagged and trains nobody |
-| wrong position ids | log-probabilities of engine and actor: they differ from the first step on |
+| wrong position ids | log-probabilities of engine and actor: they differ from the first step on, and the run warns |
 | stale weights in the engine | the same: they differ from the second step on |
 """
 
@@ -16,17 +16,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.integration.conftest import GRPO_OPTIONS, INSTRUMENTED, assert_succeeded, run_recipe, write_rows
+from tests.integration.conftest import (
+    GRPO_OPTIONS,
+    INSTRUMENTED,
+    MAX_PROBS_DIFF,
+    Run,
+    assert_succeeded,
+    run_recipe,
+    write_rows,
+)
 from verl_video_tools.trace.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
-BOUND = 1e-4
-"""Mean difference of log-probabilities that engine and actor may have in float32."""
-
 
 @pytest.fixture(scope="module")
-def lines(output_dir: Path, sft_model: Path) -> list[dict]:
+def faulty_run(output_dir: Path, sft_model: Path) -> Run:
     """Three steps; every batch has two rows with each fault and two whose video does not exist."""
     rows = write_rows(output_dir, "faults.parquet", "framethinker", plant)
     run = run_recipe(
@@ -36,6 +41,7 @@ def lines(output_dir: Path, sft_model: Path) -> list[dict]:
         *GRPO_OPTIONS,
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('faulty_loops.yaml')}",
         "+actor_rollout_ref.rollout.agent.agent_loop_manager_class=tests.integration.faults.FaultyManager",
+        f"++trainer.video_tools.max_probs_diff={MAX_PROBS_DIFF}",
         TRAIN_FILES=rows,
         VAL_FILES=rows,
         MODEL_PATH=str(sft_model),
@@ -46,7 +52,12 @@ def lines(output_dir: Path, sft_model: Path) -> list[dict]:
         **INSTRUMENTED,
     )
     assert_succeeded(run)
-    return list(read_records(run.folder / "trajectories"))
+    return run
+
+
+@pytest.fixture(scope="module")
+def lines(faulty_run: Run) -> list[dict]:
+    return list(read_records(faulty_run.folder / "trajectories"))
 
 
 def plant(number: int, row: dict) -> None:
@@ -92,12 +103,17 @@ def test_a_mask_on_observations_breaks_an_invariant(lines: list[dict]) -> None:
 
 
 def test_wrong_positions_part_engine_and_actor(lines: list[dict]) -> None:
-    assert mean_difference(of(lines, "flat", step=1)) > 10 * BOUND
-    assert mean_difference(healthy(lines, step=1)) <= BOUND
+    assert mean_difference(of(lines, "flat", step=1)) > 10 * MAX_PROBS_DIFF
+    assert mean_difference(healthy(lines, step=1)) <= MAX_PROBS_DIFF
 
 
 def test_stale_weights_part_engine_and_actor(lines: list[dict]) -> None:
-    assert mean_difference(healthy(lines, step=2)) > 10 * BOUND
+    assert mean_difference(healthy(lines, step=2)) > 10 * MAX_PROBS_DIFF
+
+
+def test_a_run_warns_that_engine_and_actor_differ(faulty_run: Run) -> None:
+    for step in (1, 2, 3):  # wrong positions from the first step on, stale weights besides from the second
+        assert f"step {step}: engine and actor differ by" in faulty_run.log
 
 
 def test_a_flagged_rollout_moves_no_siblings_advantage(lines: list[dict]) -> None:

@@ -7,20 +7,25 @@ looks at, else looking hardly pays and so few steps are not enough. The whole ex
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.needle_bounds import MOST_FIRST_LOOK
-from tests.integration.conftest import REPO
+from tests.integration.conftest import MAX_PROBS_DIFF, REPO, kill_processes_of
+from verl_video_tools.trace.report_curves import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
-def results(output_dir: Path) -> dict[str, Any]:
+def folder(output_dir: Path) -> Path:
+    """What the example leaves behind, always made anew."""
     example = runpy.run_path(str(REPO / "examples" / "learning_curve" / "run.py"))
     plan = example["Plan"](
         kinds=("at_time",),
@@ -30,19 +35,41 @@ def results(output_dir: Path) -> dict[str, Any]:
         imperfection=0.5,
         hasty_share=0.9,
         measures_base=False,
+        compares_without_tools=False,
         rl_steps=20,
     )
     folder = output_dir / "learning"
-    example["Learning"]("framethinker", 0, folder, plan).run()
+    shutil.rmtree(folder, ignore_errors=True)
+    marker = f"learning-{os.getpid()}-{time.time_ns()}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VVT_TEST_RUN", marker)
+        try:
+            example["Learning"]("framethinker", 0, folder, plan).run()
+        finally:
+            kill_processes_of(marker)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "results.json").read_text())
 
 
-def test_held_out_accuracy_rises_beyond_noise(results: dict[str, Any]) -> None:
+@pytest.mark.parametrize("gain", ["after RL less after SFT", "reward after RL less after SFT"])
+def test_held_out_accuracy_and_reward_rise_beyond_noise(results: dict[str, Any], gain: str) -> None:
     """The whole 95 % interval of the gain, paired by question, lies above zero."""
-    gain = results["after RL less after SFT"]
-    assert gain["low"] > 0.0, results
+    assert results[gain]["low"] > 0.0, results
 
 
 def test_the_gain_comes_from_looking(results: dict[str, Any]) -> None:
     """No policy can be right more often than `MOST_FIRST_LOOK` by what the first look shows; this one is."""
     assert results["accuracy"]["after RL"]["needs another look"]["low"] > MOST_FIRST_LOOK, results
+
+
+def test_no_step_shows_a_broken_mask_position_or_weight(folder: Path) -> None:
+    """What `test_faults.py` finds to catch these faults is silent in every step."""
+    (log,) = (folder / "rl").glob(LOG_NAMES)
+    steps = [values for values in read_log(log).values() if "invariant/violations" in values]
+    assert len(steps) == 20
+    assert {values["invariant/violations"] for values in steps} == {0.0}
+    assert max(values["training/rollout_probs_diff_mean"] for values in steps) <= MAX_PROBS_DIFF
