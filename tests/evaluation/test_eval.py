@@ -24,6 +24,7 @@ from tests.agent_loop.harness import model_dir, processor
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
+from verl_video_tools.data.append import appended
 from verl_video_tools.endpoint import client
 from verl_video_tools.evaluation import benchmarks, serve
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
@@ -220,6 +221,22 @@ def test_another_evaluation_does_not_go_on_in_the_folder(
     assert "holds another evaluation: config.max_frames was" in told
     assert "sampling.temperature was 0.0 and is now 0.5. Give another --out" in told
     assert (out / "results.json").read_bytes() == before
+
+
+def test_a_folder_in_use_keeps_its_protocol(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also before the first line of the run that uses it."""
+    out = tmp_path / "out"
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, out, server)) == 0
+        (out / "rollouts.jsonl").write_bytes(b"")
+        before = (out / "protocol.json").read_bytes()
+        capsys.readouterr()
+        with appended(out / "rollouts.jsonl", "step"):
+            assert run(command(video_mme, out, server, "--temperature=0.5")) == 2
+    assert "is being written by another process" in capsys.readouterr().err
+    assert (out / "protocol.json").read_bytes() == before
 
 
 def test_verdicts_by_another_truth_do_not_stay(
@@ -428,10 +445,13 @@ def test_a_judge_and_its_failures_are_counted(
 
     with JudgeServer(reply=scripted(scripts)) as server, JudgeServer(reply=verdict) as judge:
         line = ["eval", f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
-        assert run([*line, f"--out={tmp_path / 'out'}"]) == 2
+        line += [f"--out={tmp_path / 'out'}"]
+        assert run(line) == 2
         assert "needs a judge" in capsys.readouterr().err
-        assert run([*line, f"--out={tmp_path / 'judged'}", f"--judge-base-url={judge.base_url}"]) == 0
-    result = result_of(tmp_path / "judged")
+        assert run([*line, f"--judge-base-url={judge.base_url}"]) == 0  # the failed start has not claimed the folder
+        assert run(line) == 2
+        assert "holds another evaluation: judge was {" in capsys.readouterr().err
+    result = result_of(tmp_path / "out")
     assert result["graded_by"] == {"judge": 1, "judge failed": 1, "rule for open": 1}
     assert (result["overall"]["accuracy"], result["overall"]["partial"], result["overall"]["failed"]) == (0.5, 0.5, 1)
     assert result["protocol"]["judge"] == {"model": MODEL, "prompt_file": None}

@@ -2,7 +2,7 @@
 
 | file | content |
 |---|---|
-| `protocol.json` | what is evaluated, and how; an evaluation goes on only in a folder that says the same |
+| `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
 | `rollouts.jsonl` | a line for each finished item, as `trace.records` describes it |
 | `results.json`, `table.*`, `accuracy_frames.png` | the result: `results`, `tables` |
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools import __version__
+from verl_video_tools.data.append import appended
 from verl_video_tools.data.generate import generate
 from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
 from verl_video_tools.errors import UsageError
@@ -174,21 +175,25 @@ def _grader(rule: Judge | None) -> str:
 def _enter(folder: Path, protocol: Mapping[str, Any]) -> None:
     """Take a folder for an evaluation, or go on with the same one.
 
+    A protocol without rollouts claims nothing: it is what a start leaves behind that failed for want of a judge, a
+    retriever or a server.
+
     Raises:
-        UsageError: the folder holds another evaluation, or cannot be written.
+        UsageError: the folder holds another evaluation, is in use by one, or cannot be written.
     """
     path = folder / PROTOCOL
     plain = json.loads(json.dumps(protocol))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            _write_json(path, plain)
-            return
-        earlier = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is no protocol of an evaluation: {error}") from error
+    with appended(folder / ROLLOUTS, "step") as rollouts:  # locked: nobody else is about to write its first line
+        has_rollouts = rollouts.seek(0, os.SEEK_END) > 0
+        try:
+            if not has_rollouts or not path.exists():
+                _write_json(path, plain)
+                return
+            earlier = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
+        except ValueError as error:
+            raise UsageError(f"{path} is no protocol of an evaluation: {error}") from error
     changes = [
         f"{name} was {_short(old)} and is now {_short(new)}"
         for name, (old, new) in _differences(earlier, plain).items()
