@@ -6,6 +6,8 @@ lmms-eval 0.7 wants another PyAV than we do, so that it is not part of the tests
 from __future__ import annotations
 
 import importlib.util
+import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,9 +22,12 @@ from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import model_dir
 from tests.chat_server import pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply
+from tests.retrieval.encoder import ColourEncoder
 from verl_video_tools.endpoint import client
 from verl_video_tools.errors import EndpointError, UsageError
 from verl_video_tools.evaluation.benchmarks.entries import benchmark_row
+from verl_video_tools.methods import get_method
+from verl_video_tools.retrieval import RetrievalConfig
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
@@ -134,14 +139,42 @@ def test_requests_become_rollouts(adapter: ModuleType, task: ModuleType, docs: l
     assert {task.doc_to_target(doc) for doc in docs} == {"A"}
 
 
+def test_a_method_that_searches(
+    adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder, configs = ColourEncoder(), []
+
+    def load_encoder(config: RetrievalConfig) -> ColourEncoder:
+        configs.append(config)
+        return encoder
+
+    monkeypatch.setattr(adapter, "load_encoder", load_encoder)
+    search = {"name": "clip_sample", "arguments": {"start_frame": 0, "end_frame": 50, "prompt": "something red"}}
+    turns = [f"<thinking>a</thinking><tool_call>{json.dumps(search)}</tool_call>", "<answer>A</answer>"]
+    with JudgeServer(reply=scripted({f"Question {number}?": turns for number in range(3)})) as server:
+        model = adapter.VideoToolsModel(
+            "videobrain", base_url=server.base_url, retrieval_model="DIR", retrieval_image_batch_size=8
+        )
+        assert ask(model, task, docs[:1]) == ask(model, task, docs[1:2]) == ["A"]  # each in an event loop of its own
+        assert len(server.requests) == 4
+        shown = texts_of(server.requests[1]["messages"][-1])
+    assert configs == [RetrievalConfig(model="DIR", image_batch_size=8)]
+    assert encoder.text_batches == [["something red"]] * 2
+    assert shown.count("<image>") == get_method("videobrain").clip_frames
+
+
 def test_what_the_adapter_does_not_take(adapter: ModuleType, task: ModuleType, docs: list[dict[str, Any]]) -> None:
     url = "http://127.0.0.1:9/v1"
     with pytest.raises(UsageError, match="VideoZoomer has no field 'frames'"):
         adapter.VideoToolsModel("videozoomer", base_url=url, frames=3)
     with pytest.raises(UsageError, match=r"PolicyConfig.concurrency takes int"):
         adapter.VideoToolsModel("direct", base_url=url, concurrency="many")
-    with pytest.raises(UsageError, match="searches for frames by text"):
+    with pytest.raises(
+        UsageError, match=r"searches for frames by text; say with which encoder, such as retrieval_model="
+    ):
         adapter.VideoToolsModel("videobrain", base_url=url)
+    with pytest.raises(UsageError, match="RetrievalConfig has no field 'modal'"):
+        adapter.VideoToolsModel("videobrain", base_url=url, retrieval_modal="DIR")
     with pytest.raises(EndpointError, match="no usable reply"):
         ask(adapter.VideoToolsModel("direct", base_url=url), task, docs)
     with pytest.raises(NotImplementedError, match="generate_until"):
@@ -150,6 +183,16 @@ def test_what_the_adapter_does_not_take(adapter: ModuleType, task: ModuleType, d
     model.task_dict["t"] = {"test": [{}]}
     with pytest.raises(UsageError, match="t 0: a request takes the path of one video"):
         model.generate_until([FakeRequest(("Q?", {}, lambda doc: ["a.mp4", "b.mp4"], 0, "t", "test"))])
+
+
+def test_the_commands_are_those_of_the_page() -> None:
+    """The folder of tasks as seen from that of the rows, and the model's arguments whole."""
+    readme = (TASKS.parent / "README.md").read_text()
+    told = "--include_path $CHECKOUT/examples/lmms_eval/tasks --tasks vvt_rows"
+    assert told in readme and told in (TASKS / "vvt_rows.yaml").read_text()
+    page = (TASKS.parents[2] / "docs" / "evaluation.md").read_text()
+    of_page, of_readme = (re.findall(r"--model_args (method=videozoomer\S+)", text) for text in (page, readme))
+    assert of_page == of_readme[:1] and "min_pixels=25088,max_pixels=100352" in of_page[0]
 
 
 def test_the_task_names_functions_that_exist(task: ModuleType) -> None:

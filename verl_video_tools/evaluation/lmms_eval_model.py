@@ -3,7 +3,7 @@
 lmms-eval (github.com/EvolvingLMMs-Lab/lmms-eval, 0.7) finds it by the entry point `lmms_eval.models`:
 
     python -m lmms_eval --model video_tools --tasks videomme \\
-        --model_args method=videozoomer,base_url=http://localhost:8000/v1,processor=Qwen/Qwen2.5-VL-7B-Instruct
+        --model_args method=videozoomer,base_url=http://host:8000/v1,processor=DIR,min_pixels=25088,max_pixels=100352
 
 A task's text is the question, its visual the video; our prompts stand around both, and what the task says of sampling
 (`until`, `max_new_tokens`) is not used: a rollout has several turns. Only lmms-eval itself imports this module.
@@ -26,9 +26,14 @@ from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation.processor import envelope_of_model
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.fields import checked_fields
+from verl_video_tools.retrieval import RetrievalConfig, RetrievalService
+from verl_video_tools.retrieval.encoders import load_encoder
 from verl_video_tools.types import Sample
 
 logger = logging.getLogger(__name__)
+
+_RETRIEVAL = "retrieval_"
+"""Before the fields of `RetrievalConfig`: model arguments are flat."""
 
 MANIFEST = ModelManifest(model_id="video_tools", simple_class_path=f"{__name__}.VideoToolsModel")
 
@@ -41,10 +46,13 @@ class VideoToolsModel(lmms):
         processor: folder or name of the model, whose processor decides the pictures' sizes, as in training.
         min_pixels, max_pixels: as `data.mm_processor_kwargs` in training.
         batch_size, max_batch_size, device: lmms-eval's, not used.
-        fields: of `PolicyConfig` (`base_url`, `model`, `concurrency`, ...), and of the method's config.
+        fields: of `PolicyConfig` (`base_url`, `model`, `concurrency`, ...); of `RetrievalConfig` after `retrieval_`
+            (`retrieval_model`, ...), for methods that find frames by text; and of the method's config.
 
     Raises:
-        UsageError: an unknown field, or a wrong value.
+        UsageError: an unknown field, a wrong value, no encoder for a method that searches, or one that cannot be
+            loaded.
+        SetupError: the package of the encoder's backend is missing.
     """
 
     is_simple = True
@@ -67,10 +75,18 @@ class VideoToolsModel(lmms):
             **checked_fields(PolicyConfig, {"temperature": 0.0, **asked}),
             envelope=envelope_of_model(processor, min_pixels, max_pixels),
         )
-        rest = {name: value for name, value in fields.items() if name not in own}
+        retrieval = {
+            name.removeprefix(_RETRIEVAL): value for name, value in fields.items() if name.startswith(_RETRIEVAL)
+        }
+        rest = {name: value for name, value in fields.items() if name not in own and not name.startswith(_RETRIEVAL)}
         self._method = get_method(method, **rest).for_session(0, 1, validate=True)
-        if self._method.searches:
-            raise UsageError(f"{method} searches for frames by text, which this adapter does not offer; use `vvt eval`")
+        if self._method.searches and not retrieval:
+            raise UsageError(
+                f"{method} searches for frames by text; say with which encoder, such as {_RETRIEVAL}model=DIR "
+                "(docs/retrieval.md)"
+            )
+        self._retrieval = RetrievalConfig.from_fields(retrieval)
+        self._encoder = load_encoder(self._retrieval) if retrieval else None
 
     def generate_until(self, requests: Sequence[Any]) -> list[str]:
         """The answer to each request, empty where the model gave none or the rollout failed; failures are logged.
@@ -101,12 +117,14 @@ class VideoToolsModel(lmms):
     async def _answers(self, samples: Sequence[Sample]) -> list[str]:
         answers = [""] * len(samples)
         left = iter(enumerate(samples))
+        # A service lives in one event loop, which this call has for itself; the encoder stays.
+        retriever = None if self._encoder is None else RetrievalService(self._encoder, self._retrieval)
         async with ChatPolicy(self._policy) as chat:
             await chat.check_reachable()
 
             async def work() -> None:
                 for number, sample in left:
-                    trajectory = (await chat.rollout(self._method, sample)).trajectory
+                    trajectory = (await chat.rollout(self._method, sample, retriever=retriever)).trajectory
                     if trajectory.flags:
                         logger.error("%s: %s", sample.video_path, trajectory.error)
                         await chat.check_reachable()
