@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,19 @@ CASES = [
     ),
     Case(
         "framemind",
-        ("<think>a</think><tool_call>VideoClip(5, 9)</tool_call><turn_sum>b</turn_sum>",),
+        (
+            "<think>a</think><tool_call>VideoClip(5, 9)</tool_call><turn_sum>b</turn_sum>",
+            "<think>a</think><tool_call>FrameAt(7.26)</tool_call><turn_sum>b</turn_sum>",
+        ),
         "<think>a</think><answer>B</answer>",
         {"low": [8, 28], "high": [4, 84], "tool_side_pixels": 28, "validation_frames": 5},
     ),
     Case(
         "videobrain",
-        (f"<thinking>a</thinking>{tool_call('uniform_sample', start_frame=40, end_frame=90)}",),
+        (
+            f"<thinking>a</thinking>{tool_call('uniform_sample', start_frame=40, end_frame=90)}",
+            f"<thinking>a</thinking>{tool_call('clip_sample', start_frame=20, end_frame=150, prompt='a blue square')}",
+        ),
         "<thinking>a</thinking><answer>B</answer>",
         {"initial_frames": 4},
     ),
@@ -103,7 +110,7 @@ def evaluate(case: Case, rows: Path, out: Path, server: JudgeServer, *options: s
     server.reply = lambda request: chat_reply(turns[sum(m["role"] == "assistant" for m in request["messages"])])
     fields = [f"--set={name}={json.dumps(value)}" for name, value in case.fields.items()]
     command = ["eval", f"--rows={rows}", f"--out={out}", f"--method={case.method}", *fields, *options]
-    retrieval = ["--retrieval=model=unused"] if case.method == "videobrain" else []
+    retrieval = ["--retrieval=model=unused"] if get_method(case.method).searches else []
     assert run([*command, *retrieval, f"--base-url={server.base_url}"]) == 0
     (record,) = read_records(out / "rollouts.jsonl")
     trajectory: Trajectory = record["trajectory"]
@@ -123,6 +130,7 @@ async def train(case: Case, rows: Path) -> Rollout:
         method_fields=case.fields,
         rollout_options=OPTIONS,
         sampling_params=VALIDATION,
+        retrieval_fields={"model": "unused"} if get_method(case.method).searches else None,
     )
 
 
@@ -130,13 +138,19 @@ async def train(case: Case, rows: Path) -> Rollout:
 async def test_observations_are_those_of_training(
     case: Case, rows: Path, tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verl_video_tools.retrieval.local_from_fields", lambda fields: Unasked() if fields else None)
+    asked_in_evaluation, asked_in_training = Scattered(), Scattered()
+    local = "verl_video_tools.retrieval.local_from_fields"
+    monkeypatch.setattr(local, lambda fields: asked_in_evaluation if fields else None)
+    monkeypatch.setattr("verl_video_tools.retrieval.connect", lambda config: asked_in_training)
     trained = await train(case, rows)
     evaluated = await asyncio.to_thread(evaluate, case, rows, tmp_path / "out", server, f"--processor={model_dir()}")
     theirs = trained.trajectory
     assert [turn.observation for turn in evaluated.turns] == [turn.observation for turn in theirs.turns]
     assert evaluated.initial_frames == theirs.initial_frames
     assert [call.frames for call in evaluated.calls()] == [call.frames for call in theirs.calls()]
+    assert len(evaluated.executed_calls()) == len(case.looks)
+    assert asked_in_evaluation.queries == asked_in_training.queries
+    assert len(asked_in_training.queries) == sum("clip_sample" in look for look in case.looks)
 
     # What each request shows, as pictures and as the tokens that a server makes of it with the model's own processor.
     assert len(server.requests) == len(trained.server.requests) == len(case.looks) + 1
@@ -148,11 +162,16 @@ async def test_observations_are_those_of_training(
         assert tokens_of(request["messages"]) == sampled["prompt_ids"]
 
 
-class Unasked:
-    """A retriever that no search reaches."""
+class Scattered:
+    """A retriever that finds frames far apart, in no order of time, by the text's length alone."""
 
-    async def best_frames(self, *_: Any) -> list[int]:
-        raise AssertionError("nobody searches here")
+    def __init__(self) -> None:
+        self.queries: list[tuple[Any, ...]] = []
+
+    async def best_frames(self, video_path: str, candidates: Sequence[int], *query: Any) -> list[int]:
+        self.queries.append((video_path, list(candidates), *query))
+        text, num_frames, _ = query
+        return sorted(candidates, key=lambda index: (index * len(text) * 37) % 199)[:num_frames]
 
 
 def tokens_of(messages: list[dict[str, Any]]) -> list[int]:
