@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.video.files import write_video
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.evaluation.benchmarks.entries import (
@@ -16,6 +17,7 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     read_entries,
     without_letters,
 )
+from verl_video_tools.evaluation.benchmarks.subtitles import Subtitle, ask_with_subtitles, evenly_spaced_seconds
 from verl_video_tools.types import Sample
 
 SAMPLES = Path(__file__).parent / "samples"
@@ -67,6 +69,16 @@ def test_video_mme_with_subtitles(video_mme: BenchmarkFiles) -> None:
     )
     asked = Sample.from_row(rows_of("video-mme", some)[0]).question  # the video lasts 3.3 s
     assert asked.startswith("Subtitles of the video:\nFirst the clay,\nthen 2 bowls & a lid.\n\nHow many")
+
+
+def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:
+    """Ten frames in a second, then one that comes late: the middle one is shown at 0.5 s, not half way through."""
+    times = [*(number / 10 for number in range(10)), 9.0]
+    video = write_video(tmp_path / "video.mp4", num_frames=len(times), times_seconds=times)
+    assert evenly_spaced_seconds(video, 3) == pytest.approx((0.0, 0.5, 9.0), abs=1e-3)
+    subtitles = [Subtitle(0.4, 0.6, "early"), Subtitle(4.0, 6.0, "half way"), Subtitle(8.9, 9.5, "late")]
+    asked = ask_with_subtitles("What?", subtitles, video, 3)
+    assert asked == "Subtitles of the video:\nearly\nlate\n\nWhat?"
 
 
 # ------------------------------------------------------------------------------------------------------- what all share

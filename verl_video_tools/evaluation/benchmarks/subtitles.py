@@ -72,18 +72,17 @@ def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], video_path:
 
 @lru_cache(maxsize=16)  # the questions about one video follow one another
 def evenly_spaced_seconds(video_path: Path, num_frames: int) -> tuple[float, ...]:
-    """Times of so many frames of a video, spread from the first to the last; of a constant frame rate where it varies.
+    """Times at which so many frames of a video are shown, spread evenly over their numbers, first and last included.
 
     Raises:
         RowError: the video cannot be read.
     """
     try:
         with Video(video_path) as video:
-            info = video.info
+            times_seconds = video.timestamps_seconds()
     except VideoError as error:
         raise RowError(str(error)) from error
-    seconds_per_frame = info.duration_seconds / info.num_frames
-    return tuple(index * seconds_per_frame for index in linspace_indices(0, info.num_frames - 1, num_frames))
+    return tuple(float(times_seconds[index]) for index in linspace_indices(0, len(times_seconds) - 1, num_frames))
 
 
 def _seconds(parts: Sequence[str]) -> float:
