@@ -73,13 +73,15 @@ async def evaluate(
             alone does not tell.
         seed: of sampling; None leaves it to the endpoint.
         retry_failed: ask items again that are recorded as failed.
-        progress: as `generate`.
+        progress: called before the first item and after each, with the number done and wanted.
 
     Returns:
         The content of `results.json`.
 
     Raises:
-        UsageError: as `generate`; `folder` holds another evaluation, or cannot be written; or a prompt cannot be read.
+        UsageError: a question needs a judge, or the method a retriever, and there is none; `folder` holds another
+            evaluation or other annotations' rollouts, is in use by another process, or cannot be written; or a prompt
+            cannot be read.
         EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
         JudgeError: the judge cannot be reached at first.
     """
