@@ -14,7 +14,7 @@ from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, read_rows
 from verl_video_tools.evaluation.benchmarks.entries import Row
-from verl_video_tools.methods import METHOD_NAMES
+from verl_video_tools.methods import method_names
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 _EXTRA_INFO = pa.struct(
@@ -59,8 +59,8 @@ def convert_annotations(
         UsageError: unknown format or method, files that cannot be read or written, or no row is left.
     """
     source = get_source(source_name)
-    if method_name is not None and method_name not in METHOD_NAMES:
-        raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(METHOD_NAMES)}")
+    if method_name is not None and method_name not in method_names():
+        raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
     schema = ROW_SCHEMA if method_name is None else ROW_SCHEMA.insert(1, pa.field("agent_name", pa.string()))
     skipped: list[str] = []
     num_written = 0

@@ -24,7 +24,7 @@ from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.errors import RowError, UsageError, VideoToolsError
 from verl_video_tools.evaluation.benchmarks.entries import without_letters
-from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rewards.choices import plain_text
 from verl_video_tools.rewards.grading import decided_by_rule
 from verl_video_tools.rewards.numbers import is_number
@@ -232,8 +232,8 @@ def _column_problems(row: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(row.get("data_source"), str) or not row["data_source"]:
         yield "data_source is missing or empty"
     agent_name = row.get("agent_name")
-    if "agent_name" in row and agent_name not in (*METHOD_NAMES, AGENT_NAME):
-        yield f"agent_name {agent_name!r} is no method; there are: {', '.join(METHOD_NAMES)}"
+    if "agent_name" in row and agent_name not in (*method_names(), AGENT_NAME):
+        yield f"agent_name {agent_name!r} is no method; there are: {', '.join(method_names())}"
     prompt = row.get("prompt")
     if not isinstance(prompt, Sequence) or not prompt or not all(map(_is_message, prompt)):
         yield "prompt must be a list of chat messages with role and content; verl wants the column"
