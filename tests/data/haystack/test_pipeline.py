@@ -19,8 +19,11 @@ from tests.chat_server import chat_reply, pictures_of, texts_of
 from tests.data.haystack.test_parts import write_scenes
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
+from verl_video_tools.data.haystack.config import HaystackConfig
+from verl_video_tools.data.haystack.estimate import estimate
 from verl_video_tools.data.haystack.log import Record, read_log, run_step
 from verl_video_tools.data.haystack.models import instructions
+from verl_video_tools.data.haystack.pipeline import shown_seconds
 from verl_video_tools.endpoint import client
 from verl_video_tools.types import Sample
 
@@ -233,12 +236,46 @@ def test_the_estimate_bounds_what_is_asked(
     assert f"total price: {price:.2f}" in printed
     assert not (tmp_path / "run" / "captions.jsonl").exists()
 
-    assert haystack(videos, tmp_path / "run", server.base_url) == 0
+    told_before_asking: list[str] = []
+
+    def listening(request: dict[str, Any]) -> Reply:
+        if len(server.requests) == 1:
+            told_before_asking.append(capfd.readouterr().out)
+        return honest(request)
+
+    server.reply = listening
+    assert haystack(videos, tmp_path / "run", server.base_url, "--concurrency", "1") == 0
+    (told,) = told_before_asking
+    assert "at most, without retries" in told and "visual checks" in told
     for name, step in zip(PROMPTS, cells, strict=True):
         asked = [request for request in server.requests if role(request) == name]
         pictures = sum(len(pictures_of(request["messages"][1])) for request in asked)
         assert len(asked) <= cells[step][0] and pictures <= cells[step][1]
+        assert sum(request["max_tokens"] for request in asked) <= cells[step][3]
     assert cells["captions"][:2] == [3, 9]  # all of them are made, one picture per second
+
+
+def test_the_estimate_counts_evidence_of_several_parts() -> None:
+    parts = [(10.0 * number, 10.0 * number + 10.0) for number in range(15)]
+    scenes = {"a.mp4": {"parts": parts, "width": 64, "height": 64}}
+    found = {step.step: step for step in estimate(scenes, HaystackConfig())}
+    two_parts = len(shown_seconds((0.0, 20.0), HaystackConfig().check_fps, HaystackConfig().max_frames))
+    assert (found["visual checks"].requests, found["visual checks"].pictures) == (3, 3 * two_parts)
+    short = HaystackConfig(max_evidence_seconds=15.0)  # longer evidence is dropped, so that one part is the most
+    assert {step.step: step.pictures for step in estimate(scenes, short)}["visual checks"] == 3 * 20
+    none = {step.step: step.requests for step in estimate(scenes, HaystackConfig(max_evidence_seconds=5.0))}
+    assert none == {"captions": 15, "questions": 1, "text checks": 0, "visual checks": 0}
+
+
+def test_a_reply_that_is_cut_is_answered(videos: Path, server: JudgeServer, tmp_path: Path) -> None:
+    def cut(request: dict[str, Any]) -> Reply:
+        is_first = role(request) == "caption" and len(request["messages"]) == 2
+        return chat_reply("The wall is", finish_reason="length") if is_first else honest(request)
+
+    server.reply = cut
+    assert haystack(videos, tmp_path / "run", server.base_url, "--set", "max_caption_tokens=70") == 0
+    again = [request for request in server.requests if len(request["messages"]) > 2]
+    assert len(again) == 3 and "it is cut at its limit of 70 tokens" in texts_of(again[0]["messages"][-1])
 
 
 @pytest.mark.parametrize(

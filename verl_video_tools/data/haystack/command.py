@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -36,7 +37,7 @@ def haystack_command(
     checker_url: URL = None,
     checker_model: Model = None,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Find the scenes, print what the models would cost, and stop.")
+        bool, typer.Option("--estimate", help="Stop at the estimate, which is printed before any model is asked.")
     ] = False,
     input_price: Annotated[float, typer.Option(min=0.0, help="Price of a million input tokens.")] = 0.0,
     output_price: Annotated[float, typer.Option(min=0.0, help="Price of a million output tokens.")] = 0.0,
@@ -77,12 +78,9 @@ def haystack_command(
             api_key_env=api_key_env,
         )
 
-    async def run(progress: Sequence[Any]) -> Outcome | list[StepCost]:
+    async def ask(progress: Sequence[Any]) -> Outcome:
         from verl_video_tools.data.haystack.models import ChatModel
 
-        scenes = await find_parts(paths, out, config, jobs or os.cpu_count() or 1, retry_failed, progress[0])
-        if estimate:
-            return estimate_costs(scenes, config)
         async with AsyncExitStack() as stack:
             captioner, writer, checker = [
                 await stack.enter_async_context(ChatModel(endpoint(url, name), jpeg_quality))
@@ -95,17 +93,19 @@ def haystack_command(
                 Models(captioner, writer, checker),
                 concurrency=concurrency,
                 retry_failed=retry_failed,
-                progress=progress[1:],
+                progress=progress,
             )
 
-    with progress_bars(*STEPS[: 1 if estimate else None]) as progress:
-        result = asyncio.run(run(progress))
-    if isinstance(result, list):
-        _print_estimate(result, input_price, output_price)
+    with progress_bars(STEPS[0]) as (scanned,):
+        scenes = asyncio.run(find_parts(paths, out, config, jobs or os.cpu_count() or 1, retry_failed, scanned))
+    _print_estimate(estimate_costs(scenes, config), input_price, output_price)
+    if estimate:
         return 0
-    write_rows(result.kept, out / "rows.parquet")
-    _print_outcome(result, out)
-    return int(not result.kept)
+    with progress_bars(*STEPS[1:]) as progress:
+        outcome = asyncio.run(ask(progress))
+    write_rows(outcome.kept, out / "rows.parquet")
+    _print_outcome(outcome, out)
+    return int(not outcome.kept)
 
 
 def _print_estimate(costs: Sequence[StepCost], input_price: float, output_price: float) -> None:
@@ -114,7 +114,7 @@ def _print_estimate(costs: Sequence[StepCost], input_price: float, output_price:
 
     with_price = input_price > 0 or output_price > 0
     counted = ("requests", "pictures", "input tokens", "output tokens")
-    table = Table("at most", *counted, *(["price"] if with_price else []))
+    table = Table("step", *counted, *(["price"] if with_price else []), title="at most, without retries")
     total = 0.0
     for cost in costs:
         price = (cost.input_tokens * input_price + cost.output_tokens * output_price) / 1e6
@@ -124,6 +124,7 @@ def _print_estimate(costs: Sequence[StepCost], input_price: float, output_price:
     Console().print(table)
     if with_price:
         print(f"total price: {total:.2f}")
+    sys.stdout.flush()  # before any model is asked, wherever the output goes
 
 
 def _print_outcome(outcome: Outcome, out: Path) -> None:

@@ -38,6 +38,12 @@ class HaystackConfig:
     """Consecutive parts that one request for questions is about (code)."""
     questions_per_request: int = 3
     """Questions wanted from it, at most."""
+    max_caption_tokens: int = 300
+    """Length of a description at most, 150 words being asked for; a model that reasons first needs more."""
+    max_question_tokens: int = 150
+    """For each question of a reply that may hold `questions_per_request`."""
+    max_verdict_tokens: int = 200
+    """Length of a check's reply at most."""
     max_evidence_seconds: float = 300.0
     """Questions with a longer segment are dropped (code)."""
     min_score: float = 0.85
@@ -49,6 +55,8 @@ class HaystackConfig:
         least = 2 * self.min_part_seconds  # halves of a divided part must not be too short again
         require(self, "max_part_seconds", self.max_part_seconds >= least, f"at least {least:g}")
         for name in ("max_frames", "captions_per_request", "questions_per_request", "frame_pixels"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        for name in ("max_caption_tokens", "max_question_tokens", "max_verdict_tokens"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "min_score", 0 <= self.min_score <= 1, "0 to 1")
 

@@ -1,26 +1,28 @@
-"""What the steps that ask models cost at most, told before any is asked."""
+"""What the steps that ask models cost at most, told before any is asked; replies that must be asked for again aside."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from verl_video_tools.data.haystack.config import HaystackConfig
 from verl_video_tools.data.haystack.log import Record
 from verl_video_tools.data.haystack.models import instructions
 from verl_video_tools.data.haystack.pipeline import shown_seconds
+from verl_video_tools.data.haystack.scenes import Part
 from verl_video_tools.video import fit_pixels
 
-PIXELS_PER_TOKEN = 28 * 28
-"""A visual token of the Qwen2-VL and Qwen2.5-VL models."""
+PATCH_PIXELS = 28
+"""Side of a visual token of the Qwen2-VL and Qwen2.5-VL models."""
 CHARACTERS_PER_TOKEN = 4.0
 """Of English text, roughly."""
-CAPTION_TOKENS = 200
-QUESTION_TOKENS = 70
-VERDICT_TOKENS = 30
-LABEL_TOKENS = 10
-"""A frame's time, and what the chat template puts around the picture."""
+LABEL_TOKENS = 14
+"""A frame's time, a token for each digit, and what the chat template puts around the picture."""
+HEADING_TOKENS = 24
+"""The number and the times of a part before its description."""
+CHAT_TOKENS = 24
+"""What the chat template puts around the two messages of a request, and the words around a question and its answer."""
 
 
 @dataclass(frozen=True)
@@ -35,35 +37,46 @@ class StepCost:
 
 
 def estimate(scenes: Mapping[str, Record], config: HaystackConfig) -> list[StepCost]:
-    """An upper bound of each step that asks a model: every group of captions gives all questions that it may, each
-    about one part, and all reach the last check."""
+    """An upper bound of each step that asks a model: every reply is as long as it may be, every group of captions gives
+    all questions that it may, each about the parts that take most pictures, and all reach the last check.
+
+    Only attempts after an unusable reply or a failed request come on top.
+    """
     captions = _Sum("captions", instructions("caption.txt"))
     questions = _Sum("questions", instructions("questions.txt", num_questions=config.questions_per_request))
     text = _Sum("text checks", instructions("text_check.txt"))
     sight = _Sum("visual checks", instructions("visual_check.txt"))
+    count, question_tokens = config.questions_per_request, config.max_question_tokens
     for scene in scenes.values():
         parts = [(float(start), float(end)) for start, end in scene.get("parts", [])]
         if not parts:
             continue
         width, height = fit_pixels(scene["width"], scene["height"], config.frame_pixels)
-        frame_tokens = math.ceil(width * height / PIXELS_PER_TOKEN) + LABEL_TOKENS
+        frame_tokens = math.ceil(width / PATCH_PIXELS) * math.ceil(height / PATCH_PIXELS) + LABEL_TOKENS
         for part in parts:
             frames = len(shown_seconds(part, config.caption_fps, config.max_frames))
-            captions.add(1, frames, frames * frame_tokens, CAPTION_TOKENS)
-        most = max(len(shown_seconds(part, config.check_fps, config.max_frames)) for part in parts)
+            captions.add(1, frames, frames * frame_tokens, config.max_caption_tokens)
         for first in range(0, len(parts), config.captions_per_request):
-            read = CAPTION_TOKENS * len(parts[first : first + config.captions_per_request])
-            count = config.questions_per_request
-            questions.add(1, 0, read, count * QUESTION_TOKENS)
-            text.add(count, 0, read + QUESTION_TOKENS, VERDICT_TOKENS)
-            sight.add(count, most, most * frame_tokens + QUESTION_TOKENS, VERDICT_TOKENS)
+            group = parts[first : first + config.captions_per_request]
+            read = len(group) * (config.max_caption_tokens + HEADING_TOKENS)
+            questions.add(1, 0, read, count * question_tokens)
+            if most := _most_frames(group, config):
+                text.add(count, 0, read + question_tokens, config.max_verdict_tokens)
+                sight.add(count, most, most * frame_tokens + question_tokens, config.max_verdict_tokens)
     return [step.cost() for step in (captions, questions, text, sight)]
+
+
+def _most_frames(parts: Sequence[Part], config: HaystackConfig) -> int:
+    """Of the evidence of one question, which is some of these parts in a row; 0 if any evidence is too long to keep."""
+    spans = [(start, end) for number, (start, _) in enumerate(parts) for _, end in parts[number:]]
+    kept = [(start, end) for start, end in spans if end - start <= config.max_evidence_seconds]
+    return max((len(shown_seconds(span, config.check_fps, config.max_frames)) for span in kept), default=0)
 
 
 class _Sum:
     def __init__(self, step: str, prompt: str) -> None:
         self._step = step
-        self._prompt_tokens = math.ceil(len(prompt) / CHARACTERS_PER_TOKEN)
+        self._prompt_tokens = math.ceil(len(prompt) / CHARACTERS_PER_TOKEN) + CHAT_TOKENS
         self._requests = self._pictures = self._input = self._output = 0
 
     def add(self, requests: int, pictures: int, input_tokens: int, output_tokens: int) -> None:

@@ -53,19 +53,20 @@ class ChatModel:
         self._client = EndpointClient(config)
         self._jpeg_quality = jpeg_quality
 
-    async def caption(self, frames: Content) -> str:
-        """A description of the frames.
+    async def caption(self, frames: Content, max_tokens: int) -> str:
+        """A description of the frames, of so many tokens at most.
 
         Raises:
             EndpointError: there is none.
         """
-        return await self._ask("caption.txt", frames, _read_caption)
+        return await self._ask("caption.txt", frames, max_tokens, _read_caption)
 
-    async def questions(self, captions: str, num_parts: int, num_questions: int) -> list[Question]:
+    async def questions(self, captions: str, num_parts: int, num_questions: int, max_tokens: int) -> list[Question]:
         """Questions about described parts, perhaps none.
 
         Args:
             num_parts: how many parts `captions` describes, numbered from 1.
+            max_tokens: of the reply with all of them.
 
         Raises:
             EndpointError: no reply could be read.
@@ -74,25 +75,25 @@ class ChatModel:
         def read(reply: str) -> list[Question]:
             return _read_questions(reply, num_parts)[:num_questions]
 
-        return await self._ask("questions.txt", (captions,), read, num_questions=num_questions)
+        return await self._ask("questions.txt", (captions,), max_tokens, read, num_questions=num_questions)
 
-    async def check_text(self, captions: str, question: str, answer: str) -> Verdict:
+    async def check_text(self, captions: str, question: str, answer: str, max_tokens: int) -> Verdict:
         """Whether a question is worth looking at.
 
         Raises:
             EndpointError: no reply could be read.
         """
         content = f"{captions}\n\nQuestion: {question}\nAnswer: {answer}"
-        return await self._ask("text_check.txt", (content,), lambda reply: _read_verdict(reply, "keep"))
+        return await self._ask("text_check.txt", (content,), max_tokens, lambda reply: _read_verdict(reply, "keep"))
 
-    async def check_sight(self, frames: Content, question: str, answer: str) -> Verdict:
+    async def check_sight(self, frames: Content, question: str, answer: str, max_tokens: int) -> Verdict:
         """How well the frames support the answer.
 
         Raises:
             EndpointError: no reply could be read.
         """
         content = (*frames, f"\n\nQuestion: {question}\nAnswer: {answer}")
-        return await self._ask("visual_check.txt", content, lambda reply: _read_verdict(reply, "score"))
+        return await self._ask("visual_check.txt", content, max_tokens, lambda reply: _read_verdict(reply, "score"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,15 +103,20 @@ class ChatModel:
     ) -> None:
         await self._client.aclose()
 
-    async def _ask(self, prompt: str, content: Content, read: Callable[[str], Result], **values: int) -> Result:
+    async def _ask(
+        self, prompt: str, content: Content, max_tokens: int, read: Callable[[str], Result], **values: int
+    ) -> Result:
         system = instructions(prompt, **values)
         user = await asyncio.to_thread(to_chat_message, Message("user", content), self._jpeg_quality)
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}, user]
 
         async def attempt() -> Result:
-            body = {"model": model, "messages": messages, "temperature": 0.0}
-            reply = read_completion(await turn.chat_completion(body)).text
+            body = {"model": model, "messages": messages, "temperature": 0.0, "max_tokens": max_tokens}
+            completion = read_completion(await turn.chat_completion(body))
+            reply = completion.text
             try:
+                if completion.finish_reason == "length":
+                    raise ValueError(f"it is cut at its limit of {max_tokens} tokens")
                 return read(without_reasoning(reply))
             except ValueError as error:
                 # Asked the same, a model says the same again.

@@ -125,7 +125,7 @@ async def make_questions(
 
     texts = {key: numbered(group) for key, group in groups.items()}
     read = await step(
-        3, {item.key: partial(_check_text, item, texts[item.group], models.writer) for item in candidates}
+        3, {item.key: partial(_check_text, item, texts[item.group], config, models.writer) for item in candidates}
     )
     candidates = _passed(candidates, read, 1.0, "the check by text", outcome)
 
@@ -169,12 +169,13 @@ def _scan(path: Path, config: HaystackConfig) -> Record:
 
 
 async def _caption(video: str, part: Part, config: HaystackConfig, captioner: ChatModel) -> Record:
-    text = await captioner.caption(await _frames(video, part, config.caption_fps, config))
+    text = await captioner.caption(await _frames(video, part, config.caption_fps, config), config.max_caption_tokens)
     return {"video": video, "start_seconds": part[0], "end_seconds": part[1], "caption": text}
 
 
 async def _write(group: Sequence[Record], config: HaystackConfig, writer: ChatModel) -> Record:
-    found = await writer.questions(numbered(group), len(group), config.questions_per_request)
+    count = config.questions_per_request
+    found = await writer.questions(numbered(group), len(group), count, count * config.max_question_tokens)
     return {
         "questions": [
             {
@@ -189,13 +190,15 @@ async def _write(group: Sequence[Record], config: HaystackConfig, writer: ChatMo
     }
 
 
-async def _check_text(item: Candidate, captions: str, writer: ChatModel) -> Record:
-    return {**asdict(item), **asdict(await writer.check_text(captions, item.question, item.answer))}
+async def _check_text(item: Candidate, captions: str, config: HaystackConfig, writer: ChatModel) -> Record:
+    verdict = await writer.check_text(captions, item.question, item.answer, config.max_verdict_tokens)
+    return {**asdict(item), **asdict(verdict)}
 
 
 async def _check_sight(item: Candidate, config: HaystackConfig, checker: ChatModel) -> Record:
     frames = await _frames(item.video, (item.start_seconds, item.end_seconds), config.check_fps, config)
-    return {**asdict(item), **asdict(await checker.check_sight(frames, item.question, item.answer))}
+    verdict = await checker.check_sight(frames, item.question, item.answer, config.max_verdict_tokens)
+    return {**asdict(item), **asdict(verdict)}
 
 
 async def _frames(path: str, part: Part, fps: float, config: HaystackConfig) -> Content:
