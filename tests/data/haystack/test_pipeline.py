@@ -302,3 +302,64 @@ def test_a_folder_belongs_to_its_options(
     assert haystack(videos, tmp_path / "run", server.base_url) == 0
     assert haystack(videos, tmp_path / "run", server.base_url, "--set", "min_score=0.5") == 2
     assert "was made with min_score=0.85, not 0.5" in capfd.readouterr().err
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    (tmp_path / "run" / "config.json").write_text(json.dumps({**config, "prompts": "others"}))
+    assert haystack(videos, tmp_path / "run", server.base_url) == 2
+    assert "was made with prompts='others', not" in capfd.readouterr().err
+
+
+def test_a_folder_belongs_to_its_models(
+    videos: Path, server: JudgeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert haystack(videos, folder, server.base_url, "--checker-model", "looker") == 0
+    assert haystack(videos, folder, server.base_url, "--model", "other") == 0, "nobody is asked"
+    num_requests = len(server.requests)
+    for step, role_name, asked in (
+        ("captions", "captioner", "comparing-judge"),
+        ("visual_checks", "checker", "looker"),
+    ):
+        whole = (folder / f"{step}.jsonl").read_bytes()
+        (folder / f"{step}.jsonl").write_bytes(whole[:-7])
+        assert haystack(videos, folder, server.base_url, "--model", "other") == 2
+        assert f"was made with {role_name}='{asked}', not 'other'" in capfd.readouterr().err
+        (folder / f"{step}.jsonl").write_bytes(whole)
+    assert len(server.requests) == num_requests
+
+
+def test_a_lost_endpoint_ends_the_run(videos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nothing is recorded as failed, so that the next run goes on as after any other end."""
+    folder = tmp_path / "run"
+
+    def dying(request: dict[str, Any]) -> Reply:
+        if len(server.requests) == 2:
+            server.kill()
+        return honest(request)
+
+    with JudgeServer(dying) as server:
+        assert haystack(videos, folder, server.base_url, "--concurrency", "1", "--max-attempts", "2") == 1
+    told = capfd.readouterr().err
+    assert "EndpointError: no usable reply" in told and "captions.jsonl holds 1 of 3, and the next run goes on" in told
+    assert not any("error" in record for record in read_log(folder / "captions.jsonl").values())
+    with JudgeServer(honest) as server:
+        assert haystack(videos, folder, server.base_url) == 0
+        assert Counter(map(role, server.requests))["caption"] == 2
+
+
+def test_a_caption_made_again_asks_anew_for_its_own_group(videos: Path, server: JudgeServer, tmp_path: Path) -> None:
+    """Groups of parts 1 and 2, and of part 3, whichever of their captions there are."""
+
+    def failing(request: dict[str, Any]) -> Reply:
+        is_first = role(request) == "caption" and colour(request) == "red"
+        return Reply(b"{}", status=500) if is_first else without_questions(request)
+
+    def without_questions(request: dict[str, Any]) -> Reply:
+        return chat_reply("[]") if role(request) == "questions" else honest(request)
+
+    options = ["--set", "captions_per_request=2", "--max-attempts", "1"]
+    server.reply = failing
+    assert haystack(videos, tmp_path / "run", server.base_url, *options) == 1
+    assert Counter(map(role, server.requests)) == {"caption": 3, "questions": 2}
+    server.reply, num_requests = without_questions, len(server.requests)
+    assert haystack(videos, tmp_path / "run", server.base_url, *options, "--retry-failed") == 1
+    assert Counter(map(role, server.requests[num_requests:])) == {"caption": 1, "questions": 1}

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -53,8 +54,9 @@ def haystack_command(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
 ) -> int:
     """Make questions about single moments of long videos; exit 1 if none is left."""
-    from verl_video_tools.data.haystack.config import HaystackConfig
+    from verl_video_tools.data.haystack.config import HaystackConfig, claim
     from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
+    from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
     from verl_video_tools.data.haystack.pipeline import STEPS, Models, find_parts, make_questions
     from verl_video_tools.data.haystack.rows import write_rows
     from verl_video_tools.data.probe_files import find_videos
@@ -66,7 +68,7 @@ def haystack_command(
     paths = find_videos(videos)
     if base_url is None and not estimate:
         raise UsageError("--base-url is missing: name the endpoint of the models, or ask for an --estimate first")
-    config.claim(out)
+    claim(out, {**asdict(config), "prompts": prompts_digest()})
 
     def endpoint(url: str | None, name: str | None) -> EndpointConfig:
         return EndpointConfig(
@@ -79,8 +81,6 @@ def haystack_command(
         )
 
     async def ask(progress: Sequence[Any]) -> Outcome:
-        from verl_video_tools.data.haystack.models import ChatModel
-
         async with AsyncExitStack() as stack:
             captioner, writer, checker = [
                 await stack.enter_async_context(ChatModel(endpoint(url, name), jpeg_quality))

@@ -1,10 +1,13 @@
-"""The options of a run. What its folder holds was made with them, so they may not change between two runs into it."""
+"""The options of a run. What its folder holds was made with them, and with the models that were asked, so neither may
+change between two runs into it."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.fields import require
@@ -60,21 +63,27 @@ class HaystackConfig:
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "min_score", 0 <= self.min_score <= 1, "0 to 1")
 
-    def claim(self, folder: Path) -> None:
-        """Make the folder, or go on in it.
 
-        Raises:
-            UsageError: it cannot be written, or was made with other options.
-        """
-        path, mine = folder / "config.json", asdict(self)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                path.write_text(json.dumps(mine, indent=1) + "\n", encoding="utf-8")
-            theirs = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot use {folder}: {error}") from error
-        others = {name: theirs.get(name) for name, value in mine.items() if theirs.get(name) != value}
-        changed = [f"{name}={value!r}, not {mine[name]!r}" for name, value in others.items()]
-        if changed:
-            raise UsageError(f"{folder} was made with {'; '.join(changed)}; give the same options or another folder")
+def claim(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Make the folder, or go on in it: write down what its content is made with.
+
+    Args:
+        facts: options, prompts and names of models by name, JSON-able; others than these may be written down already.
+
+    Raises:
+        UsageError: it cannot be written, or was made with others.
+    """
+    path = folder / "config.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        theirs = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        others = {name: theirs[name] for name, value in facts.items() if theirs.get(name, value) != value}
+        if facts.keys() - theirs.keys() and not others:
+            partial = path.with_name(f"{path.name}.partial")
+            partial.write_text(json.dumps({**theirs, **facts}, indent=1) + "\n", encoding="utf-8")
+            partial.replace(path)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot use {folder}: {error}") from error
+    changed = [f"{name}={value!r}, not {facts[name]!r}" for name, value in others.items()]
+    if changed:
+        raise UsageError(f"{folder} was made with {'; '.join(changed)}; give the same or another folder")

@@ -50,16 +50,21 @@ async def run_step(
     concurrency: int,
     retry_failed: bool,
     progress: Progress = lambda num_done, num_wanted: None,
+    check_reachable: Callable[[], Awaitable[None]] | None = None,
 ) -> dict[str, Record]:
     """Make what the file does not hold yet, and append each item as soon as it is there.
 
     An item that fails (endpoint, video) is recorded with its error, and the others go on.
+
+    Args:
+        check_reachable: awaited when the endpoint failed on an item; raises EndpointError if nothing answers there.
 
     Returns:
         The records of `wanted`, in its order.
 
     Raises:
         UsageError: the file cannot be read or written.
+        EndpointError: the endpoint is lost: what is recorded holds, and items under way are not.
     """
     with appended(path, "key") as file:
         left = left_over(path, wanted, retry_failed)
@@ -73,13 +78,25 @@ async def run_step(
                 try:
                     record = {"key": key, **await wanted[key]()}
                 except (EndpointError, VideoError) as error:
+                    if isinstance(error, EndpointError) and check_reachable is not None:
+                        await check_reachable()  # else all that is left would fail one by one
                     record = {"key": key, "error": f"{type(error).__name__}: {error}"}
                 file.write(json.dumps(record, ensure_ascii=False).encode(errors="backslashreplace") + b"\n")
                 file.flush()
                 num_done += 1
                 progress(num_done, len(wanted))
 
-        await asyncio.gather(*(work() for _ in range(min(concurrency, len(left)))))
+        workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(left)))]
+        try:
+            await asyncio.gather(*workers)
+        except EndpointError as error:
+            raise EndpointError(
+                f"{error}; {path.name} holds {num_done} of {len(wanted)}, and the next run goes on there"
+            ) from error
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
     records = read_log(path)
     return {key: records[key] for key in wanted}
 

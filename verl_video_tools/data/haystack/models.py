@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from verl_video_tools.data.haystack.log import digest
 from verl_video_tools.endpoint import AttemptFailed, EndpointClient, EndpointConfig
 from verl_video_tools.endpoint.chat import read_completion, to_chat_message
 from verl_video_tools.prompt_files import read_prompt
@@ -15,6 +16,8 @@ from verl_video_tools.protocols.json_object import json_objects, without_reasoni
 from verl_video_tools.types import Content, Message
 
 Result = TypeVar("Result")
+
+PROMPT_FILES = ("caption.txt", "questions.txt", "text_check.txt", "visual_check.txt")
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,19 @@ class ChatModel:
     def __init__(self, config: EndpointConfig, jpeg_quality: int | None = None) -> None:
         self._client = EndpointClient(config)
         self._jpeg_quality = jpeg_quality
+
+    async def name(self) -> str:
+        """The configured model, or the first that the endpoint lists.
+
+        Raises:
+            EndpointError: it lists none, or cannot be reached.
+        """
+        async with self._client.turn() as turn:
+            return await turn.model()
+
+    async def check_reachable(self) -> None:
+        """Raises EndpointError if nothing answers at the endpoint."""
+        await self._client.check_reachable()
 
     async def caption(self, frames: Content, max_tokens: int) -> str:
         """A description of the frames, of so many tokens at most.
@@ -127,6 +143,11 @@ class ChatModel:
         async with self._client.turn() as turn:
             model = await turn.model()
             return await turn.retried(attempt)
+
+
+def prompts_digest() -> str:
+    """Differs where any of the packaged prompts does."""
+    return digest(*(instructions(name) for name in PROMPT_FILES))
 
 
 def instructions(prompt: str, **values: int) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.data.haystack.checks import fault, words
-from verl_video_tools.data.haystack.config import HaystackConfig
-from verl_video_tools.data.haystack.log import Progress, Record, digest, run_step
+from verl_video_tools.data.haystack.config import HaystackConfig, claim
+from verl_video_tools.data.haystack.log import Progress, Record, digest, left_over, run_step
 from verl_video_tools.data.haystack.models import ChatModel
 from verl_video_tools.data.haystack.scenes import Part, find_cuts, join_scenes
 from verl_video_tools.types import Content, FrameRecord, FrameRequest, ImagePart
@@ -94,29 +94,36 @@ async def make_questions(
         progress: one for each step after the first.
 
     Raises:
-        UsageError: a file of the folder cannot be read or written.
+        UsageError: a file of the folder cannot be read or written, or was made with other models.
+        EndpointError: an endpoint cannot be reached, at first or any more; what is recorded holds.
     """
     outcome = Outcome()
 
-    async def step(number: int, wanted: Mapping[str, Any]) -> dict[str, Record]:
-        """Records of what did not fail."""
-        path = folder / f"{STEPS[number].replace(' ', '_')}.jsonl"
-        records = await run_step(path, wanted, concurrency, retry_failed, progress[number - 1])
+    async def step(number: int, role: str, wanted: Mapping[str, Any]) -> dict[str, Record]:
+        """Records of what did not fail. The model of the role is asked only for what the file does not hold yet."""
+        path, model = folder / f"{STEPS[number].replace(' ', '_')}.jsonl", getattr(models, role)
+        if left_over(path, wanted, retry_failed):
+            claim(folder, {role: await model.name()})
+        records = await run_step(path, wanted, concurrency, retry_failed, progress[number - 1], model.check_reachable)
         _note_failures(outcome, STEPS[number], records)
         return {key: record for key, record in records.items() if "error" not in record}
 
     _note_failures(outcome, STEPS[0], scenes)
+    parts = {video: [(start, end) for start, end in scene.get("parts", [])] for video, scene in scenes.items()}
     captions = await step(
         1,
+        "captioner",
         {
-            f"{video}#{start:.3f}-{end:.3f}": partial(_caption, video, (start, end), config, models.captioner)
-            for video, scene in scenes.items()
-            for start, end in scene.get("parts", [])
+            _part_key(video, part): partial(_caption, video, part, config, models.captioner)
+            for video in parts
+            for part in parts[video]
         },
     )
 
-    groups = grouped(list(captions.values()), config.captions_per_request)
-    written = await step(2, {key: partial(_write, group, config, models.writer) for key, group in groups.items()})
+    groups = _grouped(parts, captions, config.captions_per_request)
+    written = await step(
+        2, "writer", {key: partial(_write, group, config, models.writer) for key, group in groups.items()}
+    )
     candidates = [
         Candidate(group=key, **question) for key, record in written.items() for question in record["questions"]
     ]
@@ -125,22 +132,17 @@ async def make_questions(
 
     texts = {key: numbered(group) for key, group in groups.items()}
     read = await step(
-        3, {item.key: partial(_check_text, item, texts[item.group], config, models.writer) for item in candidates}
+        3,
+        "writer",
+        {item.key: partial(_check_text, item, texts[item.group], config, models.writer) for item in candidates},
     )
     candidates = _passed(candidates, read, 1.0, "the check by text", outcome)
 
-    seen = await step(4, {item.key: partial(_check_sight, item, config, models.checker) for item in candidates})
+    seen = await step(
+        4, "checker", {item.key: partial(_check_sight, item, config, models.checker) for item in candidates}
+    )
     outcome.kept = _passed(candidates, seen, config.min_score, "the check by sight", outcome)
     return outcome
-
-
-def grouped(captions: Sequence[Record], size: int) -> dict[str, list[Record]]:
-    """Up to `size` consecutive captions of a video, by a key that differs where any of them does."""
-    by_video: dict[str, list[Record]] = {}
-    for caption in captions:
-        by_video.setdefault(caption["video"], []).append(caption)
-    groups = [members[first : first + size] for members in by_video.values() for first in range(0, len(members), size)]
-    return {digest(group): group for group in groups}
 
 
 def numbered(group: Sequence[Record]) -> str:
@@ -159,6 +161,23 @@ def shown_seconds(part: Part, fps: float, max_frames: int) -> tuple[float, ...]:
 
 
 # --------------------------------------------------------------------------------------------------------------- items
+
+
+def _part_key(video: str, part: Part) -> str:
+    return f"{video}#{part[0]:.3f}-{part[1]:.3f}"
+
+
+def _grouped(parts: Mapping[str, Sequence[Part]], captions: Mapping[str, Record], size: int) -> dict[str, list[Record]]:
+    """The captions of up to `size` consecutive parts of a video, by a key that differs where any of them does.
+
+    A part whose caption failed leaves a gap in its group, so that its caption, once made, changes no other group.
+    """
+    chunks = [
+        [captions[key] for part in members[first : first + size] if (key := _part_key(video, part)) in captions]
+        for video, members in parts.items()
+        for first in range(0, len(members), size)
+    ]
+    return {digest(group): group for group in chunks if group}
 
 
 def _scan(path: Path, config: HaystackConfig) -> Record:
