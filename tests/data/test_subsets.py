@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,11 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.video.files import MakeVideo
+from tests.data.format_cases import CASES, Case, prepare
 from tests.data.row_files import make_row, read_rows, write_rows
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.video_identity import Sign, identities, same_video, video_name, youtube_id
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
+from verl_video_tools.evaluation.benchmarks import read_rows as benchmark_rows
 
 
 @pytest.mark.parametrize(
@@ -140,6 +144,42 @@ def test_rows_on_videos_of_a_benchmark_are_left_out(
     assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names"), (2, "names")]
     assert run([*command[:4], "--against", str(tmp_path / "gone.parquet")]) == 2
     assert run([*command, "--by", "colour"]) == 2
+
+
+def test_published_annotations_name_their_videos(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the videos, one entry of two being no question."""
+    entry = {"duration": "short", "domain": "x", "sub_category": "x", "task_type": "x", "question_id": "1-1"}
+    asked = {**entry, "videoID": "dQw4w9WgXcQ", "question": "What?", "options": ["A. a", "B. b"], "answer": "A"}
+    mme = tmp_path / "mme.json"
+    mme.write_text(json.dumps([asked, {**asked, "videoID": "gone", "answer": "Z"}]))
+    source = write_rows(tmp_path / "rows.parquet", [make_row("fine.mp4"), make_row("x/v_dQw4w9WgXcQ_3_9.mp4")])
+    command = ["data", "decontaminate", str(source), str(tmp_path / "clean.parquet"), "--against"]
+    assert run([*command, f"video-mme={mme}"]) == 0
+    told = capsys.readouterr()
+    assert "1 rows left out (video-mme by youtube 1)" in told.out and "row 1: in video-mme by youtube" in told.err
+    assert "1 entries cannot be read" in told.err and "the first is row 1: the truth must be" in told.err
+    for against, message in [
+        (f"videomme={mme}", "there is no benchmark 'videomme'; choose one of: cg-bench"),
+        (f"star={mme}", "names no video in the format of star; row 0: the field 'choices' is missing"),
+        (f"star={tmp_path / 'none.json'}", "cannot read annotations"),
+    ]:
+        assert run([*command, against]) == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES.values() if case.name in BENCHMARK_NAMES], ids=lambda case: case.name
+)
+def test_videos_are_named_alike_without_them(case: Case, tmp_path: Path) -> None:
+    files = prepare(case, tmp_path)
+    benchmark = get_benchmark(case.name)
+
+    def names(of: BenchmarkFiles) -> dict[int, str]:
+        rows = {number: row for number, row in benchmark_rows(benchmark, of) if not isinstance(row, RowError)}
+        return {number: video_name(row["extra_info"]["video_path"]) for number, row in rows.items()}
+
+    found = names(files)
+    assert found and found.items() <= names(replace(files, videos=None)).items()
 
 
 def test_stats(tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]) -> None:

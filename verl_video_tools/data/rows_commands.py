@@ -67,11 +67,12 @@ def decontaminate_command(
     source: Rows,
     out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="File to write: the rows that are clean.")],
     against: Annotated[
-        list[Path],
+        list[str],
         typer.Option(
             "--against",
             metavar="BENCHMARK",
-            help="Rows of a benchmark (.parquet), or names or YouTube URLs of its videos (.txt); repeatable.",
+            help="NAME=FILE, published annotations of a benchmark such as video-mme; its rows (.parquet); or names or "
+            "YouTube URLs of its videos (.txt). Repeatable.",
         ),
     ],
     by: Known = None,
@@ -79,7 +80,7 @@ def decontaminate_command(
     """Leave out rows whose video occurs in a benchmark."""
     from verl_video_tools.data.subsets import decontaminate
 
-    found = decontaminate(source, out, against, by or SIGNS)
+    found = decontaminate(source, out, against, by or SIGNS, lambda text: typer.echo(text, err=True))
     for row in found:
         sign, value = row.identity
         typer.echo(f"row {row.number}: in {row.benchmark} by {sign} ({value})", err=True)

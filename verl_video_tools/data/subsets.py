@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Contamination:
 
     Attributes:
         number: place of the row in its file, from 0.
-        benchmark: `data_source` of the benchmark's rows, or the name of their file.
+        benchmark: its name, `data_source` of its rows, or the name of their file.
         identity: what the videos share.
     """
 
@@ -76,18 +77,24 @@ def split_by_video(
 
 
 def decontaminate(
-    source: Path, out: Path, benchmarks: Sequence[Path], signs: Sequence[Sign] = SIGNS
+    source: Path,
+    out: Path,
+    benchmarks: Sequence[str | Path],
+    signs: Sequence[Sign] = SIGNS,
+    note: Callable[[str], None] = lambda text: None,
 ) -> list[Contamination]:
     """Write the rows whose videos occur in none of the benchmarks, and tell the others.
 
     Args:
-        benchmarks: files of rows, or .txt files with the path, name or YouTube URL of a video per line.
+        benchmarks: each a file of rows; a .txt file with the path, name or YouTube URL of a video per line; or
+            `NAME=FILE`, the published annotations of one of `BENCHMARK_NAMES`, for which no videos are needed.
+        note: told of entries of annotations that name no video.
 
     Raises:
-        UsageError: a file cannot be read or written, or a row has no video.
+        UsageError: a file cannot be read or written, a row has no video, or there is no such benchmark.
     """
     paths = list(video_paths(source))
-    owners = _owners(benchmarks)
+    owners = _owners(benchmarks, note)
     known_by = identities([*dict.fromkeys(paths), *owners], signs)
     benchmark_of: dict[Identity, str] = {}
     for path, benchmark in owners.items():
@@ -121,19 +128,42 @@ def _column(source: Path, name: str) -> Iterator[Any]:
         yield from batch.column(0).to_pylist()
 
 
-def _owners(benchmarks: Sequence[Path]) -> dict[str, str]:
+def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> dict[str, str]:
     """Each benchmark's videos with its name."""
     owners: dict[str, str] = {}
-    for file in benchmarks:
-        if file.suffix == ".txt":
-            owners.update((name, file.stem) for name in _read_names(file))
-            continue
-        has_name = "data_source" in read_schema(file).names
-        names = _column(file, "data_source") if has_name else None
-        for path in video_paths(file):
-            name = next(names) if names is not None else None
-            owners.setdefault(path, name or file.stem)
+    for benchmark in benchmarks:
+        name, mark, annotations = str(benchmark).partition("=")
+        file = Path(benchmark)
+        if mark and not file.exists():
+            owners.update((video, name) for video in _annotated_videos(name, Path(annotations), note))
+        elif file.suffix == ".txt":
+            owners.update((video, file.stem) for video in _read_names(file))
+        else:
+            has_name = "data_source" in read_schema(file).names
+            names = _column(file, "data_source") if has_name else None
+            for path in video_paths(file):
+                data_source = next(names) if names is not None else None
+                owners.setdefault(path, data_source or file.stem)
     return owners
+
+
+def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None]) -> Iterator[str]:
+    """The videos that published annotations are about, as these name them."""
+    num_named, unread = 0, list[str]()
+    for number, row in read_rows(get_benchmark(name), BenchmarkFiles(annotations=annotations, videos=None)):
+        if isinstance(row, RowError):
+            unread.append(f"row {number}: {row}")
+        else:
+            num_named += 1
+            yield row["extra_info"]["video_path"]
+    if not num_named:
+        first = f"; {unread[0]}" if unread else ""
+        raise UsageError(f"{annotations} names no video in the format of {name}{first}")
+    if unread:
+        note(
+            f"{annotations}: {len(unread)} entries cannot be read, and videos that only they name are not looked for; "
+            f"the first is {unread[0]}"
+        )
 
 
 def _read_names(file: Path) -> list[str]:

@@ -47,13 +47,14 @@ class BenchmarkFiles:
 
     Attributes:
         annotations: the published file, or the folder of them, of one split.
-        videos: the folder that the annotations' names of videos lie in.
+        videos: the folder that the annotations' names of videos lie in; None: the videos are not at hand, and rows have
+            their names as they are.
         subtitles: folder of subtitles; None asks without them.
         subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
     """
 
     annotations: Path
-    videos: Path
+    videos: Path | None
     subtitles: Path | None = None
     subtitle_frames: int | None = None
 

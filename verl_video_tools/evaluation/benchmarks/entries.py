@@ -132,12 +132,14 @@ def path_below(folder: Path, name: str, kind: str) -> Path:
     return path
 
 
-def find_video(folder: Path, name: str) -> Path:
-    """A video by its path below the folder, with or without its suffix.
+def find_video(folder: Path | None, name: str) -> Path:
+    """A video by its path below the folder, with or without its suffix; without a folder the path that is named.
 
     Raises:
         RowError: there is none, or the path leads out of the folder.
     """
+    if folder is None:
+        return Path(name)
     path = path_below(folder, name, "video")
     suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())]
     for candidate in (path, *(path.with_name(path.name + suffix) for suffix in suffixes)):

@@ -193,7 +193,7 @@ def told_with_file(entry: Entry) -> Iterator[None]:
         raise RowError(f"{name}, row {number}: {error}") from error
 
 
-def find_first_video(folder: Path, names: Sequence[str]) -> Path:
+def find_first_video(folder: Path | None, names: Sequence[str]) -> Path:
     """The first of several places that has the video.
 
     Raises:
@@ -207,7 +207,7 @@ def find_first_video(folder: Path, names: Sequence[str]) -> Path:
     return find_video(folder, names[-1])
 
 
-def find_moved_video(folder: Path, path: str) -> Path:
+def find_moved_video(folder: Path | None, path: str) -> Path:
     """A video by a path on another machine: the longest end of it that lies in the folder.
 
     Raises:
