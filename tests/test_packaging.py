@@ -160,3 +160,33 @@ def test_scripts_are_executable_and_parse(script: Path) -> None:
     assert script.stat().st_mode & 0o111
     subprocess.run(["bash", "-n", str(script)], check=True, timeout=60)
     assert "set -euo pipefail" in script.read_text()
+
+
+# ----------------------------------------------------------------------------------------------------------- container
+
+
+def image_pins(tmp_path: Path, python: str) -> subprocess.CompletedProcess[str]:
+    """The step of docker/Dockerfile.gpu that installs the pins, with a script for its Python and one that shows what
+    pip would get."""
+    dockerfile = (REPO / "docker" / "Dockerfile.gpu").read_text().replace("\\\n", " ")
+    (step,) = [
+        line.removeprefix("RUN ") for line in dockerfile.splitlines() if "pending.py requirements/gpu.txt" in line
+    ]
+    step = step.replace("/tmp/", f"{tmp_path}/").replace("/usr/bin/python3", str(tmp_path / "pip"))
+    for name, script in (("python", python), ("pip", f"cat {tmp_path}/pins.txt")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "PYTHON": "python"}
+    return subprocess.run(["sh", "-c", step], cwd=REPO, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_image_installs_what_is_pending_and_ray(tmp_path: Path) -> None:
+    (ray,) = [f"ray=={version}" for name, version in pins("gpu").items() if name == "ray"]
+    built = image_pins(tmp_path, "printf 'torch==1\nray==0\naiohttp==3\nnvidia-nccl-cu13==2\n'")
+    assert (built.returncode, built.stdout.split()) == (0, ["aiohttp==3", ray])
+    nothing_pending = image_pins(tmp_path, "true")
+    assert (nothing_pending.returncode, nothing_pending.stdout.split()) == (0, [ray])
+
+
+def test_the_image_is_not_built_without_its_pins(tmp_path: Path) -> None:
+    assert image_pins(tmp_path, "exit 1").returncode != 0
