@@ -26,6 +26,8 @@ from verl_video_tools.video import fit_envelope, image_tokens
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+READMES = [REPO / "README.md", *sorted((REPO / "examples").rglob("README.md"))]
+"""What stands outside the site, so that `mkdocs --strict` checks none of it."""
 FACTORS = {"Qwen2.5-VL": 28, "Qwen3-VL": 32}
 
 PIXEL_BOUNDS = {
@@ -156,13 +158,34 @@ def code_blocks(text: str, language: str) -> list[str]:
 
 def vvt_lines() -> Iterator[tuple[str, list[str]]]:
     """Every `vvt ...` in a block of shell or in a line of text, with its page."""
-    for path in PAGES:
+    for path in (*PAGES, *READMES):
         text = path.read_text(encoding="utf-8")
         found = [line for block in code_blocks(text, "bash") for line in block.replace("\\\n", " ").splitlines()]
         found += re.findall(r"`(vvt [^`]+)`", text)
         for line in found:
-            if match := re.search(r"(?:^|[($ ])vvt ((?:[a-z-]+ ?)+.*)", line.partition("#")[0]):
-                yield str(path.relative_to(DOCS)), re.split(r"[|)]", match[1])[0].split()
+            for words in vvt_commands(line):
+                yield str(path.relative_to(REPO)), words
+
+
+def vvt_commands(line: str) -> Iterator[list[str]]:
+    """The words of all `vvt` commands of a line, those within `$(...)` among them."""
+    line = line.partition("#")[0]
+    while inner := re.search(r"\$\(([^()]*)\)", line):
+        yield from vvt_commands(inner[1])
+        line = line.replace(inner[0], "INNER")
+    for command in re.split(r"\|+|;|&+|[()]", line):
+        if match := re.search(r"(?:^| )vvt ([a-z-]+(?: .*)?)$", command.strip()):
+            yield match[1].split()
+
+
+def test_all_commands_of_a_line_are_found() -> None:
+    line = 'a | vvt view X=$(vvt path root) --out "$(cat y)" && vvt doctor; docker run x vvt eval-table # vvt none'
+    assert sorted(vvt_commands(line)) == [
+        ["doctor"],
+        ["eval-table"],
+        ["path", "root"],
+        ["view", "X=INNER", "--out", '"INNER"'],
+    ]
 
 
 def test_commands_and_their_options_exist() -> None:
@@ -183,9 +206,44 @@ def test_commands_and_their_options_exist() -> None:
 
 def test_named_files_exist() -> None:
     pattern = re.compile(r"`((?:verl_video_tools|recipes|examples|tests|requirements|benchmarks)/[\w./-]+)`")
-    named = [(path.name, match) for path in PAGES for match in pattern.findall(path.read_text(encoding="utf-8"))]
+    pages = (*PAGES, *READMES)
+    named = [(path.name, match) for path in pages for match in pattern.findall(path.read_text(encoding="utf-8"))]
     assert named
     assert [(name, file) for name, file in named if not (REPO / file).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    """Names under which a page's headings are linked to, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = [re.sub(r"\]\([^)]*\)", "", heading) for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)]
+    return {re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    """Relative links to what is not there, a file or a heading in it."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", READMES, ids=lambda page: str(page.relative_to(REPO)))
+def test_links_outside_the_site(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Here & `there`\n\n```\n# no heading\n```\n")
+    links = ["other.md", "other.md#here--there", "#top", "https://x.org/y", "other.md#no-heading", "gone.md", "#gone"]
+    page = tmp_path / "page.md"
+    page.write_text("# Top\n" + "\n".join(f"[x]({link})" for link in links))
+    assert broken_links(page) == ["other.md#no-heading", "gone.md", "#gone"]
 
 
 def test_pictures_are_small() -> None:
