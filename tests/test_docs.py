@@ -18,6 +18,7 @@ from packaging.utils import canonicalize_name
 from tests.method_costs import FRAMES_PER_CALL, LABEL_TOKENS
 from verl_video_tools.cli.main import app
 from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
+from verl_video_tools.data.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.types import FrameRequest, Method, PixelEnvelope, Sample, VideoInfo
@@ -244,6 +245,17 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Top\n" + "\n".join(f"[x]({link})" for link in links))
     assert broken_links(page) == ["other.md#no-heading", "gone.md", "#gone"]
+
+
+def test_data_sets_are_published_where_their_readers_say() -> None:
+    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\[.*?\)) \|", page("data.md"), flags=re.MULTILINE)
+    assert sorted(name for name, _ in rows) == list(SOURCE_NAMES)
+    for name, links in rows:
+        reader = sys.modules[type(get_source(name)).__module__]
+        for text, address in re.findall(r"\[([^]]+)\]\(([^)]+)\)", links):
+            assert address in (f"https://github.com/{text}", f"https://huggingface.co/datasets/{text}")
+            known_as = f"github.com/{text}" if "github.com" in address else text
+            assert known_as in str(reader.__doc__), f"{name} was not read from {known_as}"
 
 
 def test_pictures_are_small() -> None:
