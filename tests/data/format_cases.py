@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,12 @@ def prepare(case: Case, folder: Path) -> BenchmarkFiles:
     annotations = SAMPLES / case.annotations
     if case.published_as_parquet:
         published = folder / f"{annotations.stem}.parquet"
-        pq.write_table(pa.Table.from_pylist(json.loads(annotations.read_text())), published)
+        entries = json.loads(annotations.read_text(), object_hook=_with_bytes)
+        pq.write_table(pa.Table.from_pylist(entries), published)
         annotations = published
     return BenchmarkFiles(annotations=annotations, videos=folder / "videos")
+
+
+def _with_bytes(fields: dict[str, Any]) -> dict[str, Any]:
+    """The content of a picture, which JSON has in base64."""
+    return {**fields, "bytes": base64.b64decode(fields["bytes"])} if "bytes" in fields else fields

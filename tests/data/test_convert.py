@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
@@ -38,6 +41,14 @@ def test_a_sample_of_each_format(case: Case, tmp_path: Path) -> None:
     for (_, told), (_, reason) in zip(reasons, case.skipped, strict=True):
         assert told.startswith(str(files.annotations)) and reason in told
     assert not [report for report in validate_file(target) if report.problems], "the rows are good ones"
+
+
+def test_the_sample_of_framethinkers_rows_has_pictures(tmp_path: Path) -> None:
+    """As published: in parquet, the bytes of PNG files. They are left unread."""
+    images = pq.read_table(prepare(CASES["framethinker-parquet"], tmp_path).annotations)["images"]
+    assert images.type.value_type.field("bytes").type == pa.binary()
+    (first,) = images.to_pylist()[0]
+    assert Image.open(io.BytesIO(first["bytes"])).size == (2, 2)
 
 
 def test_every_format_has_a_sample() -> None:
