@@ -84,11 +84,39 @@ def test_without_held_out_records_the_log_tells_the_accuracy(tmp_path: Path) -> 
     assert panel(main_panels([run]), "Accuracy") == {"training": {1: 1.0}, "held-out": {0: 0.25}}
 
 
-def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(tmp_path: Path) -> None:
-    held_out = {0: [rollout("v", 1.0), rollout("v", 0.0, method="direct"), rollout("w", 0.0, method="direct")]}
-    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, held_out))
+@pytest.fixture
+def beside_direct(tmp_path: Path) -> Path:
+    """A run of LongVT that also measures its policy without tools, which is never right."""
+    own = rollout("v", 2.0, calls=[looked("crop_video", 4)], format=0.5)
+    others = [rollout(group, 0.0, method="direct", stop=StopReason.MAX_TURNS) for group in "wxy"]
+    return write_run(tmp_path / "beside", {1: [rollout("a", 1.0)]}, {0: [own, *others], 1: others})
+
+
+def test_what_is_only_measured_does_not_dilute_the_policy(beside_direct: Path) -> None:
+    run = read_run("r", beside_direct)
+    assert run.only_measured() == ["direct"]
+    metrics = run.held_out[0]
+    assert (metrics["rollout/count"], metrics["rollout/score/mean"], metrics["rollout/acc/mean"]) == (1.0, 2.0, 1.0)
+    assert (metrics["tool/executed_per_rollout"], metrics["frames/total/mean"]) == (1.0, 6.0)
+    assert (metrics["stop/answer"], metrics["video_tools/longvt/format/mean"]) == (1.0, 0.5)
+    assert metrics["video_tools/direct/acc/mean"] == 0.0
+    assert "rollout/acc/mean" not in run.held_out[1]  # nothing of the policy was measured there
+
+
+def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(beside_direct: Path) -> None:
+    run = read_run("r", beside_direct)
     accuracy = panel(main_panels([run]), "Accuracy")
-    assert accuracy == {"training": {1: 1.0}, "held-out": {0: 1.0}, "held-out direct": {0: 0.0}}
+    assert accuracy == {"training": {1: 1.0}, "held-out": {0: 1.0}, "held-out direct": {0: 0.0, 1: 0.0}}
+    assert not [panel.title for panel in more_panels([run]) if panel.title.endswith("by method")]
+
+
+def test_of_methods_that_were_trained_together_none_is_left_out(tmp_path: Path) -> None:
+    both = [rollout("a", 1.0), rollout("b", 0.0, method="framethinker")]
+    run = read_run("r", write_run(tmp_path / "r", {1: both}, {1: [*both, rollout("c", 0.0, method="direct")]}))
+    accuracy = panel(main_panels([run]), "Accuracy")
+    assert accuracy == {"training": {1: 0.5}, "held-out": {1: 0.5}, "held-out direct": {1: 0.0}}
+    by_method = panel(more_panels([run]), "Held-out accuracy by method")
+    assert by_method == {"direct": {1: 0.0}, "framethinker": {1: 0.0}, "longvt": {1: 1.0}}
 
 
 def test_several_runs_keep_their_curves_apart(tmp_path: Path) -> None:

@@ -120,6 +120,21 @@ def test_a_run_of_validation_alone_has_a_report(tmp_path: Path) -> None:
     assert "held-out" in page.texts and "training" not in page.texts
 
 
+def test_the_table_says_whose_held_out_rollouts_it_is_of(tmp_path: Path) -> None:
+    held_out = {0: [rollout("v", 1.0, calls=[looked("crop_video", 4)]), rollout("w", 0.0, method="direct")]}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 0.5)]}, held_out))
+    texts = [text.strip() for text in written([run], tmp_path).texts if text.strip()]
+    assert "held-out, longvt alone" in texts and "held-out" not in texts
+    for label, training, of_longvt in (
+        ("reward", "0.500", "1.000"),
+        ("accuracy", "1.000", "1.000"),
+        ("executed calls per rollout", "0.000", "1.000"),
+        ("frames per rollout", "2.000", "6.000"),
+    ):
+        row = texts.index(label)
+        assert texts[row + 1 : row + 3] == [training, of_longvt]
+
+
 def test_moving_average() -> None:
     assert moving_average([0.0, 3.0, 6.0, 3.0, 0.0], 3).tolist() == [1.5, 3.0, 4.0, 3.0, 1.5]
     assert moving_average([2.0, 4.0], 1).tolist() == [2.0, 4.0]

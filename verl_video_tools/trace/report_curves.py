@@ -46,7 +46,9 @@ class Run:
         records: folder of its records.
         last_rollouts: file with the rollouts to look at: the last held-out ones, else those of the last step.
         training: metrics of each step's rollouts.
-        held_out: the same of the rollouts on validation rows, where they were recorded.
+        held_out: the same of the rollouts on validation rows, where they were recorded. Where a run measures methods
+            that it does not train, such as the same questions without tools, these have their means by method
+            (`video_tools/<method>/...`), and all other metrics are of the trained ones.
         log: what verl logged, by its own names.
     """
 
@@ -60,6 +62,11 @@ class Run:
     def methods(self) -> list[str]:
         """Methods whose rollouts were recorded."""
         return sorted({*methods_in(self.training), *methods_in(self.held_out)})
+
+    def only_measured(self) -> list[str]:
+        """Methods that were recorded on validation rows alone, in a run that trained others."""
+        trained = methods_in(self.training)
+        return [method for method in methods_in(self.held_out) if method not in trained] if trained else []
 
 
 def records_folder(run: Path) -> Path:
@@ -91,7 +98,8 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     """
     records = records_folder(run)
     training, last_step = _read_steps(step_files(records), advance)
-    held_out, last_held_out = _read_steps(step_files(records, held_out=True), advance)
+    trained = methods_in(training)
+    held_out, last_held_out = _read_steps(step_files(records, held_out=True), advance, trained)
     last = last_held_out or last_step
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
@@ -165,18 +173,32 @@ def to_json(runs: Sequence[Run]) -> str:
     return json.dumps({"runs": [_run_json(run) for run in runs]}, indent=1, allow_nan=False) + "\n"
 
 
-def _read_steps(files: Sequence[Path], advance: Callable[[], None]) -> tuple[Steps, Path | None]:
-    """Metrics of the steps, and the last file with a rollout in it."""
+def _read_steps(
+    files: Sequence[Path], advance: Callable[[], None], of_methods: Sequence[str] = ()
+) -> tuple[Steps, Path | None]:
+    """Metrics of the steps, and the last file with a rollout in it.
+
+    Args:
+        of_methods: as `_metrics_of` takes them.
+    """
     steps: dict[int, dict[str, float]] = {}
     last = None
     for file in files:
         rollouts: dict[int, list[Rollout]] = defaultdict(list)
         for step, rollout in _rollouts(file):
             rollouts[step].append(rollout)
-        steps |= {step: rollout_metrics(members) for step, members in rollouts.items()}
+        steps |= {step: _metrics_of(members, of_methods) for step, members in rollouts.items()}
         last = file if rollouts else last
         advance()
     return dict(sorted(steps.items())), last
+
+
+def _metrics_of(rollouts: Sequence[Rollout], methods: Sequence[str]) -> dict[str, float]:
+    """Metrics of these methods' rollouts, and of the others their means by method; no name stands for all methods."""
+    own = [rollout for rollout in rollouts if not methods or rollout.trajectory.method in methods]
+    others = [rollout for rollout in rollouts if methods and rollout.trajectory.method not in methods]
+    by_method = {name: value for name, value in rollout_metrics(others).items() if name.startswith("video_tools/")}
+    return rollout_metrics(own) | by_method
 
 
 def _rollouts(file: Path) -> Iterator[tuple[int, Rollout]]:

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 
 from verl_video_tools.trace.page import resource, source_hash, write_whole
-from verl_video_tools.trace.report_curves import HEADLINES, Run, Steps, to_json
+from verl_video_tools.trace.report_curves import HEADLINES, Run, Steps, methods_in, to_json
 from verl_video_tools.trace.report_figures import colour_of_run, curves_png, panel_svg, smoothing_window
 from verl_video_tools.trace.report_panels import Panel, main_panels, more_panels
 
@@ -69,7 +69,9 @@ def _smoothed(runs: Sequence[Run]) -> str:
 
 
 def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
-    parts = {name: steps for name, steps in (("training", run.training), ("held-out", run.held_out)) if steps}
+    # A mean over the policy and the same policy without tools tells of neither.
+    held_out = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
+    parts = {name: steps for name, steps in (("training", run.training), (held_out, run.held_out)) if steps}
     ends = {name: _ends(steps) for name, steps in parts.items()}
     rows = []
     for label, metric in _ROWS.items():

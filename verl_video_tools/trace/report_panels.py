@@ -111,10 +111,12 @@ def more_panels(runs: Sequence[Run]) -> list[Panel]:
 def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
     """Per method its reward's components, and, where a run mixes methods, reward and accuracy by method."""
     methods = sorted({method for run in runs for method in run.methods()})
-    if any(len(run.methods()) > 1 for run in runs):
+    if any(len(methods_in(run.training)) > 1 for run in runs):
         for title, key, share in (("Reward", "score", False), ("Accuracy", "acc", True)):
             names = {method: f"video_tools/{method}/{key}/mean" for method in methods}
             yield Panel(f"{title} by method", _of_training(runs, names), share=share, from_zero=share)
+    # Those that were only measured have curves of their own beside the accuracy.
+    if any(len(methods_in(run.held_out)) - len(run.only_measured()) > 1 for run in runs):
         held_out = {method: f"video_tools/{method}/acc/mean" for method in methods}
         curves = [_curves(run.held_out, held_out) for run in runs]
         yield Panel("Held-out accuracy by method", curves, share=True, from_zero=True)
@@ -127,12 +129,7 @@ def _accuracy(run: Run) -> list[Curve]:
     training = _curves(run.training, {"training": "rollout/acc/mean"})
     if run.held_out:
         names = {"held-out": "rollout/acc/mean"}
-        trained, measured = methods_in(run.training), methods_in(run.held_out)
-        if len(trained) == 1 and trained != measured:
-            # Held out is also what was not trained, such as the same questions without tools: a mean tells nothing.
-            others = (method for method in measured if method not in trained)
-            names = {"held-out": f"video_tools/{trained[0]}/acc/mean"}
-            names |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in others}
+        names |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in run.only_measured()}
         return training + _curves(run.held_out, names)
     logged = {match[1]: name for name in metric_names(run.log) if (match := _HELD_OUT.fullmatch(name))}
     labels = {"held-out" if len(logged) == 1 else f"held-out {source}": name for source, name in logged.items()}
