@@ -103,6 +103,30 @@ def test_what_is_only_measured_does_not_dilute_the_policy(beside_direct: Path) -
     assert "rollout/acc/mean" not in run.held_out[1]  # nothing of the policy was measured there
 
 
+def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
+    """A run that was started again validates at the step at which it resumes, and logs that alone."""
+    log = {1: {"actor/grad_norm": 2.0}, 2: {"actor/grad_norm": 1.0, "actor/entropy": 0.5}}
+    folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, log=log)
+    resumed = {2: {"val-core/clips/acc/mean@1": 0.25, "actor/entropy": 0.75}, 3: {"actor/grad_norm": 0.5}}
+    lines = [json.dumps({"step": step, "data": data}) + "\n" for step, data in resumed.items()]
+    (folder / "metrics_2.jsonl").write_text("".join(lines))
+    assert read_run("r", folder).log == {
+        1: {"actor/grad_norm": 2.0},
+        2: {"actor/grad_norm": 1.0, "actor/entropy": 0.75, "val-core/clips/acc/mean@1": 0.25},
+        3: {"actor/grad_norm": 0.5},
+    }
+
+
+@pytest.mark.parametrize(
+    ("held_out", "name"), [(0, "step_000002.jsonl"), (2, "val_step_000002.jsonl"), (3, "val_step_000003.jsonl")]
+)
+def test_the_rollouts_to_look_at_are_the_latest_policys(tmp_path: Path, held_out: int, name: str) -> None:
+    training = {step: [rollout("a", 1.0)] for step in (1, 2)}
+    run = read_run("r", write_run(tmp_path / "r", training, {held_out: [rollout("v", 1.0)]}))
+    assert run.last_rollouts.name == name
+    assert run.last_is_held_out == name.startswith("val")
+
+
 def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(beside_direct: Path) -> None:
     run = read_run("r", beside_direct)
     accuracy = panel(main_panels([run]), "Accuracy")

@@ -135,6 +135,14 @@ def test_the_table_says_whose_held_out_rollouts_it_is_of(tmp_path: Path) -> None
         assert texts[row + 1 : row + 3] == [training, of_longvt]
 
 
+@pytest.mark.parametrize(
+    ("held_out", "told"), [(0, "Rollouts of step 1: "), (1, "Rollouts of held-out rows at step 1: ")]
+)
+def test_the_page_says_whose_rollouts_it_links(tmp_path: Path, held_out: int, told: str) -> None:
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, {held_out: [rollout("v", 1.0)]}))
+    assert told in written([run], tmp_path, {"r": "rollouts.html"}).texts
+
+
 def test_moving_average() -> None:
     assert moving_average([0.0, 3.0, 6.0, 3.0, 0.0], 3).tolist() == [1.5, 3.0, 4.0, 3.0, 1.5]
     assert moving_average([2.0, 4.0], 1).tolist() == [2.0, 4.0]

@@ -44,7 +44,8 @@ class Run:
     Attributes:
         name: as figures and tables call it.
         records: folder of its records.
-        last_rollouts: file with the rollouts to look at: the last held-out ones, else those of the last step.
+        last_rollouts: file with the rollouts to look at, those of the latest policy.
+        last_is_held_out: they are on validation rows.
         training: metrics of each step's rollouts.
         held_out: the same of the rollouts on validation rows, where they were recorded. Where a run measures methods
             that it does not train, such as the same questions without tools, these have their means by method
@@ -55,6 +56,7 @@ class Run:
     name: str
     records: Path
     last_rollouts: Path
+    last_is_held_out: bool
     training: Steps
     held_out: Steps = field(default_factory=dict)
     log: Steps = field(default_factory=dict)
@@ -100,14 +102,16 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     training, last_step = _read_steps(step_files(records), advance)
     trained = methods_in(training)
     held_out, last_held_out = _read_steps(step_files(records, held_out=True), advance, trained)
-    last = last_held_out or last_step
+    is_held_out = max(held_out, default=-1) >= max(training, default=-1)
+    last = last_held_out if is_held_out else last_step
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
-    logged: dict[int, Mapping[str, float]] = {}
+    logged: dict[int, dict[str, float]] = defaultdict(dict)
     for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
-        logged |= read_log(path)
-    return Run(name, records, last, training, held_out, dict(sorted(logged.items())))
+        for step, metrics in read_log(path).items():
+            logged[step] |= metrics  # at the step at which a run resumes it only validates
+    return Run(name, records, last, is_held_out, training, held_out, dict(sorted(logged.items())))
 
 
 def read_training(records: Path) -> Steps:
