@@ -33,15 +33,13 @@ def test_the_page_of_a_run(records: Path, tmp_path: Path, capsys: pytest.Capture
     assert len(Page(out.read_text()).blocks["index"]["rollouts"]) == 3
 
 
-def test_the_last_rollouts_without_thumbnails(
-    records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_rollouts_without_thumbnails(records: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "view.html"
     options = ["--out", str(out), "--max-rollouts", "2", "--no-thumbnails"]
     assert run(["view", str(records / "step_000003.jsonl"), *options]) == 0
-    assert "2 rollouts, 1 earlier ones left out (--max-rollouts), 0 thumbnails" in capsys.readouterr().out
+    assert "2 rollouts, 1 others left out (--max-rollouts), 0 thumbnails" in capsys.readouterr().out
     index = Page(out.read_text()).blocks["index"]
-    assert [rollout["session"] for rollout in index["rollouts"]] == [1, 2]
+    assert [rollout["session"] for rollout in index["rollouts"]] == [0, 1]
     assert index["num_left_out"] == 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,20 @@ def step_files(folder: Path, *, held_out: bool = False) -> list[Path]:
     return sorted(folder.glob("val_step_*.jsonl" if held_out else "step_*.jsonl"))
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a recorded rollout stands.
+
+    Attributes:
+        line: its number, from 1.
+        offset: of its first byte.
+    """
+
+    file: Path
+    line: int
+    offset: int
+
+
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
     """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
 
@@ -51,14 +66,37 @@ def read_records(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         UsageError: a line cannot be read.
     """
+    return (line for _, line in read_places(path))
+
+
+def read_places(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The same lines with their places, so that some can be read again."""
     for file_path in [path] if path.is_file() else step_files(path):
         with file_path.open("rb") as file:
+            offset = 0
             for number, text in enumerate(file, start=1):
                 if not text.endswith(b"\n"):
                     break
-                try:
-                    line = json.loads(text)
-                    line["trajectory"] = Trajectory.from_dict(line["trajectory"])
-                except (ValueError, TypeError, KeyError) as error:
-                    raise UsageError(f"{file_path}, line {number}: not a recorded rollout ({error!r:.200})") from error
-                yield line
+                place = Place(file_path, number, offset)
+                yield place, _record(text, place)
+                offset += len(text)
+
+
+def read_again(place: Place) -> dict[str, Any]:
+    """The line that stands there.
+
+    Raises:
+        UsageError: it cannot be read any more.
+    """
+    with place.file.open("rb") as file:
+        file.seek(place.offset)
+        return _record(file.readline(), place)
+
+
+def _record(text: bytes, place: Place) -> dict[str, Any]:
+    try:
+        line: dict[str, Any] = json.loads(text)
+        line["trajectory"] = Trajectory.from_dict(line["trajectory"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{place.file}, line {place.line}: not a recorded rollout ({error!r:.200})") from error
+    return line

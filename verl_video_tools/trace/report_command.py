@@ -25,14 +25,16 @@ def report_command(
         list[Path] | None,
         typer.Option(metavar="FILE", help="verl's log, once for each run; default: metrics*.jsonl in the run."),
     ] = None,
-    max_rollouts: Annotated[int, typer.Option(min=1, help="Rollouts of a run to look at, the last ones.")] = 64,
+    max_rollouts: Annotated[
+        int, typer.Option(min=1, help="Rollouts of a run to look at, in groups spread evenly over its last step.")
+    ] = 64,
     thumbnails: Annotated[
         bool, typer.Option("--thumbnails/--no-thumbnails", help="Decode the frames that these were shown.")
     ] = True,
 ) -> None:
     """Draw learning curves from what runs left behind: a page, a picture, and the numbers."""
     from verl_video_tools.trace.records import step_files
-    from verl_video_tools.trace.report_curves import read_run, records_folder, run_names
+    from verl_video_tools.trace.report_curves import methods_in, read_run, records_folder, run_names
     from verl_video_tools.trace.report_page import write_report
     from verl_video_tools.trace.view import write_view
 
@@ -70,6 +72,7 @@ def report_command(
                 max_rollouts=max_rollouts,
                 read=advance[1],
                 decoded=advance[2] if thumbnails else None,
+                first_methods=methods_in(run.training),
             )
     num_bytes = write_report(read, out, pages)
 

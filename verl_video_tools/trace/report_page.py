@@ -84,7 +84,9 @@ def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
         "parts": [{"name": name, "steps": chosen} for name, chosen in ends.items()],
         "rows": rows,
         "page": page,
-        "page_of": f"held-out rows at step {max(run.held_out)}" if run.last_is_held_out else f"step {max(run.training)}",
+        "page_of": f"held-out rows at step {max(run.held_out)}"
+        if run.last_is_held_out
+        else f"step {max(run.training)}",
     }
 
 

@@ -15,7 +15,9 @@ from verl_video_tools.errors import UsageError
 def view_command(
     records: Annotated[Path, typer.Argument(help="Folder of a run's trajectories, or one file of records.")],
     out: Annotated[Path, typer.Option(help="HTML file to write.")],
-    max_rollouts: Annotated[int, typer.Option(min=1, help="Rollouts on the page; of more, the last ones.")] = 500,
+    max_rollouts: Annotated[
+        int, typer.Option(min=1, help="Rollouts on the page; of more, groups of the last steps.")
+    ] = 500,
     thumbnails: Annotated[
         bool, typer.Option("--thumbnails/--no-thumbnails", help="Decode the frames that were shown.")
     ] = True,
@@ -38,7 +40,7 @@ def view_command(
             token_text=token_text,
         )
 
-    left_out = f", {view.num_left_out} earlier ones left out (--max-rollouts)" if view.num_left_out else ""
+    left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
     num_pictures = sum(map(len, view.thumbnails.jpeg_of.values()))
     print(f"{out}: {view.num_rollouts} rollouts{left_out}, {num_pictures} thumbnails, {view.num_bytes / 1e6:.1f} MB")
     if view.thumbnails.notes:

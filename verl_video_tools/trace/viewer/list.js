@@ -49,7 +49,7 @@ function showList() {
   addRows();
   const scores = shown.map((id) => index.rollouts[id].score).filter((score) => typeof score === "number");
   const mean = scores.length ? `, mean reward ${number(scores.reduce((sum, score) => sum + score, 0) / scores.length)}` : "";
-  const leftOut = index.num_left_out ? `; ${plural(index.num_left_out, "earlier rollout")} left out (--max-rollouts)` : "";
+  const leftOut = index.num_left_out ? `; ${plural(index.num_left_out, "other rollout")} left out (--max-rollouts)` : "";
   document.getElementById("summary").textContent = `${shown.length} of ${plural(index.rollouts.length, "rollout")}${mean}${leftOut}`;
   document.body.dataset.shown = shown.length;
 }
