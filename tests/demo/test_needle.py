@@ -8,9 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.needle_bounds import METHODS, Guesser, first_look, kind_of, shares_right, study, synthetic_settings
+from benchmarks.needle_bounds import (
+    METHODS,
+    Guesser,
+    first_look,
+    kind_of,
+    shares_right,
+    studied_seed,
+    study,
+    synthetic_settings,
+)
 from tests.data.test_videobrain_expert import TruthRetriever
-from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row, questions_about
+from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row, questions_about, video_seed
 from verl_video_tools.demo.needle import NEEDLE_KINDS, needle_questions, needle_spec
 from verl_video_tools.demo.questions import LETTERS, Question
 from verl_video_tools.demo.spec import first_look_frames
@@ -67,6 +76,15 @@ def test_what_the_first_look_shows_helps_no_guesser(name: str) -> None:
     for kind, each in right.items():
         assert sum(each) / len(each) < 0.25 + 4 * (0.25 * 0.75 / len(each)) ** 0.5, kind
     assert sum(map(sum, right.values())) / sum(map(len, right.values())) < 0.31
+
+
+def test_the_guesser_studies_no_video_of_a_data_set() -> None:
+    """Whatever the seed of `vvt demo`: 5 makes video seeds on both sides of the studied ones."""
+    studied = {studied_seed(number) for number in range(375)}
+    assert len(studied) == 375
+    for seed in range(-20, 21):
+        for split in ("train", "test"):
+            assert studied.isdisjoint(video_seed(seed, split, number) for number in range(2000)), (seed, split)
 
 
 def test_clues_lie_on_neighbouring_frames_of_the_first_look_and_one_needle_between() -> None:

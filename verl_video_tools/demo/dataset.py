@@ -94,8 +94,7 @@ def make_demo(
     for split, count in counts.items():
         rows: list[dict[str, Any]] = []
         for number in range(count):
-            # Seeds of both splits and of all videos differ, so no two videos are alike.
-            spec = make_spec((seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1)
+            spec = make_spec(video_seed(seed, split, number))
             path = videos / f"{split}_{number:04d}.mp4"
             jobs.append((spec, path))
             for place, question in enumerate(questions_about(spec, questions_per_video, seed)):
@@ -112,6 +111,14 @@ def make_demo(
     manifest = {"parameters": parameters, "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return folder
+
+
+def video_seed(seed: int, split: str, number: int) -> int:
+    """Seed of a data set's video. Those of both splits and of all videos differ, so no two videos are alike.
+
+    It is odd: a video that must be in no data set takes an even one.
+    """
+    return (seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1
 
 
 def questions_about(spec: VideoSpec, count: int, seed: int) -> list[Question]:
