@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from benchmarks.needle_bounds import (
     METHODS,
+    MOST_FIRST_LOOK,
     Guesser,
     first_look,
     kind_of,
@@ -19,6 +21,8 @@ from benchmarks.needle_bounds import (
     synthetic_settings,
 )
 from tests.data.test_videobrain_expert import TruthRetriever
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row, questions_about, video_seed
 from verl_video_tools.demo.needle import NEEDLE_KINDS, needle_questions, needle_spec
 from verl_video_tools.demo.questions import LETTERS, Question
@@ -109,20 +113,49 @@ def test_fresh_questions_about_a_needle_video_are_of_its_world() -> None:
     assert questions_about(spec, 4, seed=2) == needle_questions(spec, 4, seed=2)
 
 
+Clip = tuple[VideoSpec, Question, Path]
+
+
 @pytest.fixture(scope="module")
-def clips(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[VideoSpec, Question, Path]]:
+def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Clip]:
     """Two videos and their questions, from a data set on disk."""
-    folder = make_demo(tmp_path_factory.mktemp("needle"), 1, 1, 4, seed=8, num_processes=1, needle=True)
+    folder = make_demo(tmp_path_factory.mktemp("needle"), 1, 1, 8, seed=8, num_processes=1, needle=True)
     rows = [row for split in ("train", "test") for row in load_rows(folder / f"{split}.parquet")]
     return [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_bounds_hold_in_replay(name: str, clips: list[tuple[VideoSpec, Question, Path]]) -> None:
-    by_video = defaultdict[VideoSpec, list[tuple[VideoSpec, Question, Path]]](list)
+def test_bounds_hold_in_replay(name: str, clips: list[Clip]) -> None:
+    by_video = defaultdict[VideoSpec, list[Clip]](list)
     for clip in clips:
         by_video[clip[0]].append(clip)
+    guessed: list[bool] = []
     for spec, of_video in by_video.items():
-        right = shares_right(name, of_video, TruthRetriever(spec), num_studied=80)
+        right = shares_right(name, of_video, TruthRetriever(spec), num_studied=240)
         assert all(all(each) for each in right["oracle"].values())
         assert all(right["first_look"]["direct"])
+        guessed += [one for kind, each in right["first_look"].items() if kind != "direct" for one in each]
+    assert len(guessed) == 12
+    assert sum(guessed) / len(guessed) <= MOST_FIRST_LOOK
+
+
+def test_the_command_replays_an_oracle_and_a_guess(
+    clips: list[Clip], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same through `vvt replay`: who looks is right, who answers with another letter at once is not."""
+    spec, question, video = next(clip for clip in clips if clip[1].kind == "at_time")
+    settings = synthetic_settings("framethinker")
+    turns = scripted_expert(get_method("framethinker", **settings)).script(spec, question).turns
+    wrong = next(letter for letter in LETTERS if letter != question.answer)
+    guess = [f"<think>guess</think><action>output answer: {wrong}</action>"]
+    results = []
+    for script in (turns, guess):
+        (tmp_path / "turns.json").write_text(json.dumps(list(script)))
+        options = ["--method", "framethinker", "--video", str(video), "--question", question.text]
+        options += ["--answer", question.answer, "--turns", str(tmp_path / "turns.json")]
+        options += [part for name, value in settings.items() for part in ("--set", f"{name}={json.dumps(value)}")]
+        assert run(["replay", *options]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+    assert [result["reward"]["accuracy"] for result in results] == [1.0, 0.0]
+    calls = [[call for turn in result["turns"] for call in turn["calls"]] for result in results]
+    assert [any(call["frames"] for call in each) for each in calls] == [True, False]
