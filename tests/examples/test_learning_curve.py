@@ -97,7 +97,7 @@ def test_stages_run_once_and_their_gain_is_reported(
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
     assert results["after RL less after RL, without tools"]["mean"] == 1.0
     assert (tmp_path / "report" / "report.html").exists()
-    assert "after RL less after SFT: +100.0%" in " ".join(capsys.readouterr().out.split())
+    assert "after RL less after SFT: +100.0 points" in " ".join(capsys.readouterr().out.split())
 
     again = Training()
     learning(example, tmp_path, again).run()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of
+from tests.recorded_run import looked, rollout, write_run
+from verl_video_tools.errors import UsageError
+from verl_video_tools.trace.held_out import Estimate, Gain, Outcome, mean_gain, mean_of, read_outcomes
 
 
 def outcomes(right: np.ndarray, per_video: int = 1) -> dict[int, Outcome]:
@@ -49,3 +53,27 @@ def test_different_questions_are_refused() -> None:
         mean_gain(outcomes(np.ones(3)), outcomes(np.ones(2)))
     with pytest.raises(ValueError, match="no outcome"):
         mean_of({})
+
+
+def test_shares_are_told_in_per_cent_and_gains_in_points() -> None:
+    assert str(Estimate(0.738, 0.701, 0.775)) == "73.8% (70.1% to 77.5%)"
+    assert str(Gain(0.297, 0.238, 0.355)) == "+29.7 points (+23.8 to +35.5)"
+    assert str(mean_of(outcomes(np.ones(3)))) == "100.0% (100.0% to 100.0%)"
+    assert str(mean_gain(outcomes(np.ones(3)), outcomes(np.zeros(3)))) == "-100.0 points (-100.0 to -100.0)"
+
+
+def test_outcomes_are_read_by_row(tmp_path: Path) -> None:
+    line = rollout("v", 1.5, calls=[looked("crop_video", 4)])
+    other = rollout("w", 0.0, method="direct") | {"agent_name": "direct", "extra_info": {"index": 7}}
+    line |= {"agent_name": "longvt", "extra_info": {"index": 7, "video_path": "v.mp4"}}
+    path = write_run(tmp_path / "r", {}, {1: [line, other]}) / "trajectories" / "val_step_000001.jsonl"
+    assert read_outcomes(path, "longvt") == {7: Outcome(1.5, 1.0, 1, {"index": 7, "video_path": "v.mp4"})}
+    with pytest.raises(
+        UsageError, match=r"val_step_000001\.jsonl: no rollout of 'videozoomer' but of direct, longvt; "
+    ):
+        read_outcomes(path, "videozoomer")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"val_step_000060\.jsonl: no such file .*let the run go on to that step"):
+        read_outcomes(tmp_path / "val_step_000060.jsonl", "longvt")

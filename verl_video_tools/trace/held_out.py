@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.records import read_records
 
 NUM_RESAMPLES = 10_000
@@ -35,38 +36,58 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
     """The rollouts of one method in a file `val_step_*.jsonl`, by index of their row.
 
     Raises:
-        UsageError: a line cannot be read.
+        UsageError: there is no such file, a line cannot be read, or none is of the method.
     """
-    return {
-        int(line["extra_info"]["index"]): Outcome(
-            score=line["reward"]["score"],
-            accuracy=float(line["reward"]["acc"]),
-            executed_calls=line["trajectory"].counts()["executed_calls"],
-            row=line["extra_info"],
+    if not path.is_file():
+        raise UsageError(
+            f"{path}: no such file of held-out rollouts; a run writes one for each step at which it validates "
+            "(trainer.test_freq, trainer.val_before_train): give one that is there, or let the run go on to that step"
         )
-        for line in read_records(path)
-        if line["agent_name"] == method
-    }
+    methods: set[str] = set()
+    outcomes: dict[int, Outcome] = {}
+    for line in read_records(path):
+        methods.add(line["agent_name"])
+        if line["agent_name"] == method:
+            outcomes[int(line["extra_info"]["index"])] = Outcome(
+                score=line["reward"]["score"],
+                accuracy=float(line["reward"]["acc"]),
+                executed_calls=line["trajectory"].counts()["executed_calls"],
+                row=line["extra_info"],
+            )
+    if not outcomes:
+        found = ", ".join(sorted(methods)) or "nothing"
+        raise UsageError(
+            f"{path}: no rollout of {method!r} but of {found}; give a file in which its rows were measured"
+        )
+    return outcomes
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its 95 % interval."""
+    """A mean with its 95 % interval; as text, a share in per cent."""
 
     mean: float
     low: float
     high: float
 
     def __str__(self) -> str:
-        return f"{self.mean:+.1%} ({self.low:+.1%} to {self.high:+.1%})"
+        return f"{self.mean:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+class Gain(Estimate):
+    """A difference of means; as text, one of shares in percentage points."""
+
+    def __str__(self) -> str:
+        mean, low, high = (f"{100 * value:+.1f}" for value in (self.mean, self.low, self.high))
+        return f"{mean} points ({low} to {high})"
 
 
 def mean_of(outcomes: Mapping[int, Outcome], field: str = "accuracy") -> Estimate:
     """Mean of a field of the outcomes; whole videos are resampled, since questions about one are alike."""
-    return _bootstrap({index: getattr(outcome, field) for index, outcome in outcomes.items()}, outcomes)
+    return Estimate(*_bootstrap({index: getattr(outcome, field) for index, outcome in outcomes.items()}, outcomes))
 
 
-def mean_gain(before: Mapping[int, Outcome], after: Mapping[int, Outcome], field: str = "accuracy") -> Estimate:
+def mean_gain(before: Mapping[int, Outcome], after: Mapping[int, Outcome], field: str = "accuracy") -> Gain:
     """Mean of `after` less `before`, question by question; whole videos are resampled.
 
     Raises:
@@ -78,10 +99,11 @@ def mean_gain(before: Mapping[int, Outcome], after: Mapping[int, Outcome], field
             f"{len(before.keys() & after.keys())} are the same"
         )
     gains = {index: getattr(after[index], field) - getattr(before[index], field) for index in after}
-    return _bootstrap(gains, after)
+    return Gain(*_bootstrap(gains, after))
 
 
-def _bootstrap(values: Mapping[int, float], outcomes: Mapping[int, Outcome]) -> Estimate:
+def _bootstrap(values: Mapping[int, float], outcomes: Mapping[int, Outcome]) -> tuple[float, float, float]:
+    """Mean, and the ends of its interval."""
     if not values:
         raise ValueError("no outcome to take the mean of")
     by_video: dict[str, list[float]] = {}
@@ -91,4 +113,4 @@ def _bootstrap(values: Mapping[int, float], outcomes: Mapping[int, Outcome]) -> 
     counts_V = np.array([len(members) for members in by_video.values()])
     drawn_RV = np.random.default_rng(0).integers(0, len(sums_V), (NUM_RESAMPLES, len(sums_V)))
     low, high = np.percentile(sums_V[drawn_RV].sum(axis=1) / counts_V[drawn_RV].sum(axis=1), [2.5, 97.5])
-    return Estimate(float(np.mean(list(values.values()))), float(low), float(high))
+    return float(np.mean(list(values.values()))), float(low), float(high)
