@@ -192,6 +192,18 @@ def test_chromium_filters_and_sorts(tmp_path: Path, browse: Browse) -> None:
     assert "Reward 0.5, advantage 0.25" in page.texts  # the chosen one
 
 
+def test_chromium_sorts_rewards_that_are_no_numbers(tmp_path: Path, browse: Browse) -> None:
+    """What is missing comes last in either direction; infinite ones at their end."""
+    scores = [1.0, float("nan"), 0.5, float("inf"), None, 2.0, float("nan"), float("-inf"), 0.0]
+    lines = [line(number) for number in range(len(scores))]
+    for recorded, score in zip(lines, scores, strict=True):
+        recorded["reward"]["score"] = score
+    written(tmp_path, lines)
+    file = tmp_path / "view.html"
+    assert listed(browse(file, "sort=score")) == [7, 8, 2, 0, 5, 3, 1, 4, 6]
+    assert listed(browse(file, "sort=score&descending=1")) == [3, 5, 0, 2, 8, 7, 1, 4, 6]
+
+
 def test_chromium_draws_a_rollout(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:
     path = make_video(num_frames=50, width=64, height=36)
     recorded = line(path=path)

@@ -13,11 +13,16 @@ const more = document.getElementById("more");
 let view = new URLSearchParams();
 let shown = [];
 
-function compare(a, b) {
-  if (a === b) return 0;
-  if (a === null) return 1;
-  if (b === null) return -1;
-  return a < b ? -1 : 1;
+// JSON knows no infinite numbers, so they come by name.
+const INFINITE = new Map([["inf", Infinity], ["-inf", -Infinity]]);
+
+// Numbers before texts, and what is missing last in either direction.
+function compare(a, b, sign = 1) {
+  const [first, second] = [a, b].map((value) => (INFINITE.has(value) ? INFINITE.get(value) : value));
+  const kind = (value) => (typeof value === "number" ? 0 : value === null || value === "nan" ? 2 : 1);
+  if (kind(first) !== kind(second)) return kind(first) - kind(second);
+  if (first === second || kind(first) === 2) return 0;
+  return first < second ? -sign : sign;
 }
 
 function matches(rollout) {
@@ -38,7 +43,7 @@ function showList() {
   const key = view.get("sort");
   if (COLUMNS.some(([name]) => name === key)) {
     const sign = view.get("descending") ? -1 : 1;
-    shown.sort((a, b) => sign * compare(index.rollouts[a][key], index.rollouts[b][key]) || a - b);
+    shown.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign) || a - b);
   }
   document.querySelector("#list thead tr").replaceChildren(...COLUMNS.map(([name, title, kind]) => {
     const button = element("button", { type: "button", "data-sort": name }, title);
