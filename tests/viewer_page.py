@@ -49,7 +49,7 @@ def line(
 
 
 class Page(HTMLParser):
-    """Its elements in order, texts, blocks of data by id, and programs."""
+    """Its start tags in order, texts, blocks of data by id, programs; and elements as they end, with all their text."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -58,23 +58,45 @@ class Page(HTMLParser):
         self.programs: list[str] = []
         self._script: dict[str, str | None] | None = None
         self.texts: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None], str]] = []
+        self._open: list[tuple[str, dict[str, str | None], list[str]]] = []
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attributes)))
         self._script = dict(attributes) if tag == "script" else None
+        self._open.append((tag, dict(attributes), []))
 
     def handle_endtag(self, tag: str) -> None:
         self._script = None
+        if tag in (name for name, _, _ in self._open):
+            while self._open[-1][0] != tag:
+                self._open.pop()  # an element without an end, such as a picture
+            name, attributes, texts = self._open.pop()
+            self.elements.append((name, attributes, "".join(texts)))
 
     def handle_data(self, data: str) -> None:
         if self._script is None:
             self.texts.append(data)
+            for _, _, texts in self._open:
+                texts.append(data)
         elif self._script.get("type") == "application/json":
             self.blocks[str(self._script["id"])] = json.loads(data)
         else:
             self.programs.append(data)
+
+    def rows(self) -> list[list[str]]:
+        """Cells of every row of a table."""
+        rows: list[list[str]] = []
+        cells: list[str] = []
+        for name, _, text in self.elements:
+            if name in ("td", "th"):
+                cells.append(text)
+            elif name == "tr":
+                rows.append(cells)
+                cells = []
+        return rows
 
     def having(self, attribute: str) -> list[str]:
         return [str(attributes[attribute]) for _, attributes in self.tags if attribute in attributes]

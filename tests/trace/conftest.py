@@ -1,7 +1,8 @@
-"""Chromium, where it is installed."""
+"""Chromium, where it is installed. With VVT_REQUIRE_CHROMIUM=1 a machine without it fails its tests."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,7 +18,10 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Chromium:
     names = ("chromium", "chromium-browser", "google-chrome")
     browser = next((path for name in names if (path := shutil.which(name))), None)
     if browser is None:
-        pytest.skip(f"none of {', '.join(names)} is installed")
+        missing = f"none of {', '.join(names)} is installed"
+        if os.environ.get("VVT_REQUIRE_CHROMIUM", "0") != "0":
+            pytest.fail(f"{missing}, and VVT_REQUIRE_CHROMIUM asks for it")
+        pytest.skip(missing)
     profile = tmp_path_factory.mktemp("profile")
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--window-size=1300,900"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from benchmarks.video.files import MakeVideo
 from tests.viewer_page import Page, frames, line
 from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.html import write_html
+from verl_video_tools.trace.page import source_hash
 from verl_video_tools.trace.thumbnails import Thumbnails, decode_thumbnails
 from verl_video_tools.types import StopReason, Trajectory
 
@@ -156,17 +158,41 @@ def test_thumbnails_are_bounded(make_video: MakeVideo) -> None:
 # ------------------------------------------------------------------------------------------------------------- Chromium
 
 Chromium = Callable[..., bytes]
-Browse = Callable[[Path, str], Page]
+Browse = Callable[..., Page]
 
 
 @pytest.fixture
 def browse(chromium: Chromium) -> Browse:
-    """The page as Chromium leaves it after the script ran, opened with a fragment of the address."""
+    """The page as Chromium leaves it, opened with a fragment of the address; then a reader's script may act on it."""
 
-    def dump(file: Path, fragment: str) -> Page:
-        return Page(chromium("--dump-dom", f"{file.as_uri()}#{fragment}").decode("utf-8", errors="replace"))
+    def dump(file: Path, fragment: str, reader: str | None = None) -> Page:
+        if reader is not None:
+            text = file.read_text(encoding="utf-8")
+            allowed = text.replace("script-src '", f"script-src '{source_hash(reader)}' '", 1)
+            file = file.with_name(f"read_{file.name}")
+            file.write_text(allowed.replace("</body>", f"<script>{reader}</script></body>"), encoding="utf-8")
+        # Of time that passes as fast as it can: unfolding draws a moment later.
+        options = ["--dump-dom", "--virtual-time-budget=2000"]
+        return Page(chromium(*options, f"{file.as_uri()}#{fragment}").decode("utf-8", errors="replace"))
 
     return dump
+
+
+UNFOLD = "for (const details of document.querySelectorAll('details')) details.open = true;"
+
+
+def set_controls(**values: str) -> str:
+    """A script that sets the filters as a reader does."""
+    return "".join(
+        f"{{ const control = document.getElementById('filters').elements[{json.dumps(name)}];"
+        f" control.value = {json.dumps(value)}; control.dispatchEvent(new Event('input', {{ bubbles: true }})); }}"
+        for name, value in values.items()
+    )
+
+
+def texts_of(page: Page, tag: str, **attributes: str) -> list[str]:
+    """What stands in each of these elements."""
+    return [text for name, own, text in page.elements if name == tag and attributes.items() <= own.items()]
 
 
 def listed(page: Page) -> list[int]:
@@ -221,6 +247,116 @@ def test_chromium_draws_a_rollout(tmp_path: Path, browse: Browse, make_video: Ma
     ):
         assert text in page.texts
     assert "judge_calls" not in page.texts  # closed, so not drawn
+
+
+SEQUENCE = {
+    "prompts": [5, 7, 7, 7],
+    "responses": [8, 6, 7, 7, 9],
+    "response_mask": [1, 1, 0, 0, 1],
+    "rollout_log_probs": [-0.5, -0.25, 0.0, 0.0, -1.0],
+    "old_log_probs": [-0.5, -0.125, 0.0, 0.0, -1.0],
+    "advantages": [0.25, 0.25, 0.0, 0.0, 0.25],
+}
+
+
+def test_chromium_shows_mask_group_reward_and_times(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    lines = [line(session, score=score, path=path) for session, score in ((1, 0.5), (0, 2.0), (2, 0.5))]
+    for recorded, advantage in zip(lines, (-0.5, 1.0, -0.5), strict=True):
+        recorded |= {"advantage": advantage, "sequences": [SEQUENCE]}
+    other = line(0, path=path) | {"uid": "group-2"}
+    thumbnails = decode_thumbnails([(path, recorded["trajectory"]) for recorded in lines])
+    written(tmp_path, [*lines, other], thumbnails=thumbnails, token_text=lambda id: f"<{id}>")
+    page = browse(tmp_path / "view.html", "rollout=0", UNFOLD)
+
+    # Of the tokens' spans the first is the legend's.
+    assert texts_of(page, "span", **{"class": "prompt"}) == ["prompt", "<5>", "<7>\u00d73 "]
+    assert texts_of(page, "span", **{"class": "trained"}) == ["trained (mask 1)", "<8>", "<6>", "<9>"]
+    assert texts_of(page, "span", **{"class": "observed"}) == ["observation (mask 0)", "<7>\u00d72 "]
+    assert "6, log-probability -0.25 in the rollout, -0.125 in training" in page.having("title")
+    assert "Sequence 1 of 1: 4 prompt, 3 trained, 2 masked tokens" in texts_of(page, "summary")
+    assert "advantage 0.25" in page.texts
+
+    rows = page.rows()
+    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer"])
+    assert rows[head + 1 :] == [
+        ["0", "2", "1", "1", "5", "answer", "B"],
+        ["1", "0.5", "-0.5", "1", "5", "answer", "B"],
+        ["2", "0.5", "-0.5", "1", "5", "answer", "B"],
+    ]
+    reward = rows.index(["score", "0.5"])
+    assert rows[reward:head] == [
+        ["score", "0.5"],
+        ["acc", "1"],
+        ["accuracy", "1"],
+        ["format", "0.5"],
+        ["judge_calls", "0"],
+    ]
+    assert texts_of(page, "figcaption") == ["0:00.0", "0:05.0", "0:09.8", "0:02.0", "0:02.4"]
+
+
+def test_chromium_opens_what_is_clicked(tmp_path: Path, browse: Browse) -> None:
+    """A row of the list, one of the group's table, and the next by key."""
+    written(tmp_path, [line(0, score=0.5), line(1, score=1.5), line(2, score=2.5)])
+    rows = "document.querySelectorAll('#list [data-rollout]')"
+    for act, heading in (
+        (f"{rows}[1].click();", "Reward 1.5, advantage 0.25"),
+        ("document.querySelectorAll('#rollout tbody [data-rollout]')[2].click();", "Reward 2.5, advantage 0.25"),
+        (
+            f"{rows}[0].dispatchEvent(new KeyboardEvent('keydown', {{ key: 'j', bubbles: true }}));",
+            "Reward 1.5, advantage 0.25",
+        ),
+    ):
+        assert texts_of(browse(tmp_path / "view.html", "", act), "h2") == [heading]
+
+
+def test_chromium_filters_by_its_controls(tmp_path: Path, browse: Browse) -> None:
+    lines = [
+        line(0, score=0.0),
+        line(1, score=2.0, question="Which red thing?"),
+        line(2, score=1.0, stop=StopReason.MAX_TURNS) | {"uid": "group-9"},
+        line(3, score=1.0, method="direct"),
+        line(4, score=0.5) | {"step": 4},
+        line(5, score=float("nan")),  # within no bounds
+    ]
+    wanted: list[tuple[dict[str, str], list[int]]] = [
+        ({}, [0, 1, 2, 3, 4, 5]),
+        ({"method": "direct"}, [3]),
+        ({"stop": "max_turns"}, [2]),
+        ({"min": "0.5"}, [1, 2, 3, 4]),
+        ({"max": "0.5"}, [0, 4]),
+        ({"min": "0.5", "max": "1"}, [2, 3, 4]),
+        ({"step": "4"}, [4]),
+        ({"text": "RED"}, [1]),
+        ({"text": "group-9"}, [2]),
+        ({"method": "longvt", "stop": "answer", "min": "0", "step": "3"}, [0, 1]),
+        ({"step": "4", "text": "red"}, []),
+    ]
+    written(tmp_path, lines)
+    read = (
+        "lists.push([...document.querySelectorAll('#list [data-rollout]')].map((row) => Number(row.dataset.rollout)));"
+    )
+    clear = "document.querySelector('#filters [type=reset]').click();"
+    acts = "".join(set_controls(**controls) + read + clear for controls, _ in wanted)
+    page = browse(
+        tmp_path / "view.html", "", f"const lists = []; {acts} document.body.dataset.lists = JSON.stringify(lists);"
+    )
+    (lists,) = page.having("data-lists")
+    for (controls, expected), got in zip(wanted, json.loads(lists), strict=True):
+        assert got == expected, controls
+    assert listed(page) == [0, 1, 2, 3, 4, 5]  # cleared at last
+
+    page = browse(tmp_path / "view.html", "", set_controls(method="longvt", min="1"))
+    assert listed(page) == [1, 2]
+    assert "2 of 6 rollouts, mean reward 1.5" in page.texts
+
+
+def test_chromium_opens_500_rollouts(tmp_path: Path, browse: Browse) -> None:
+    written(tmp_path, [line(number, score=number / 500) for number in range(500)], num_left_out=3)
+    page = browse(tmp_path / "view.html", "rollout=499")
+    assert listed(page) == [*range(500)]
+    assert "500 of 500 rollouts, mean reward 0.499; 3 other rollouts left out (--max-rollouts)" in page.texts
+    assert "Reward 0.998, advantage 0.25" in page.texts
 
 
 def test_chromium_takes_hostile_text_for_text(tmp_path: Path, browse: Browse) -> None:
