@@ -43,10 +43,22 @@ def panel(panels: list[Panel], title: str) -> dict[str, dict[int, float]]:
     return {curve.label: dict(zip(curve.steps, curve.values, strict=True)) for curve in curves}
 
 
+def titles(panels: list[Panel]) -> list[str]:
+    return [panel.title for panel in panels]
+
+
 def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
     run = read_run("mixed", mixed)
     main, more = main_panels([run]), more_panels([run])
-    assert panel(main, "Reward") == {"training": {1: 0.5, 2: 1.0}}
+    assert titles(main) == [
+        "Reward",
+        "Reward by method",
+        "Accuracy",
+        "Executed calls per rollout",
+        "Frames per rollout",
+        "Why rollouts ended",
+    ]
+    assert panel(main, "Reward") == {"training": {1: 0.5, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
     assert panel(main, "Accuracy") == {"training": {1: 0.75, 2: 1.0}, "held-out": {0: 0.5, 2: 1.0}}
     assert panel(main, "Executed calls per rollout") == {"calls": {1: 0.5, 2: 0.0}}
     assert panel(main, "Frames per rollout") == {
@@ -54,7 +66,7 @@ def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
         "first look": {1: 2.0, 2: 2.0},
         "by calls": {1: 3.0, 2: 0.0},
     }
-    assert panel(more, "Reward by method") == {"framethinker": {1: 0.5, 2: 1.0}, "longvt": {1: 0.5, 2: 1.0}}
+    assert panel(main, "Reward by method") == {"framethinker": {1: 0.5, 2: 1.0}, "longvt": {1: 0.5, 2: 1.0}}
     assert panel(more, "Held-out accuracy by method") == {
         "framethinker": {0: 1.0, 2: 1.0},
         "longvt": {0: 0.0, 2: 1.0},
@@ -66,7 +78,7 @@ def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
         "choose_frames": {1: 0.25, 2: 0.0},
     }
     assert panel(more, "Calls not executed per rollout, by reason") == {"out of range": {1: 0.25, 2: 0.0}}
-    assert panel(more, "Why rollouts ended") == {
+    assert panel(main, "Why rollouts ended") == {
         "answer": {1: 0.5, 2: 1.0},
         "invalid action": {1: 0.25, 2: 0.0},
         "video error": {1: 0.25, 2: 0.0},
@@ -75,7 +87,33 @@ def test_panels_of_a_run_that_mixes_methods(mixed: Path) -> None:
     assert panel(more, "Generated tokens per rollout") == {"tokens": {1: 10.0, 2: 10.0}}
     assert panel(more, "Flagged rollouts of a step") == {"rollouts": {1: 1.0, 2: 0.0}}
     assert panel(more, "Norm of the gradient") == {"norm": {1: 2.0, 2: 1.0, 3: 0.5}}
-    assert "Entropy" not in [panel.title for panel in more]  # logged, but never a number
+    assert "Entropy" not in titles(more)  # logged, but never a number
+
+
+def test_the_only_methods_parts_of_the_reward_stand_in_front(tmp_path: Path) -> None:
+    training = {1: [rollout("a", 1.5, accuracy=1.0, format=0.5, temporal_iou=0.25)]}
+    run = read_run("r", write_run(tmp_path / "r", training))
+    parts = panel(main_panels([run]), "Parts of the reward: longvt")
+    assert parts == {"accuracy": {1: 1.0}, "format": {1: 0.5}, "temporal_iou": {1: 0.25}}
+    assert not set(titles(main_panels([run]))) & set(titles(more_panels([run])))  # no panel twice
+
+
+def test_a_methods_reward_that_is_only_measured_stays_apart(beside_direct: Path) -> None:
+    assert panel(main_panels([read_run("r", beside_direct)]), "Reward") == {"training": {1: 1.0}, "held-out": {0: 2.0}}
+
+
+def test_runs_of_different_methods_share_the_parts_that_all_have(tmp_path: Path) -> None:
+    lines = {
+        "framethinker": rollout("a", 1.0, method="framethinker", format=0.5, ccv=1.0, stop=StopReason.MAX_TURNS),
+        "longvt": rollout("a", 1.0, format=0.25, temporal_iou=1.0),
+    }
+    runs = [read_run(name, write_run(tmp_path / name, {1: [line]})) for name, line in lines.items()]
+    main = main_panels(runs)
+    assert titles(main)[1] == "Parts of the reward" and titles(main)[5] == "Rollouts that ended with an answer"
+    parts, answers = ([{curve.label: curve.values for curve in curves} for curves in main[n].curves] for n in (1, 5))
+    assert parts == [{"accuracy": (0.0,), "format": (0.5,)}, {"accuracy": (0.0,), "format": (0.25,)}]
+    assert answers == [{"answer": (0.0,)}, {"answer": (1.0,)}]
+    assert {"Parts of the reward: framethinker", "Parts of the reward: longvt"} <= set(titles(more_panels(runs)))
 
 
 def test_without_held_out_records_the_log_tells_the_accuracy(tmp_path: Path) -> None:
@@ -131,7 +169,7 @@ def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(beside_d
     run = read_run("r", beside_direct)
     accuracy = panel(main_panels([run]), "Accuracy")
     assert accuracy == {"training": {1: 1.0}, "held-out": {0: 1.0}, "held-out direct": {0: 0.0, 1: 0.0}}
-    assert not [panel.title for panel in more_panels([run]) if panel.title.endswith("by method")]
+    assert not [title for title in titles(more_panels([run])) if title.endswith("by method")]
 
 
 def test_of_methods_that_were_trained_together_none_is_left_out(tmp_path: Path) -> None:
@@ -148,9 +186,10 @@ def test_several_runs_keep_their_curves_apart(tmp_path: Path) -> None:
     runs = [read_run(name, write_run(tmp_path / name, {1: [rollout("a", score)]})) for name, score in scores.items()]
     reward = main_panels(runs)[0]
     assert [[curve.values for curve in curves] for curves in reward.curves] == [[(0.0,)], [(1.0,)]]
-    titles = [panel.title for panel in more_panels(runs)]
-    assert "Why rollouts ended: one" in titles and "Why rollouts ended: two" in titles
-    assert "Reward by method" not in titles
+    more = titles(more_panels(runs))
+    assert "Why rollouts ended: one" in more and "Why rollouts ended: two" in more
+    assert "Reward by method" not in more and "Parts of the reward: longvt" not in more
+    assert "Parts of the reward: longvt" in titles(main_panels(runs))
 
 
 def test_tools_that_a_policy_made_up_are_summed_up(tmp_path: Path) -> None:

@@ -68,7 +68,14 @@ def test_the_page_of_one_run(tmp_path: Path) -> None:
     titles = [str(attributes["alt"]) for tag, attributes in page.tags if tag == "img"]
     with Image.open(tmp_path / "curves.png") as picture:
         assert picture.size == (PNG_WIDTH, PNG_HEIGHT)
-    assert titles[:2] == ["Reward: training", "Accuracy: training, held-out"]
+    assert titles[:6] == [
+        "Reward: training, held-out",
+        "Parts of the reward: longvt: accuracy, format, temporal_iou",
+        "Accuracy: training, held-out",
+        "Executed calls per rollout: calls",
+        "Frames per rollout: all, first look, by calls",
+        "Why rollouts ended: answer",
+    ]
     assert "Norm of the gradient: norm" in titles
     assert page.having("href")[0] == "rollouts.html"
     texts = [text.strip() for text in page.texts if text.strip()]
@@ -118,6 +125,7 @@ def test_a_run_of_validation_alone_has_a_report(tmp_path: Path) -> None:
     run = read_run("r", write_run(tmp_path / "r", {}, held_out={0: [rollout("a", 1.0)]}))
     page = written([run], tmp_path)
     assert "held-out" in page.texts and "training" not in page.texts
+    assert (tmp_path / "curves.png").stat().st_size > 10_000  # with panels of which nothing was recorded
 
 
 def test_the_table_says_whose_held_out_rollouts_it_is_of(tmp_path: Path) -> None:

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PNG_WIDTH, PNG_HEIGHT = 1800, 1200
-"""Pixels of the PNG; at half of it, as in a README, its text is as large as the page's."""
+PNG_WIDTH, PNG_HEIGHT = 1440, 1560
+"""Pixels of the PNG; at half of it, as in a README, its text can still be read."""
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """By Okabe and Ito (https://jfly.uni-koeln.de/color/), which readers with any colour vision tell apart."""
 MIN_STEPS_TO_SMOOTH = 30
 """A shorter curve is drawn as it is, with a point for each value."""
 
-_DPI = 200
+_DPI = 160
 _INK, _SOFT, _GRID, _PAPER = "#1c2430", "#5b6675", "#d9dde4", "#fefefe"
 _DARK = {_INK: "#e4e8ee", _SOFT: "#9aa6b5", _GRID: "#333c49", _PAPER: "#14181f"}
 """Colours that the SVG changes with the reader's scheme."""
@@ -86,11 +86,10 @@ _LABEL_CHARACTERS = 48
 _SHARE_TOPS = (0.1, 0.25, 0.5, 1.0)
 """Where the axis of a share may end."""
 _BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.19)}
-_BESIDE_TITLE: dict[str, Any] = {"loc": "lower right", "bbox_to_anchor": (1.01, 1.01), "ncols": 3, "handlelength": 1.6}
 
 
 def curves_png(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
-    """Four panels in one picture of `PNG_WIDTH` by `PNG_HEIGHT` pixels on white.
+    """Six panels, two in a row, in one picture of `PNG_WIDTH` by `PNG_HEIGHT` pixels on white.
 
     Args:
         names: of the runs; with several, each has a colour.
@@ -101,14 +100,15 @@ def curves_png(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
     with _style():
         figure = _figure(PNG_WIDTH / _DPI, PNG_HEIGHT / _DPI)
         figure.set_facecolor("white")
-        for axes, panel in zip(figure.subplots(2, 2).flat, panels, strict=True):
+        for axes, panel in zip(figure.subplots(3, 2).flat, panels, strict=True):
             _draw(axes, panel, len(names))
-            _add_legend(axes, _series_handles(panel, len(names)), _BESIDE_TITLE)
+            handles = _series_handles(panel, len(names))
+            _add_legend(axes, handles, _BELOW | {"ncols": min(3, len(handles))})
         if len(names) > 1:
-            handles = [_handle(_colour(number)) for number in range(len(names))]
+            runs = [_handle(_colour(number)) for number in range(len(names))]
             labels = [plain(name) for name in names]
             figure.legend(
-                handles, labels, loc="outside upper left", ncols=min(4, len(names)), fontsize=10, borderaxespad=0.2
+                runs, labels, loc="outside upper left", ncols=min(4, len(names)), fontsize=10, borderaxespad=0.2
             )
         file = io.BytesIO()
         figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
@@ -192,6 +192,10 @@ def _draw(axes: Axes, panel: Panel, num_runs: int) -> None:
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
     if panel.share:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    if not any(panel.curves):
+        axes.text(0.5, 0.5, "none recorded", transform=axes.transAxes, ha="center", va="center", color=_SOFT)
+        axes.set(xticks=[], yticks=[], xlabel="")
+        return
     if panel.whole:
         _draw_whole(axes, panel)
         axes.set_ylim(0, 1)

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.trace.metrics import reward_components
@@ -16,6 +17,7 @@ from verl_video_tools.types import StopReason
 _MAX_NAMED = 6
 """Curves of a panel whose names may come from a policy; the rest of them is summed up."""
 _OTHERS = "others"
+_PARTS = "Parts of the reward: {}"
 _HELD_OUT = re.compile(r"val-core/(.+)/acc/mean@\d+", re.DOTALL)
 _LOGGED = {
     "Loss of the policy": {"policy gradient": "actor/pg_loss"},
@@ -59,15 +61,17 @@ class Panel:
 
 
 def main_panels(runs: Sequence[Run]) -> list[Panel]:
-    """The four panels that stand for a run: reward, accuracy, calls, frames."""
+    """The six panels that stand for a run: reward and its parts, accuracy, calls, frames, stop reasons."""
     frames = {"all": "frames/total/mean"}
     if len(runs) == 1:
         frames |= {"first look": "frames/initial/mean", "by calls": "frames/tool/mean"}
     return [
-        Panel("Reward", _of_training(runs, {"training": "rollout/score/mean"})),
+        Panel("Reward", [_reward(run) for run in runs]),
+        _parts_of_reward(runs),
         Panel("Accuracy", [_accuracy(run) for run in runs], share=True, from_zero=True),
         Panel("Executed calls per rollout", _of_training(runs, {"calls": "tool/executed_per_rollout"}), from_zero=True),
         Panel("Frames per rollout", _of_training(runs, frames), from_zero=True),
+        _stops(runs[0]) if len(runs) == 1 else _answers(runs),
     ]
 
 
@@ -89,11 +93,7 @@ def more_panels(runs: Sequence[Run]) -> list[Panel]:
     if len(runs) > 1:
         parts = {"first look": "frames/initial/mean", "by calls": "frames/tool/mean"}
         panels.append(Panel("Frames per rollout, by origin", _of_training(runs, parts), from_zero=True))
-    stops = {reason.replace("_", " "): f"stop/{reason}" for reason in StopReason}
-    for run in runs:
-        title = "Why rollouts ended" + (f": {run.name}" if len(runs) > 1 else "")
-        ends = [curve for curve in _curves(run.training, stops) if any(curve.values)]
-        panels.append(Panel(title, [ends], share=True, whole=True))
+        panels += [_stops(run, f": {run.name}") for run in runs]
     panels += [
         Panel(
             "Groups with unequal rewards",
@@ -105,16 +105,37 @@ def more_panels(runs: Sequence[Run]) -> list[Panel]:
         Panel("Flagged rollouts of a step", _of_training(runs, {"rollouts": "rollout/flagged"}), from_zero=True),
     ]
     panels += [Panel(title, [_curves(run.log, names) for run in runs]) for title, names in _LOGGED.items()]
-    return [panel for panel in panels if any(panel.curves)]
+    shown = {panel.title for panel in main_panels(runs)}
+    return [panel for panel in panels if any(panel.curves) and panel.title not in shown]
+
+
+def _parts_of_reward(runs: Sequence[Run]) -> Panel:
+    """Components of the only method's reward, or those that all methods have; by method where a run trains several."""
+    trained = [methods_in(run.training) for run in runs]
+    methods = sorted({method for own in trained for method in own})
+    if any(len(own) > 1 for own in trained):
+        return _by_method(runs, "Reward", "score")
+    parts = [reward_components(method) for method in methods]
+    common = [part for part in dict.fromkeys(chain(*parts)) if all(part in own for own in parts)]
+    curves = [
+        _curves(run.training, {part: f"video_tools/{method}/{part}/mean" for method in own for part in common})
+        for run, own in zip(runs, trained, strict=True)
+    ]
+    return Panel(_PARTS.format(methods[0]) if len(methods) == 1 else "Parts of the reward", curves)
+
+
+def _by_method(runs: Sequence[Run], title: str, key: str, share: bool = False) -> Panel:
+    methods = sorted({method for run in runs for method in methods_in(run.training)})
+    names = {method: f"video_tools/{method}/{key}/mean" for method in methods}
+    return Panel(f"{title} by method", _of_training(runs, names), share=share, from_zero=share)
 
 
 def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
     """Per method its reward's components, and, where a run mixes methods, reward and accuracy by method."""
     methods = sorted({method for run in runs for method in run.methods()})
     if any(len(methods_in(run.training)) > 1 for run in runs):
-        for title, key, share in (("Reward", "score", False), ("Accuracy", "acc", True)):
-            names = {method: f"video_tools/{method}/{key}/mean" for method in methods}
-            yield Panel(f"{title} by method", _of_training(runs, names), share=share, from_zero=share)
+        yield _by_method(runs, "Reward", "score")
+        yield _by_method(runs, "Accuracy", "acc", share=True)
     # Those that were only measured have curves of their own beside the accuracy.
     if any(len(methods_in(run.held_out)) - len(run.only_measured()) > 1 for run in runs):
         held_out = {method: f"video_tools/{method}/acc/mean" for method in methods}
@@ -122,7 +143,25 @@ def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
         yield Panel("Held-out accuracy by method", curves, share=True, from_zero=True)
     for method in methods:
         names = {component: f"video_tools/{method}/{component}/mean" for component in reward_components(method)}
-        yield Panel(f"Parts of the reward: {method}", _of_training(runs, names))
+        yield Panel(_PARTS.format(method), _of_training(runs, names))
+
+
+def _stops(run: Run, of_run: str = "") -> Panel:
+    names = {reason.replace("_", " "): f"stop/{reason}" for reason in StopReason}
+    ends = [curve for curve in _curves(run.training, names) if any(curve.values)]
+    return Panel(f"Why rollouts ended{of_run}", [ends], share=True, whole=True)
+
+
+def _answers(runs: Sequence[Run]) -> Panel:
+    """What can be overlaid of the stop reasons."""
+    names = {"answer": f"stop/{StopReason.ANSWER}"}
+    return Panel("Rollouts that ended with an answer", _of_training(runs, names), share=True, from_zero=True)
+
+
+def _reward(run: Run) -> list[Curve]:
+    """Not of methods that are only measured: their rewards are of another scale."""
+    name = "rollout/score/mean"
+    return _curves(run.training, {"training": name}) + _curves(run.held_out, {"held-out": name})
 
 
 def _accuracy(run: Run) -> list[Curve]:
