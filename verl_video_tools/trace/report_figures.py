@@ -193,7 +193,9 @@ def _draw(axes: Axes, panel: Panel, num_runs: int) -> None:
     if panel.share:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     if not any(panel.curves):
-        axes.text(0.5, 0.5, "none recorded", transform=axes.transAxes, ha="center", va="center", color=_SOFT)
+        axes.text(
+            0.5, 0.5, "none recorded in training", transform=axes.transAxes, ha="center", va="center", color=_SOFT
+        )
         axes.set(xticks=[], yticks=[], xlabel="")
         return
     if panel.whole:
