@@ -15,13 +15,13 @@ import typer
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.method_costs import FRAMES_PER_CALL, LABEL_TOKENS
+from tests.method_costs import LABEL_TOKENS
+from verl_video_tools.budget import GROUP_SIZE
 from verl_video_tools.cli.main import app
 from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
 from verl_video_tools.data.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.types import FrameRequest, Method, PixelEnvelope, Sample, VideoInfo
+from verl_video_tools.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.video import fit_envelope, image_tokens
 
 REPO = Path(__file__).parents[1]
@@ -47,7 +47,6 @@ STEPS = {
     "videobrain": (32, 8),
 }
 """`TRAIN_BATCH_SIZE` and `ROLLOUT_N` of the recipes."""
-GROUP_SIZE = 8
 VIDEO = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
 SAMPLE = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
 
@@ -99,13 +98,6 @@ def look_tokens(look: FrameRequest, factor: int) -> int:
     return len(look) * image_tokens(look.width, look.height, factor)
 
 
-def tool_frame_tokens(method: Method, factor: int) -> int:
-    if isinstance(method, FrameMind):
-        return image_tokens(method.tool_side_pixels, method.tool_side_pixels, factor)
-    look = dearest_look(method.name, factor)
-    return image_tokens(look.width, look.height, factor)
-
-
 def product(num_frames: int, frame_tokens: int, label_tokens: int) -> str:
     return f"{num_frames} x ({frame_tokens} + {label_tokens}) = {num_frames * (frame_tokens + label_tokens):,}"
 
@@ -116,7 +108,9 @@ def test_costs_of_looks(name: str) -> None:
     for family, factor in FACTORS.items():
         look = dearest_look(name, factor)
         first = product(len(look), image_tokens(look.width, look.height, factor), label)
-        call = product(FRAMES_PER_CALL[name](method, VIDEO), tool_frame_tokens(method, factor), label)
+        dearest = method.dearest_call(VIDEO, SAMPLE, PixelEnvelope(factor, *PIXEL_BOUNDS[name]))
+        assert dearest is not None
+        call = product(len(dearest), image_tokens(dearest.width, dearest.height, factor), label)
         row = f"| {family} | {first} | {call} |"
         assert row in page(f"methods/{name}.md")
         assert f"| `{name}` {row}" in page("budgets.md")

@@ -23,7 +23,7 @@ pytest.importorskip("verl", reason="recipes configure verl")
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig
 
-from tests.method_costs import FRAMES_PER_CALL, LABEL_TOKENS
+from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.agent_loop.settings import group_methods, method_from_config
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.video import fit_envelope, image_tokens
@@ -143,10 +143,12 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         look = method.first_look(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, factor) + LABEL_TOKENS[method.name]
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
-        zoom_frames = FRAMES_PER_CALL[method.name](method, info)
+        call = method.dearest_call(info, sample, envelope)
+        assert call is not None
+        call_tokens = image_tokens(call.width, call.height, factor) + LABEL_TOKENS[method.name]
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
-        assert zoom_frames * frame_tokens + text_tokens <= config.data.max_response_length
-        assert len(look) + zoom_frames * (method.max_turns - 1) <= rollout.limit_images
+        assert len(call) * call_tokens + text_tokens <= config.data.max_response_length
+        assert len(look) + len(call) * (method.max_turns - 1) <= rollout.limit_images
 
 
 def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:

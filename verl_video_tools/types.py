@@ -627,6 +627,11 @@ class Method(ABC):
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so."""
 
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
+        """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
+        asks. None: it shows none, or nobody has said."""
+        return None
+
     def ends_on_budget(self) -> bool:
         """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""
         return self.end_on_call_error

@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.agent_loop.harness import Rollout, make_row, run_loop, video
+from verl_video_tools.agent_loop import episode
 from verl_video_tools.agent_loop.settings import group_methods, is_validation
 from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
 from verl_video_tools.types import StopReason
@@ -131,3 +132,18 @@ async def test_a_rung_that_the_prompt_has_no_room_for_does_not_count_against_its
     refused = await rollout([], dearest, prompt_length=min(lengths))
     assert refused.trajectory.stop_reason is StopReason.PROMPT_BUDGET
     assert refused.trajectory.flags == ["prompt_budget"]
+
+
+async def test_a_prompt_is_refused_before_decoding_by_the_labels_that_it_would_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Frames are asked for by number and labelled by time, whose digits are tokens."""
+    length = len((await rollout([ANSWER])).output.prompt_ids)
+    assert (await rollout([ANSWER], prompt_length=length)).trajectory.stop_reason is StopReason.ANSWER
+
+    def decode(*_: object, **__: object) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(episode, "decode_frames", decode)
+    refused = await rollout([], prompt_length=length - 1)
+    assert refused.trajectory.stop_reason is StopReason.PROMPT_BUDGET

@@ -34,6 +34,8 @@ from verl_video_tools.types import (
     ToolPlan,
     Trajectory,
     Turn,
+    VideoInfo,
+    content_images,
     content_text,
 )
 from verl_video_tools.video import Video, cache_stats, decode_frames, open_video
@@ -98,13 +100,8 @@ class Episode:
             self._video = await open_video(self.sample.video_path, deadline_seconds=deadline_seconds)
             info = self._video.info
             request = await self._first_look(self._video)
-            if self.budget is not None:
-                planned = self.method.prompt(self.sample, info, planned_images(request))
-                if reason := self.budget.refuses_prompt(planned):
-                    self.trajectory.video = info
-                    self.trajectory.flags.append(reason.value)  # on a ladder siblings may fit; none chose its frames
-                    self._end(reason, error=f"the prompt with {len(request)} frames does not fit")
-                    return None
+            if self._has_no_room(self.method.prompt(self.sample, info, planned_images(request, info)), info):
+                return None
             images = await self._decode(request, deadline_seconds, self._siblings_looks(request))
         except VideoError as error:
             self._end_with_video_error(error)
@@ -112,9 +109,23 @@ class Episode:
         except RetrievalError as error:
             self.abort(str(error))
             return None
+        messages = self.method.prompt(self.sample, info, images)
+        if self._has_no_room(messages, info):  # the decoder's times can make the text a little longer than planned
+            return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
-        return self.method.prompt(self.sample, info, images)
+        return messages
+
+    def _has_no_room(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
+        """End the rollout if its prompt does not fit."""
+        reason = None if self.budget is None else self.budget.refuses_prompt(prompt)
+        if reason is None:
+            return False
+        num_frames = sum(len(content_images(message.content)) for message in prompt)
+        self.trajectory.video = info
+        self.trajectory.flags.append(reason.value)  # on a ladder siblings may fit; none chose its frames
+        self._end(reason, error=f"the prompt with {num_frames} frames does not fit")
+        return True
 
     # ----------------------------------------------------------------------------------------------------------- turns
 
@@ -210,7 +221,9 @@ class Episode:
             return None
 
         if self.budget is not None:
-            planned = [ToolOutcome(record, planned_images(plan.frames), video.info) for record, plan in plans]
+            planned = [
+                ToolOutcome(record, planned_images(plan.frames, video.info), video.info) for record, plan in plans
+            ]
             if reason := self.budget.refuses_observation(self.method.observe(planned, turns_left)):
                 self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
                 if self.method.ends_on_budget():
@@ -323,12 +336,13 @@ def _failure_code(error: RetrievalError | VideoError) -> CallErrorCode:
     return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR
 
 
-def planned_images(request: FrameRequest | None) -> tuple[ImagePart, ...]:
-    """Pictures of a request without pixels: right in number, size and label, for asking what they would cost."""
+def planned_images(request: FrameRequest | None, info: VideoInfo) -> tuple[ImagePart, ...]:
+    """Pictures of a request without pixels, for asking what they would cost: right in number and size, and in their
+    labels as far as frames are evenly spaced."""
     if request is None:
         return ()
-    indices = request.indices or (0,) * len(request)
-    seconds = request.seconds or (0.0,) * len(request)
+    seconds = request.seconds or tuple(index / info.average_fps for index in request.indices or ())
+    indices = request.indices or tuple(min(round(time * info.average_fps), info.num_frames - 1) for time in seconds)
     return tuple(
         ImagePart(FrameRecord(index, time_seconds, request.width, request.height))
         for index, time_seconds in zip(indices, seconds, strict=True)

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools import __version__
+from verl_video_tools.budget_command import budget_command
 from verl_video_tools.cli.asking import Retrieval, Settings
 from verl_video_tools.data.classify_command import classify_command
 from verl_video_tools.data.cli import app as data_app
@@ -45,6 +46,7 @@ data_app.command("generate")(generate_command)
 data_app.command("haystack")(haystack_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
+app.command("budget")(budget_command)
 app.command("mcp")(mcp_command)
 app.command("report")(report_command)
 data_app.command("split")(split_command)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from verl_video_tools.agent_loop.counting import ModelTokens
 from verl_video_tools.agent_loop.episode import planned_images
+from verl_video_tools.budget import GROUP_SIZE
 from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
@@ -31,9 +32,6 @@ from verl_video_tools.rewards.numbers import is_number
 from verl_video_tools.types import AnswerLabel, Method, Sample, VideoInfo
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
-
-GROUP_SIZE = 8
-"""Rollouts of a group: where they differ by design (FrameMind's ladder), the dearest prompt of so many counts."""
 
 _END_TOLERANCE_SECONDS = 1.0
 """Annotated segments are often rounded up to whole seconds."""
@@ -106,7 +104,7 @@ class PromptCosts:
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
         look = method.first_look(info, sample, self._model.envelope)
-        messages = method.prompt(sample, info, planned_images(look))
+        messages = method.prompt(sample, info, planned_images(look, info))
         budget = method.recipe_budget
         return PromptCost(self._model.counter.prompt(messages), len(look), budget.prompt_tokens, budget.images)
 

@@ -284,6 +284,12 @@ class FrameMind(Method):
             return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
         return frames
 
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """A clip of the whole video."""
+        width, height = frame_size(info, self.tool_side_pixels, self.resize, envelope)
+        indices = linspace_indices(0, info.num_frames - 1, self.clip_max_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:

@@ -174,6 +174,10 @@ class FrameThinker(Method):
                 content += protocol.frame_lines(outcome.images)
         return tuple(content)
 
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """A zoom shows as many frames as the first look, at their size."""
+        return self.first_look(info, sample, envelope)
+
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:

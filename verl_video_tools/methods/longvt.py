@@ -177,6 +177,12 @@ class LongVT(Method):
             ]
         )
 
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """A crop of the whole video."""
+        width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.max_crop_frames)
+        return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))
+
     def ends_on_budget(self) -> bool:
         """As published with `compat="reference"`: it costs the answer. Else the model is told, and may crop less."""
         return self.compat == "reference"

@@ -178,6 +178,12 @@ class VideoBrain(Method):
         """The frames of the call, or why there are none; and before the last turn that no call is left."""
         return protocol.observation(outcomes[0], turns_left)  # several only where all were refused for being several
 
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        num_frames = max(self.uniform_frames, self.clip_frames)
+        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
+        indices = linspace_indices(0, info.num_frames - 1, num_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:

@@ -131,6 +131,11 @@ class VideoZoomer(Method):
             return protocol.refusal_observation(outcome.record, turns_left)
         return protocol.frames_observation(outcome.images, turns_left)
 
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
+        seconds = uniform_seconds(0.0, info.duration_seconds, self.max_frames)
+        return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+
     # ---------------------------------------------------------------------------------------------------------- reward
 
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:

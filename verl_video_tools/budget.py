@@ -1,0 +1,130 @@
+"""What rollouts of a method take on a kind of video, in tokens and pictures, and what the method's recipe reserves.
+
+Counted by the model's own processor and chat template on a prompt and an observation as the method writes them; nothing
+is decoded, and there need be no video.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verl_video_tools.agent_loop.counting import ModelTokens
+from verl_video_tools.agent_loop.episode import planned_images
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
+from verl_video_tools.types import (
+    CallRecord,
+    FrameRequest,
+    Method,
+    RecipeBudget,
+    Sample,
+    ToolOutcome,
+    VideoInfo,
+)
+from verl_video_tools.video import image_tokens
+
+GROUP_SIZE = 8
+"""Rollouts of a group: where they differ by design (FrameMind's ladder), the dearest of so many counts."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Frames shown at once.
+
+    Attributes:
+        frame_tokens: of one picture.
+        tokens: of all that is written with them: system prompt and question, or the whole observation.
+    """
+
+    num_frames: int
+    width: int
+    height: int
+    frame_tokens: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a rollout with one call in each turn but the last takes at most.
+
+    Attributes:
+        call: the dearest one; None where the method has none, or does not say.
+        turn_tokens: what the policy is taken to write in a turn.
+        needed: for all turns.
+        reserved: by the method's recipe.
+    """
+
+    method: str
+    first_look: Look
+    call: Look | None
+    max_turns: int
+    turn_tokens: int
+    needed: RecipeBudget
+    reserved: RecipeBudget
+
+    def calls_that_fit(self, limits: RecipeBudget) -> int:
+        """Calls of a rollout within limits and turns; 0 where the first look does not fit or nothing can be called."""
+        look, call = self.first_look, self.call
+        if call is None or look.tokens > limits.prompt_tokens:
+            return 0
+        by_tokens = (limits.response_tokens - self.turn_tokens) // (self.turn_tokens + call.tokens)
+        by_images = (limits.images - look.num_frames) // call.num_frames
+        return max(0, min(by_tokens, by_images, self.max_turns - 1))
+
+
+def budget_of(
+    name: str,
+    info: VideoInfo,
+    model: ModelTokens,
+    *,
+    question: str,
+    turn_tokens: int,
+    settings: Mapping[str, Any] | None = None,
+) -> Budget:
+    """The budget of a method on a video.
+
+    Args:
+        info: of the video, which need not exist.
+        question: whole text, with options.
+        turn_tokens: what the policy writes in a turn.
+        settings: fields of the method that differ from their defaults.
+
+    Raises:
+        UsageError: no such method or field, or `turn_tokens` is below 1.
+    """
+    if turn_tokens < 1:
+        raise UsageError(f"a turn has at least 1 token, got {turn_tokens}")
+    method = get_method(name, **(settings or {}))
+    sample = Sample(question=question, ground_truth="A", video_path="video.mp4", question_type="mc")
+    group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
+    look = max((_first_look(member, info, sample, model) for member in group), key=lambda look: look.tokens)
+    call = _call(method, info, sample, model)
+    num_calls = 0 if call is None else method.max_turns - 1
+    needed = RecipeBudget(
+        prompt_tokens=look.tokens,
+        response_tokens=(num_calls + 1) * turn_tokens + num_calls * (call.tokens if call else 0),
+        images=look.num_frames + num_calls * (call.num_frames if call else 0),
+    )
+    return Budget(name, look, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
+
+
+def _first_look(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look:
+    request = method.first_look(info, sample, model.envelope)
+    messages = method.prompt(sample, info, planned_images(request, info))
+    return _look(request, model, model.counter.prompt(messages))
+
+
+def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look | None:
+    request = method.dearest_call(info, sample, model.envelope)
+    if request is None:
+        return None
+    outcome = ToolOutcome(CallRecord(name="", arguments={}, ok=True), planned_images(request, info), info)
+    content = method.observe([outcome], turns_left=method.max_turns - 1)
+    return _look(request, model, model.counter.observation(content))
+
+
+def _look(request: FrameRequest, model: ModelTokens, tokens: int) -> Look:
+    frame_tokens = image_tokens(request.width, request.height, model.envelope.factor)
+    return Look(len(request), request.width, request.height, frame_tokens, tokens)
