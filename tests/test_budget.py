@@ -136,6 +136,6 @@ def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[st
     page = (Path(__file__).parents[1] / "docs" / "budgets.md").read_text()
     blocks = re.search(r"```bash\n(vvt budget .*?)```\n\n```text\n(.*?)```", page, re.DOTALL)
     assert blocks is not None
-    words = shlex.split(blocks[1].replace("demo/base", str(base_model_dir("qwen2_5_vl"))))
+    words = shlex.split(blocks[1].replace("\\\n", " ").replace("demo/base", str(base_model_dir("qwen2_5_vl"))))
     assert run(words[1:]) == 0
     assert capsys.readouterr().out == blocks[2]
