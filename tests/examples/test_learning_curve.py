@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,22 @@ def learning(example: dict[str, Any], folder: Path, training: Training, story: A
     return result
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished folder, to be copied: videos are dear to render."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    learning(runpy.run_path(str(SCRIPT)), folder, Training()).run()
+    return folder
+
+
+@pytest.fixture
+def before_rl(finished: Path, tmp_path: Path) -> Path:
+    """The same as it was before reinforcement learning."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("videos", "rl", "rl.done", "report", "*.json"))
+    return folder
+
+
 def test_stages_run_once_and_their_gain_is_reported(
     example: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,20 +130,22 @@ def test_stages_run_once_and_their_gain_is_reported(
     assert story.title in (tmp_path / "story_report" / "report.html").read_text()
 
 
-def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str, Any], tmp_path: Path) -> None:
+def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str, Any], before_rl: Path) -> None:
     training = Training()
     training.stopped_before_measuring = True
-    learning(example, tmp_path, training).run()
-    assert [name for name, _, _ in training.recipes[-2:]] == ["framethinker_grpo", "framethinker_grpo"]
-    (_, trained, run), (_, measured, again) = training.recipes[-2:]
+    learning(example, before_rl, training).run()
+    assert [name for name, _, _ in training.recipes] == ["framethinker_grpo", "framethinker_grpo"]
+    (_, trained, run), (_, measured, again) = training.recipes
     assert "trainer.val_only=True" in measured and "trainer.val_only=True" not in trained
     assert run["RUN_DIR"] == again["RUN_DIR"] and run["VAL_FILES"] == again["VAL_FILES"]
-    results = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((before_rl / "results.json").read_text())
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
 
 
-def test_a_folder_belongs_to_one_plan_but_may_train_longer(example: dict[str, Any], tmp_path: Path) -> None:
-    learning(example, tmp_path, Training()).run()
+def test_a_folder_belongs_to_one_plan_but_may_train_longer(
+    example: dict[str, Any], finished: Path, tmp_path: Path
+) -> None:
+    tmp_path = shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("videos"))
 
     other = learning(example, tmp_path, Training())
     other.seed = 4
@@ -144,13 +163,13 @@ def test_a_folder_belongs_to_one_plan_but_may_train_longer(example: dict[str, An
     assert json.loads((tmp_path / "results.json").read_text())["plan"]["rl_steps"] == STEPS + 1
 
 
-def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any], tmp_path: Path) -> None:
-    run = learning(example, tmp_path, training := Training())
+def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any], before_rl: Path) -> None:
+    run = learning(example, before_rl, training := Training())
     run.plan = replace(run.plan, compares_without_tools=False)
     run.run()
     held_out = load_rows(training.recipes[-1][2]["VAL_FILES"])
     assert {row["agent_name"] for row in held_out} == {"framethinker"}
-    results = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((before_rl / "results.json").read_text())
     assert "after RL, without tools" not in results["accuracy"]
     assert results["reward after RL less after SFT"]["mean"] == results["after RL less after SFT"]["mean"] == 1.0
 
