@@ -59,7 +59,7 @@ def test_the_words_are_the_first_methods_and_the_same_every_time(tmp_path: Path)
 def test_long_videos_are_another_group_and_questions_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verl_video_tools.demo.dataset._render_all", lambda jobs, num_processes: None)
+    monkeypatch.setattr("verl_video_tools.demo.dataset._render_all", lambda *_: None)
     options = {**SMALL, "num_train_videos": 1, "num_test_videos": 30, "questions_per_video": 4, "needle": True}
     entries = pq.read_table(make_demo(tmp_path, **options) / "video_mme.parquet").to_pylist()
     assert len(entries) == 96

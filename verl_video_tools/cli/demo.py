@@ -30,6 +30,7 @@ def run(
         SetupError: the installation lacks the base model or the encoder.
         UsageError: more different questions are wanted than a video allows.
     """
+    from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.demo import base_model_dir, clip_dir, prompts_dir
     from verl_video_tools.demo.dataset import VIDEO_MME_FILE, make_demo
 
@@ -38,16 +39,18 @@ def run(
     except FileNotFoundError as error:
         raise SetupError(str(error)) from error
     try:
-        folder = make_demo(
-            out,
-            num_train_videos=train_videos,
-            num_test_videos=test_videos,
-            questions_per_video=questions_per_video,
-            seed=seed,
-            agent_names=agent_names,
-            open_ended=open_ended,
-            needle=needle,
-        )
+        with progress_bars("videos") as (progress,):
+            folder = make_demo(
+                out,
+                num_train_videos=train_videos,
+                num_test_videos=test_videos,
+                questions_per_video=questions_per_video,
+                seed=seed,
+                agent_names=agent_names,
+                open_ended=open_ended,
+                needle=needle,
+                progress=progress,
+            )
     except ValueError as error:
         raise UsageError(str(error)) from error
     shutil.copytree(base, folder / "base", dirs_exist_ok=True)

@@ -43,6 +43,7 @@ def make_demo(
     num_processes: int = 2,
     open_ended: bool = False,
     needle: bool = False,
+    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
 ) -> Path:
     """Makes `videos/*.mp4`, `{train,test,video_mme}.parquet` and, last, `manifest.json` in `out_dir`.
 
@@ -55,6 +56,7 @@ def make_demo(
         agent_names: methods that the rows select, in turn.
         open_ended: ask without options and in seconds, see `demo.seconds`; the truth is a thing's name or a number.
         needle: long videos whose questions are decided by an event that the first look misses, see `demo.needle`.
+        progress: called with the numbers of videos rendered and wanted.
 
     Returns:
         The folder, absolute (rows name their videos by absolute path).
@@ -105,7 +107,7 @@ def make_demo(
                     entries.append(video_mme_entry(spec, asked, path, number + 1, place + 1))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
     pq.write_table(pa.Table.from_pylist(entries[:_NUM_VIDEO_MME]), folder / VIDEO_MME_FILE)
-    _render_all(jobs, num_processes)
+    _render_all(jobs, num_processes, progress)
     tables = [*(f"{split}.parquet" for split in _SPLITS), VIDEO_MME_FILE]
     files = sorted(str(path.relative_to(folder)) for _, path in jobs) + tables
     manifest = {"parameters": parameters, "files": files}
@@ -206,12 +208,13 @@ def _render_one(job: tuple[VideoSpec, Path]) -> None:
     os.replace(unfinished, path)
 
 
-def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int) -> None:
+def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int, progress: Callable[[int, int], None]) -> None:
     if num_processes <= 1:
-        for job in jobs:
+        for num_done, job in enumerate(jobs, start=1):
             _render_one(job)
+            progress(num_done, len(jobs))
         return
     # "spawn": forking a process that already runs threads (torch, FFmpeg) can dead-lock.
     with ProcessPoolExecutor(num_processes, mp_context=get_context("spawn")) as pool:
-        for _ in pool.map(_render_one, jobs, chunksize=4):
-            pass
+        for num_done, _ in enumerate(pool.map(_render_one, jobs, chunksize=4), start=1):
+            progress(num_done, len(jobs))
