@@ -47,6 +47,9 @@ def load() -> None:
             f"verl_video_tools needs verl=={SUPPORTED_VERL_VERSION}, found {found}; "
             f"install it with: pip install verl=={SUPPORTED_VERL_VERSION}"
         )
+    # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
+    # ERROR, would hide our warnings there.
+    os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))
     if os.environ.get("VERL_PLATFORM") == "cpu":
         from verl_video_tools.platforms import cpu
 

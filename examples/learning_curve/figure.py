@@ -1,8 +1,9 @@
-"""The results of `run.py` as one picture: held-out accuracy of every policy, method by method.
+"""The results of `run.py` as one picture and as tables in Markdown: held-out accuracy of every policy.
 
 Usage: python examples/learning_curve/figure.py docs/images/learning.png outputs/learn_*/results.json
 
-A bar is the mean over a method's seeds; its line is the 95 % interval of one seed, or the range of several.
+A bar is the mean over a method's seeds; its line is the 95 % interval of one seed, or the range of several. The tables
+have a row per seed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,40 @@ from verl_video_tools.trace.report_figures import COLOURS
 BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2], "after RL, without tools": "#8a8f98"}
 CHANCE = 0.25
 _QUESTIONS = "needs another look"
+_GAINS = ("after RL less after SFT", "after RL less after RL, without tools")
+
+
+def tables(results: Sequence[Mapping[str, Any]]) -> str:
+    """Accuracies and gains of each run, then accuracies by kind of question; in percent and points.
+
+    Raises:
+        KeyError: a result that `run.py` did not write.
+    """
+    policies = [name for name in BARS if any(name in result["accuracy"] for result in results)]
+    kinds = sorted({kind for result in results for kind in result["accuracy"]["after RL"]["by kind"]})
+    lines = [_cells("method", "seed", *policies, *_GAINS), _cells(*["---"] * (2 + len(policies) + len(_GAINS)))]
+    for result in results:
+        accuracy = result["accuracy"]
+        measured = [_percent(accuracy[name][_QUESTIONS]) if name in accuracy else "" for name in policies]
+        gains = [_percent(result[name], "+.1f") if name in result else "" for name in _GAINS]
+        lines.append(_cells(result["method"], result["seed"], *measured, *gains))
+    lines += ["", _cells("method", "seed", "policy", *kinds), _cells(*["---"] * (3 + len(kinds)))]
+    for result in results:
+        for name in policies:
+            if name in result["accuracy"]:
+                by_kind = result["accuracy"][name]["by kind"]
+                shares = [f"{100 * by_kind[kind]:.1f}" if kind in by_kind else "" for kind in kinds]
+                lines.append(_cells(result["method"], result["seed"], name, *shares))
+    return "\n".join(lines)
+
+
+def _cells(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _percent(estimate: Mapping[str, float], form: str = ".1f") -> str:
+    mean, low, high = (100 * estimate[name] for name in ("mean", "low", "high"))
+    return f"{mean:{form}} ({low:.1f} to {high:.1f})"
 
 
 def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
@@ -65,7 +100,9 @@ def main() -> None:
     parser.add_argument("results", type=Path, nargs="+")
     arguments = parser.parse_args()
     arguments.picture.parent.mkdir(parents=True, exist_ok=True)
-    draw([json.loads(path.read_text()) for path in arguments.results]).savefig(arguments.picture)
+    results = [json.loads(path.read_text()) for path in arguments.results]
+    draw(results).savefig(arguments.picture)
+    print(tables(results))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,9 @@ def test_makes_everything_and_says_where(base: Path, tmp_path: Path, capfd: pyte
     assert (out / "clip" / "model.safetensors").is_file()
     printed = capfd.readouterr()
     assert "videos: 3/3" in printed.err
-    assert all(str(out / name) in printed.out for name in ("train.parquet", "test.parquet", "video_mme.parquet", "base"))
+    assert all(
+        str(out / name) in printed.out for name in ("train.parquet", "test.parquet", "video_mme.parquet", "base")
+    )
 
     modified = (out / "train.parquet").stat().st_mtime_ns
     assert run(small(out, "--seed", "3", "--agent-name", "other_method")) == 0

@@ -193,3 +193,25 @@ def test_one_picture_names_every_bar_of_any_method() -> None:
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["after SFT", "after RL", "after RFT"]
     assert len(axes.patches) == 4
+
+
+def test_the_tables_have_a_row_per_run_and_leave_empty_what_a_run_lacks() -> None:
+    def estimate(mean: float) -> dict[str, Any]:
+        return {"mean": mean, "low": mean - 0.05, "high": mean + 0.05}
+
+    def policy(mean: float) -> dict[str, Any]:
+        return {"needs another look": estimate(mean), "by kind": {"at_time": mean, "order": 0.0}}
+
+    plain = {"method": "framethinker", "seed": 1, "accuracy": {"after RL": policy(0.5)}}
+    full = {"method": "longvt", "seed": 0, "accuracy": {"after RL": policy(0.5), "after RFT": policy(0.75)}}
+    full["after RL less after SFT"] = estimate(0.25)
+    first, second = runpy.run_path(str(SCRIPT.with_name("figure.py")))["tables"]([plain, full]).split("\n\n")
+    assert first.splitlines()[2:] == [
+        "| framethinker | 1 | 50.0 (45.0 to 55.0) |  |  |  |",
+        "| longvt | 0 | 50.0 (45.0 to 55.0) | 75.0 (70.0 to 80.0) | +25.0 (20.0 to 30.0) |  |",
+    ]
+    assert second.splitlines()[2:] == [
+        "| framethinker | 1 | after RL | 50.0 | 0.0 |",
+        "| longvt | 0 | after RL | 50.0 | 0.0 |",
+        "| longvt | 0 | after RFT | 75.0 | 0.0 |",
+    ]
