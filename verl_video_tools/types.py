@@ -441,6 +441,11 @@ class AnswerLabel(StrEnum):
     PARTIAL = "partial"
     INCORRECT = "incorrect"
 
+    @property
+    def worth(self) -> float:
+        """1 where right, 0.5 where partly right, else 0: what methods with graded answers pay."""
+        return {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}[self]
+
 
 class Judge(Protocol):
     """Compares a free-form answer with the truth, for questions that no rule can decide."""

@@ -24,7 +24,6 @@ from verl_video_tools.tools.frame_at import FrameAt, frame_size
 from verl_video_tools.tools.numbers import told_seconds
 from verl_video_tools.tools.video_clip import VideoClip
 from verl_video_tools.types import (
-    AnswerLabel,
     Content,
     ContextPolicy,
     FrameRequest,
@@ -47,7 +46,6 @@ from verl_video_tools.video.sampling import linspace_indices
 Rung = tuple[int, int]
 """Number of frames, and side in pixels of the square that each is scaled to."""
 
-_WORTH = {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}
 _ROUNDED = {"nearest": lambda exact: math.floor(exact + Fraction(1, 2)), "floor": math.floor, "ceil": math.ceil}
 
 
@@ -305,7 +303,7 @@ class FrameMind(Method):
         self.check_sample(sample, judge)
         if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
             return self.zero_reward()
-        worth = _WORTH[await grade_answer(trajectory.answer, sample, judge)]
+        worth = (await grade_answer(trajectory.answer, sample, judge)).worth
         correct = worth > 0 and worth >= self.judge_threshold
         paid_share = 1.0 if correct else self.exploration_share
         reward = {

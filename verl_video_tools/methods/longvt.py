@@ -21,7 +21,6 @@ from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, 
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
 from verl_video_tools.tools.numbers import told_seconds
 from verl_video_tools.types import (
-    AnswerLabel,
     Content,
     FrameRequest,
     ImagePart,
@@ -38,8 +37,6 @@ from verl_video_tools.types import (
     Trajectory,
     VideoInfo,
 )
-
-_WORTH = {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}
 
 Segment = tuple[float, float]
 
@@ -245,7 +242,7 @@ class LongVT(Method):
             return 0.0
         if self.answer_grading == "segment":
             return temporal_iou(_read_segment(answer), _read_segment(sample.ground_truth))
-        return _WORTH[await grade_answer(answer, sample, judge)]
+        return (await grade_answer(answer, sample, judge)).worth
 
     def _time_term(self, trajectory: Trajectory, info: VideoInfo, sample: Sample, worth: float) -> float:
         if self.time_reward == "none":

@@ -21,7 +21,6 @@ from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.clip_sample import ClipSample
 from verl_video_tools.tools.uniform_sample import UniformSample
 from verl_video_tools.types import (
-    AnswerLabel,
     Content,
     FrameRequest,
     ImagePart,
@@ -43,7 +42,6 @@ from verl_video_tools.video.sampling import linspace_indices
 
 logger = logging.getLogger(__name__)
 
-_WORTH = {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}
 
 Outcomes = tuple[float, float, float, float]
 """Right without a call, right with calls, wrong without a call, wrong with calls."""
@@ -202,7 +200,7 @@ class VideoBrain(Method):
         gate = self.gate(trajectory)
         if gate.fault is not None:
             return self.zero_reward()
-        worth = _WORTH[await grade_answer(gate.answer, sample, judge)]
+        worth = (await grade_answer(gate.answer, sample, judge)).worth
         reward = {
             "accuracy": self.accuracy_reward * worth,
             "format": self.format_reward,
