@@ -109,18 +109,19 @@ def test_verls_actor_agrees_with_plain_transformers(lines: list[dict], policies:
 
 @pytest.mark.parametrize("fault", ["images_shuffled", "one_dimensional_positions", "image_dropped"])
 def test_planted_faults_are_seen(lines: list[dict], policies: list[Path], fault: str) -> None:
-    result = parity(with_observation(of_step(lines, 1)), policies[0], fault=fault)
+    result = parity(with_observation(of_step(lines, 1))[::4], policies[0], fault=fault)
+    assert result.num_after > 50, result
     assert result.after > 10 * MAX_PROBS_DIFF, result
 
 
 def test_parity_holds_after_a_large_step(lines: list[dict], policies: list[Path]) -> None:
     for step in range(2, NUM_STEPS + 1):
-        result = parity(of_step(lines, step), policies[step - 1])
+        result = parity(of_step(lines, step)[::2], policies[step - 1])
         assert max(result.before, result.after) <= MAX_PROBS_DIFF, (step, result)
 
 
 def test_stale_weights_are_seen(lines: list[dict], policies: list[Path]) -> None:
-    result = parity(of_step(lines, 2), policies[0])
+    result = parity(of_step(lines, 2)[::4], policies[0])
     assert max(result.before, result.after) > 10 * MAX_PROBS_DIFF, result
 
 
