@@ -80,7 +80,7 @@ class Plan:
 
 MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 3, "rl": 6, "rft": 9, "story": 3}
 """What a stage takes on two idle cores; `rl` and `story` without their steps."""
-SECONDS_PER_STEP = {"framethinker": 16, "longvt": 24, "videozoomer": 35, "videobrain": 24, "framemind": 30}
+SECONDS_PER_STEP = {"framethinker": 17, "longvt": 25, "videozoomer": 35, "videobrain": 25, "framemind": 32}
 
 
 @dataclass(frozen=True)
