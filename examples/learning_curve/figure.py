@@ -65,7 +65,7 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
     for result in results:
         by_method[result["method"]].append(result["accuracy"])
     bars = [name for name in BARS if any(name in accuracy for runs in by_method.values() for accuracy in runs)]
-    figure = Figure(figsize=(3.0 + 2.0 * len(by_method), 3.6), dpi=150, layout="constrained")
+    figure = Figure(figsize=(2.0 + 1.5 * len(by_method), 4.2), dpi=150, layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(bars)
     for place, runs in enumerate(by_method.values()):
@@ -90,7 +90,7 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set_title("Held-out accuracy where a second look is needed\n(dotted: chance)", loc="left", fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
     keys = [Patch(color=BARS[name], label=name) for name in bars]
-    axes.legend(handles=keys, frameon=False, fontsize=8.5, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    axes.legend(handles=keys, frameon=False, ncols=len(keys), loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return figure
 
 
