@@ -18,6 +18,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from verl_video_tools.evaluation.tables import markdown_table
 from verl_video_tools.trace.report_figures import COLOURS
 
 BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2], "after RL, without tools": "#8a8f98"}
@@ -32,26 +33,24 @@ def tables(results: Sequence[Mapping[str, Any]]) -> str:
     Raises:
         KeyError: a result that `run.py` did not write.
     """
-    policies = [name for name in BARS if any(name in result["accuracy"] for result in results)]
+    policies = _policies(results)
     kinds = sorted({kind for result in results for kind in result["accuracy"]["after RL"]["by kind"]})
-    lines = [_cells("method", "seed", *policies, *_GAINS), _cells(*["---"] * (2 + len(policies) + len(_GAINS)))]
+    runs, by_kind = [], []
     for result in results:
-        accuracy = result["accuracy"]
+        accuracy, own = result["accuracy"], [result["method"], str(result["seed"])]
         measured = [_percent(accuracy[name][_QUESTIONS]) if name in accuracy else "" for name in policies]
         gains = [_percent(result[name], "+.1f") if name in result else "" for name in _GAINS]
-        lines.append(_cells(result["method"], result["seed"], *measured, *gains))
-    lines += ["", _cells("method", "seed", "policy", *kinds), _cells(*["---"] * (3 + len(kinds)))]
-    for result in results:
-        for name in policies:
-            if name in result["accuracy"]:
-                by_kind = result["accuracy"][name]["by kind"]
-                shares = [f"{100 * by_kind[kind]:.1f}" if kind in by_kind else "" for kind in kinds]
-                lines.append(_cells(result["method"], result["seed"], name, *shares))
-    return "\n".join(lines)
+        runs.append([*own, *measured, *gains])
+        for name in (name for name in policies if name in accuracy):
+            shares = accuracy[name]["by kind"]
+            by_kind.append([*own, name, *(f"{100 * shares[kind]:.1f}" if kind in shares else "" for kind in kinds)])
+    first = markdown_table(["method", "seed", *policies, *_GAINS], runs, num_text_columns=2)
+    return f"{first}\n\n{markdown_table(['method', 'seed', 'policy', *kinds], by_kind, num_text_columns=3)}"
 
 
-def _cells(*cells: object) -> str:
-    return f"| {' | '.join(map(str, cells))} |"
+def _policies(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Those that any run has measured, in the order of the bars."""
+    return [name for name in BARS if any(name in result["accuracy"] for result in results)]
 
 
 def _percent(estimate: Mapping[str, float], form: str = ".1f") -> str:
@@ -64,7 +63,7 @@ def draw(results: Sequence[Mapping[str, Any]]) -> Figure:
     by_method: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for result in results:
         by_method[result["method"]].append(result["accuracy"])
-    bars = [name for name in BARS if any(name in accuracy for runs in by_method.values() for accuracy in runs)]
+    bars = _policies(results)
     figure = Figure(figsize=(2.0 + 1.5 * len(by_method), 4.2), dpi=150, layout="constrained")
     axes = figure.subplots()
     width = 0.8 / len(bars)

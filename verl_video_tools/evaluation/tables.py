@@ -80,7 +80,7 @@ def _overall_table(results: Results) -> str:
                 *(_number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
         )
-    return _markdown_table(head, rows, num_text_columns=4)
+    return markdown_table(head, rows, num_text_columns=4)
 
 
 def _group_table(results: Results) -> str:
@@ -97,7 +97,7 @@ def _group_table(results: Results) -> str:
         {(grouping, group): figures for grouping, group, figures in _lines(result)} for result in results.values()
     ]
     rows = [[*name, *(_accuracy_cell(figures.get(name)) for figures in by_result)] for name in names]
-    return _markdown_table(["grouping", "group", *results], rows, num_text_columns=2) if rows else ""
+    return markdown_table(["grouping", "group", *results], rows, num_text_columns=2) if rows else ""
 
 
 def _lines(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -129,7 +129,8 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
 
 
-def _markdown_table(head: list[str], rows: list[list[str]], num_text_columns: int) -> str:
+def markdown_table(head: list[str], rows: list[list[str]], num_text_columns: int) -> str:
+    """Cells as a table; the columns after the first `num_text_columns` are set flush right, as numbers."""
     marks = ["---"] * num_text_columns + ["---:"] * (len(head) - num_text_columns)
     cells = [[cell.replace("|", "\\|") for cell in row] for row in [head, *rows]]
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], marks, *cells[1:]])

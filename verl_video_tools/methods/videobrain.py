@@ -42,7 +42,6 @@ from verl_video_tools.video.sampling import linspace_indices
 
 logger = logging.getLogger(__name__)
 
-
 Outcomes = tuple[float, float, float, float]
 """Right without a call, right with calls, wrong without a call, wrong with calls."""
 
