@@ -262,20 +262,23 @@ class Learning:
         """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
         policies = {name: read_outcomes(*source) for name, source in self._sources().items()}
         table = Table(title=f"{self.method}, seed {self.seed}: held-out NeedleClips", title_justify="left")
-        for column in ("policy", "needs another look", "95 %", "calls", "first look tells"):
+        for column in ("policy", "needs another look", "95 %", "calls", "seconds per look", "first look tells"):
             table.add_column(column)
         results: dict[str, Any] = {"method": self.method, "seed": self.seed, "plan": asdict(self.plan), "accuracy": {}}
         for name, outcomes in policies.items():
             by_kind = _by_kind(outcomes)
             hard, easy = _hard(by_kind), by_kind.get("direct", {})
+            looked = {index: outcome for index, outcome in hard.items() if outcome.seconds_per_look is not None}
             estimate = mean_of(hard)
+            look = mean_of(looked, "seconds_per_look") if looked else None
             table.add_row(
                 name, f"{estimate.mean:.1%} of {len(hard)}", f"{estimate.low:.1%} to {estimate.high:.1%}",
-                f"{mean_of(hard, 'executed_calls').mean:.2f}",
+                f"{mean_of(hard, 'executed_calls').mean:.2f}", f"{look.mean:.0f}" if look else "none",
                 f"{mean_of(easy).mean:.1%} of {len(easy)}" if easy else "none",
             )  # fmt: skip
             results["accuracy"][name] = {
                 "needs another look": asdict(estimate),
+                "seconds per look": asdict(look) if look else None,
                 "by kind": {kind: mean_of(members).mean for kind, members in by_kind.items()},
                 "calls by kind": {kind: mean_of(members, "executed_calls").mean for kind, members in by_kind.items()},
             }

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.recorded_run import looked, rollout, write_run
+from tests.recorded_run import looked, refused, rollout, write_run
 from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.held_out import Estimate, Gain, Outcome, mean_gain, mean_of, read_outcomes
+from verl_video_tools.types import CallRecord
 
 
 def outcomes(right: np.ndarray, per_video: int = 1) -> dict[int, Outcome]:
     return {
-        number: Outcome(1.5 * value, float(value), 1, {"video_path": f"{number // per_video}.mp4"})
+        number: Outcome(1.5 * value, float(value), 1, None, {"video_path": f"{number // per_video}.mp4"})
         for number, value in enumerate(right)
     }
 
@@ -63,15 +64,29 @@ def test_shares_are_told_in_per_cent_and_gains_in_points() -> None:
 
 
 def test_outcomes_are_read_by_row(tmp_path: Path) -> None:
-    line = rollout("v", 1.5, calls=[looked("crop_video", 4)])
+    line = rollout("v", 1.5, calls=[looked("crop_video", 4), refused("crop_video", "turn_limit")])
     other = rollout("w", 0.0, method="direct") | {"agent_name": "direct", "extra_info": {"index": 7}}
     line |= {"agent_name": "longvt", "extra_info": {"index": 7, "video_path": "v.mp4"}}
     path = write_run(tmp_path / "r", {}, {1: [line, other]}) / "trajectories" / "val_step_000001.jsonl"
-    assert read_outcomes(path, "longvt") == {7: Outcome(1.5, 1.0, 1, {"index": 7, "video_path": "v.mp4"})}
+    assert read_outcomes(path, "longvt") == {
+        7: Outcome(1.5, 1.0, 1, pytest.approx(3 / 5), {"index": 7, "video_path": "v.mp4"})
+    }
     with pytest.raises(
         UsageError, match=r"val_step_000001\.jsonl: no rollout of 'videozoomer' but of direct, longvt; "
     ):
         read_outcomes(path, "videozoomer")
+
+
+def test_looks_are_measured_by_what_they_showed(tmp_path: Path) -> None:
+    fact = CallRecord("get_frame_number", {}, ok=True, result={"frame_number": 3})
+    calls = {0: [], 1: [fact], 2: [fact, looked("choose_frames", 1)], 3: [looked("crop", 4), looked("crop", 6)]}
+    lines = [
+        rollout("v", 0.0, calls=made) | {"agent_name": "longvt", "extra_info": {"index": index, "video_path": "v.mp4"}}
+        for index, made in calls.items()
+    ]
+    path = write_run(tmp_path / "r", {}, {1: lines}) / "trajectories" / "val_step_000001.jsonl"
+    found = {index: outcome.seconds_per_look for index, outcome in read_outcomes(path, "longvt").items()}
+    assert found == {0: None, 1: None, 2: 0.0, 3: pytest.approx((3 / 5 + 5 / 5) / 2)}
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

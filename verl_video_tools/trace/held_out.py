@@ -11,6 +11,7 @@ import numpy as np
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import Trajectory
 
 NUM_RESAMPLES = 10_000
 
@@ -23,12 +24,15 @@ class Outcome:
         score: the reward.
         accuracy: 1.0 for a right answer, else 0.0.
         executed_calls: how often it looked.
+        seconds_per_look: of video between the first and the last frame of a look, on average; None where none showed
+            frames.
         row: `extra_info` of the question.
     """
 
     score: float
     accuracy: float
     executed_calls: int
+    seconds_per_look: float | None
     row: Mapping[str, Any]
 
 
@@ -52,6 +56,7 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
                 score=line["reward"]["score"],
                 accuracy=float(line["reward"]["acc"]),
                 executed_calls=line["trajectory"].counts()["executed_calls"],
+                seconds_per_look=_seconds_per_look(line["trajectory"]),
                 row=line["extra_info"],
             )
     if not outcomes:
@@ -60,6 +65,11 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
             f"{path}: no rollout of {method!r} but of {found}; give a file in which its rows were measured"
         )
     return outcomes
+
+
+def _seconds_per_look(trajectory: Trajectory) -> float | None:
+    shown = [[frame.timestamp_seconds for frame in call.frames] for call in trajectory.executed_calls() if call.frames]
+    return float(np.mean([max(times) - min(times) for times in shown])) if shown else None
 
 
 @dataclass(frozen=True)
