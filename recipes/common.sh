@@ -1,5 +1,5 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the array CPU_RL and the function collect_ray_options.
+# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY and CPU_RL and the function collect_ray_options.
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -21,6 +21,10 @@ if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 BASE_FAMILY=${BASE_FAMILY:-qwen2_5_vl}         # the tiny model that learns there: qwen2_5_vl or qwen3_vl
+
+# For a loss with entropy: without these the actor holds several copies of the logits, 12 GB each for 40,000 tokens.
+ENTROPY_MEMORY=(
+    actor_rollout_ref.actor.entropy_from_logits_with_chunking=True actor_rollout_ref.actor.entropy_checkpointing=True)
 
 CPU_RL=() # options that a GRPO run needs on a machine without a GPU; docs/cpu.md says why each
 case $DEVICE in
@@ -75,7 +79,7 @@ collect_ray_options() {
     while read -r name; do
         RAY_OPTIONS+=("+ray_kwargs.ray_init.runtime_env.env_vars.$name='${!name//\'/\\\'}'")
     done < <(compgen -e |
-        grep -E '^((VVT|VERL|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$|TORCHDYNAMO_DISABLE$)' |
+        grep -E '^((VVT|VERL|TQ|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$|TORCHDYNAMO_DISABLE$)' |
         grep -vE '(KEY|TOKEN|SECRET|PASSWORD|HOST_IP)$')
     export RAY_OVERRIDE_JOB_RUNTIME_ENV=1 # some of these also stand in a submitted job's environment
 }

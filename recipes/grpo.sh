@@ -19,9 +19,13 @@ if [ "$SYNTHETIC" = 0 ]; then
     SAVE_FREQ=${SAVE_FREQ:-50}
     TOTAL_STEPS=${TOTAL_STEPS:-null}
     LOGGER=${LOGGER:-'["console"]'}
+    # They decode, and run the processor one rollout at a time. A group stays with one of them.
+    most_workers=$((16 * NNODES))
+    AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}
     SETTING_OPTIONS=(
         actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
         actor_rollout_ref.rollout.gpu_memory_utilization=0.6 actor_rollout_ref.rollout.max_num_batched_tokens=32768
+        actor_rollout_ref.rollout.agent.num_workers="$AGENT_WORKERS"
         "${REAL_OPTIONS[@]}")
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/${METHOD}_sft}

@@ -25,9 +25,8 @@ if [ "$SYNTHETIC" = 0 ]; then
     REAL_OPTIONS=(
         # As in videobrain_grpo.sh.
         +actor_rollout_ref.rollout.custom.video_tools.retrieval.num_threads="${RETRIEVAL_THREADS:-16}"
-        +actor_rollout_ref.rollout.custom.video_tools.videobrain.tool_deadline_seconds=300
         actor_rollout_ref.actor.ulysses_sequence_parallel_size=4
-        actor_rollout_ref.rollout.gpu_memory_utilization=0.4 actor_rollout_ref.rollout.max_num_batched_tokens=73728
+        actor_rollout_ref.rollout.gpu_memory_utilization=0.7 actor_rollout_ref.rollout.max_num_batched_tokens=73728
         # One pixel envelope that holds those of all methods.
         +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=235200)
 else

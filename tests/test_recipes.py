@@ -324,7 +324,28 @@ def test_paper_values_of_videobrain(composed: Composed) -> None:
     assert config.trainer.total_epochs == 1 and config.trainer.save_freq == 10
     options = config.actor_rollout_ref.rollout.custom.video_tools
     assert options.retrieval.model == "google/siglip2-base-patch16-224"
-    assert options.retrieval.num_threads == 16 and options.videobrain.tool_deadline_seconds == 300, "ours"
+    assert options.retrieval.num_threads == 16, "ours"
+
+
+@pytest.mark.parametrize("recipe", grpo_recipes())
+def test_a_loss_with_entropy_holds_no_copies_of_the_logits(recipe: str, composed: Composed) -> None:
+    actor = composed(recipe, "gpu").actor_rollout_ref.actor
+    chunked = actor.entropy_from_logits_with_chunking and actor.entropy_checkpointing
+    engine = actor.fsdp_config  # verl hands the actor's values on to it
+    assert (engine.entropy_from_logits_with_chunking and engine.entropy_checkpointing) == chunked
+    assert chunked == (actor.entropy_coeff > 0)
+
+
+def test_agent_loop_workers_are_as_many_as_there_is_work_for(
+    composed: Composed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def num_workers(recipe: str, setting: str, **environment: str) -> int:
+        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **environment})
+        return int(composed(recipe, setting).actor_rollout_ref.rollout.agent.num_workers)
+
+    assert num_workers("videozoomer_grpo", "two nodes", NNODES="2") == 32
+    assert num_workers("longvt_grpo", "eight nodes", NNODES="8") == 16, "questions of a step"
+    assert num_workers("longvt_grpo", "own", AGENT_WORKERS="40") == 40
 
 
 def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(

@@ -7,17 +7,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from verl_video_tools.watchdog import Check, ServerCheck, Watchdog, is_healthy
+from verl_video_tools.watchdog import Check, Health, ServerCheck, Watchdog, health
 
 
 class Server(ThreadingHTTPServer):
     status = 200
+    delay_seconds = 0.0
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
+        time.sleep(self.server.delay_seconds)
         self.send_response(self.server.status)
         self.end_headers()
 
@@ -60,10 +62,12 @@ class Told:
 
 
 def test_health_follows_the_server(server: Server) -> None:
-    assert is_healthy(address(server))
+    assert health(address(server)) is Health.HEALTHY
     server.status = 503
-    assert not is_healthy(address(server))
-    assert not is_healthy("127.0.0.1:1")
+    assert health(address(server)) is Health.SICK
+    assert health("127.0.0.1:1") is Health.SICK
+    server.delay_seconds = 0.5
+    assert health(address(server), timeout_seconds=0.1) is Health.SILENT
 
 
 def test_a_sick_engine_ends_the_run_once_with_its_address(server: Server) -> None:
@@ -83,6 +87,24 @@ def test_a_short_illness_is_forgiven(server: Server) -> None:
     watchdog.stop()
     watchdog.join(timeout=10)
     assert deaths == []
+
+
+def test_a_busy_server_is_not_taken_for_dead(server: Server) -> None:
+    """It is silent for longer than a sick one would be forgiven; meanwhile the others are asked."""
+    server.delay_seconds = 0.5
+    check = ServerCheck([address(server), "127.0.0.1:1"], grace_seconds=0.1, timeout_seconds=0.05)
+    alone = ServerCheck([address(server)], grace_seconds=0.1, timeout_seconds=0.05)
+    faults = [(check.fault(), alone.fault()) for _ in range(6)]
+    assert all(fault is None for _, fault in faults)
+    dead = faults[-1][0]
+    assert dead is not None and "127.0.0.1:1 has not been healthy" in dead
+
+
+def test_a_server_that_stays_silent_is_stuck(server: Server) -> None:
+    server.delay_seconds = 0.5
+    watchdog, deaths = watch(ServerCheck([address(server)], silence_seconds=0.2, timeout_seconds=0.05))
+    watchdog.join(timeout=10)
+    assert len(deaths) == 1 and f"{address(server)} has not answered" in deaths[0]
 
 
 def test_all_that_a_round_finds_is_told() -> None:

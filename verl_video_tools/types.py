@@ -560,8 +560,10 @@ class Method(ABC):
     """Stop strings that end a turn (kept in the text)."""
     end_on_call_error: bool = True
     """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
-    tool_deadline_seconds: float = 30.0
-    """Time that one call may take before it is recorded as failed."""
+    tool_deadline_seconds: float = 300.0
+    """Time that the first look, or one call, may take before it is recorded as failed, waiting for the decodes of other
+    rollouts included: 512 frames of an hour of video take more than a minute. Too short a time is a silent bias: the
+    rollouts that it flags are those on the longest videos."""
     first_look_selector: str | None = None
     """Python path `module:function` of a `FrameSelector` that chooses the frames shown with the question; None: the
     method's own. `verl_video_tools.selectors:most_similar` takes those most like the question."""

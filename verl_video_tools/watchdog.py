@@ -13,6 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from typing import Protocol
 
 _EXIT_DELAY_SECONDS = 3.0
@@ -28,14 +30,26 @@ class Check(Protocol):
         ...
 
 
-def is_healthy(address: str, timeout_seconds: float = 10.0) -> bool:
-    """Whether the server at "host:port" answers `GET /health` with 200."""
+class Health(StrEnum):
+    """What an inference server tells of itself."""
+
+    HEALTHY = "healthy"
+    SICK = "sick"
+    """It refuses the connection, or says that its engine is dead."""
+    SILENT = "silent"
+    """No answer in time. vLLM processes pictures in the thread that answers, so a busy server may be silent long."""
+
+
+def health(address: str, timeout_seconds: float = 10.0) -> Health:
+    """What the server at "host:port" answers to `GET /health`: 200 if it is healthy."""
     connection = http.client.HTTPConnection(address, timeout=timeout_seconds)
     try:
         connection.request("GET", "/health")
-        return connection.getresponse().status == 200
+        return Health.HEALTHY if connection.getresponse().status == 200 else Health.SICK
+    except TimeoutError:
+        return Health.SILENT
     except (OSError, http.client.HTTPException):
-        return False
+        return Health.SICK
     finally:
         connection.close()
 
@@ -45,25 +59,49 @@ class ServerCheck:
 
     Args:
         addresses: "host:port" of every server.
-        grace_seconds: silence after which an engine counts as dead.
+        grace_seconds: sickness after which an engine counts as dead.
+        silence_seconds: silence after which a server counts as stuck.
+        timeout_seconds: that one answer may take.
     """
 
-    def __init__(self, addresses: Sequence[str], grace_seconds: float = 60.0) -> None:
-        self._last_healthy = dict.fromkeys(addresses, time.monotonic())
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        grace_seconds: float = 60.0,
+        silence_seconds: float = 1800.0,
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._addresses = list(addresses)
         self._grace_seconds = grace_seconds
+        self._silence_seconds = silence_seconds
+        self._timeout_seconds = timeout_seconds
+        self._sick_since: dict[str, float] = {}
+        self._silent_since: dict[str, float] = {}
 
     def fault(self) -> str | None:
-        for address in self._last_healthy:
-            if is_healthy(address):
-                self._last_healthy[address] = time.monotonic()
+        asked = time.monotonic()
+        for address, found in zip(self._addresses, self._ask_all(), strict=True):
+            if found is Health.HEALTHY:
+                self._sick_since.pop(address, None)
+            elif found is Health.SICK:
+                sick_seconds = time.monotonic() - self._sick_since.setdefault(address, asked)
+                if sick_seconds > self._grace_seconds:
+                    return (
+                        f"the inference server at {address} has not been healthy for {sick_seconds:.0f} s: "
+                        "its engine process is dead. Look for its last words above (out of memory?)."
+                    )
+            if found is not Health.SILENT:
+                self._silent_since.pop(address, None)
                 continue
-            silent_seconds = time.monotonic() - self._last_healthy[address]
-            if silent_seconds > self._grace_seconds:
-                return (
-                    f"the inference server at {address} has not been healthy for {silent_seconds:.0f} s: "
-                    f"its engine process is dead or stuck. Look for its last words above (out of memory?)."
-                )
+            silent_seconds = time.monotonic() - self._silent_since.setdefault(address, asked)
+            if silent_seconds > self._silence_seconds:
+                return f"the inference server at {address} has not answered for {silent_seconds:.0f} s: it is stuck."
         return None
+
+    def _ask_all(self) -> list[Health]:
+        """All at once: silent servers must not keep the others waiting."""
+        with ThreadPoolExecutor(max_workers=max(1, len(self._addresses))) as pool:
+            return list(pool.map(lambda address: health(address, self._timeout_seconds), self._addresses))
 
 
 class Watchdog(threading.Thread):

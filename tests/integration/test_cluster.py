@@ -1,7 +1,8 @@
 """A recipe as a job on a Ray cluster of two machines (namespaces of this one), of which one is lost and comes back.
 
 The first machine has the only (logical) GPU, thus the trainer and the engine; each has one of the two agent loop
-workers. `make test-cluster`; the machines' Ray logs are in a folder that a failure names.
+workers. In the last test the second machine has a GPU as well, and a share in the training. `make test-cluster`; the
+machines' Ray logs are in a folder that a failure names.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import REPO, write_rows
+from tests.integration.conftest import MAX_PROBS_DIFF, REPO, write_rows
 from tests.integration.network_nodes import Node, connected_nodes, reason_against_namespaces, wait_until
 from verl_video_tools.trace.records import read_records
+from verl_video_tools.trace.report_curves import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 
@@ -54,15 +56,16 @@ class Cluster:
     folder: Path
     environment: dict[str, str]
 
-    def start_node(self, number: int) -> None:
+    def start_node(self, number: int, num_gpus: int) -> None:
         node = self.nodes[number]
-        role = ["--head", "--port=6379", "--num-gpus=1"] if number == 0 else [f"--address={ADDRESSES[0]}:6379"]
+        role = ["--head", "--port=6379"] if number == 0 else [f"--address={ADDRESSES[0]}:6379"]
         returncode, output = node.run(
             RAY,
             "start",
             *role,
             f"--node-ip-address={node.address}",
             "--num-cpus=16",
+            f"--num-gpus={num_gpus}",
             "--object-store-memory=200000000",
             f"--temp-dir={self.folder / str(number)}",
             "--disable-usage-stats",
@@ -99,8 +102,8 @@ def cluster() -> Iterator[Cluster]:
     try:
         with connected_nodes(ADDRESSES) as nodes:
             cluster = Cluster(nodes, folder, environment)
-            for number in range(len(nodes)):
-                cluster.start_node(number)
+            cluster.start_node(0, num_gpus=1)
+            cluster.start_node(1, num_gpus=0)
             yield cluster
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -118,7 +121,7 @@ def finish(job: subprocess.Popen[bytes], timeout_seconds: float) -> int | None:
 
 
 def submit(
-    cluster: Cluster, output_dir: Path, sft_model: Path, log_name: str, *options: str
+    cluster: Cluster, output_dir: Path, sft_model: Path, log_name: str, *options: str, **more_variables: str
 ) -> subprocess.Popen[bytes]:
     rows = write_rows(output_dir, "cluster.parquet", "framethinker", lambda number, row: None)
     variables = {
@@ -134,6 +137,7 @@ def submit(
         "ROLLOUT_N": "2",
         "MICRO_BATCH_SIZE": "4",
         "VVT_FRAME_CACHE": "cluster-test",
+        **more_variables,
     }
     return cluster.job(
         output_dir / log_name,
@@ -244,7 +248,7 @@ def test_a_lost_node_ends_the_run_in_time_with_its_address(lost_run: LostRun) ->
 def test_the_same_job_resumes_when_the_node_is_back(
     cluster: Cluster, lost_run: LostRun, output_dir: Path, sft_model: Path
 ) -> None:
-    cluster.start_node(1)
+    cluster.start_node(1, num_gpus=0)
     last = lost_run.last_checkpoint + 1
     job = submit(cluster, output_dir, sft_model, "cluster_resumed.log", f"trainer.total_training_steps={last}")
     returncode = finish(job, JOB_SECONDS)
@@ -255,3 +259,33 @@ def test_the_same_job_resumes_when_the_node_is_back(
     assert int((folder / "latest_checkpointed_iteration.txt").read_text()) == last
     # A step is recorded after its checkpoint: a trainer that is lost between the two takes that record along.
     assert last in {line["step"] for line in read_records(folder / "trajectories")}
+
+
+def test_training_spans_both_nodes(cluster: Cluster, output_dir: Path, sft_model: Path) -> None:
+    """A training worker and an engine on each machine; the second step's rollouts come from synchronized weights."""
+    cluster.nodes[1].kill_processes()
+    cluster.start_node(1, num_gpus=1)
+    folder = output_dir / "cluster_spanning"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier session
+    job = submit(
+        cluster,
+        output_dir,
+        sft_model,
+        "cluster_spanning.log",
+        "trainer.total_training_steps=2",
+        RUN_DIR=str(folder),
+        NNODES="2",
+        NDEVICES_PER_NODE="1",
+        GLOO_SOCKET_IFNAME="cable",  # Gloo asks for the address of the host's name, which both machines share here
+    )
+    returncode = finish(job, JOB_SECONDS)
+    log = (output_dir / "cluster_spanning.log").read_text(errors="replace")
+    assert returncode == 0, log[-6000:]
+    for address in ADDRESSES:
+        assert re.search(rf"node {address}: .*1 x training worker, 1 x inference server", log)
+    for rank in range(2):
+        assert (folder / "global_step_2" / "actor" / f"model_world_size_2_rank_{rank}.pt").exists()
+    (metrics,) = folder.glob(LOG_NAMES)
+    differences = [values["training/rollout_probs_diff_mean"] for _, values in sorted(read_log(metrics).items())]
+    assert len(differences) == 2
+    assert max(differences) <= MAX_PROBS_DIFF

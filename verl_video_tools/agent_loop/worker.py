@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import ray
+from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
@@ -29,3 +30,10 @@ class VideoAgentLoopManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = VideoAgentLoopWorker
+
+    def generate_sequences(self, prompts: TensorDict) -> None:
+        """verl hands out a batch from the first worker on, every time: the few questions that dynamic sampling asks
+        again would all go to the same workers, and to their node. The next batch begins where this one has ended."""
+        super().generate_sequences(prompts)
+        num_chunks = len(prompts.chunk(len(self.agent_loop_workers)))
+        self.agent_loop_workers = [*self.agent_loop_workers[num_chunks:], *self.agent_loop_workers[:num_chunks]]
