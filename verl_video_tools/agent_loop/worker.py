@@ -27,6 +27,8 @@ class VideoAgentLoopWorker(_Worker):
 
 
 class VideoAgentLoopManager(AgentLoopManagerTQ):
+    agent_loop_workers: list[Any]
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = VideoAgentLoopWorker
