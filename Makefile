@@ -28,7 +28,7 @@ test-fast: install  ## without Ray and vLLM, one process per core, under four mi
 test-recipes: install  ## every recipe, two steps each; the asynchronous mode
 	$(PYTEST) -m recipes
 
-test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption
+test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both
 	$(PYTEST) -m cluster
 
 test-gpu: install  ## checks that need a GPU, on a machine that has one; skipped elsewhere
