@@ -97,8 +97,8 @@ class Story:
 
 
 # An expert as hasty as the others' leaves LongVT's policy looking for every fourth question; a cold start is to guess.
-# FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. Those of VideoZoomer and
-# FrameMind are the dearest, and 40 are what 40 minutes of training leave after the cold start.
+# FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
+# FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start.
 PLANS = {
     "longvt": Plan(imperfection=0.75),
     "framethinker": Plan(rl_steps=80),
