@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from tests.agent_loop.harness import (
@@ -158,6 +159,14 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
     worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), {}
     worker.distillation_enabled, worker.reward_loop_worker_handles = False, [reward_worker]
     stored: dict[str, dict[str, Any]] = {}
+    processed: list[list[int]] = []
+    process = AgentLoopWorker._compute_multi_modal_inputs
+
+    def noted(self: Any, output: Any, input_ids: Any) -> dict[str, Any]:
+        processed.append(output.response_ids)
+        return process(self, output, input_ids)
+
+    monkeypatch.setattr(AgentLoopWorker, "_compute_multi_modal_inputs", noted)
 
     async def put(keys: list[str], fields: Any, tags: list[dict], partition_id: str) -> None:
         for i, key in enumerate(keys):
@@ -167,6 +176,7 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
     monkeypatch.setattr(agent_loop_tq, "tq", SimpleNamespace(async_kv_batch_put=put))
     await worker._agent_loop_postprocess(result.outputs, validate=False, **make_row("video.mp4"))
     assert [trajectory.answer for trajectory in reward_worker.trajectories] == ["B"]  # scored once
+    assert processed == [output.response_ids for output in result.outputs]  # for training, and not for the score
     assert list(stored) == [f"u_0_{turn}" for turn in range(4)]
     for row, output in zip(stored.values(), result.outputs, strict=True):
         assert row["prompts"].tolist() == output.prompt_ids
