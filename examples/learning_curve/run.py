@@ -274,17 +274,20 @@ class Learning:
         for name, outcomes in policies.items():
             by_kind = _by_kind(outcomes)
             hard, easy = _hard(by_kind), by_kind.get("direct", {})
-            looked = {index: outcome for index, outcome in hard.items() if outcome.seconds_per_look is not None}
-            estimate = mean_of(hard)
-            look = mean_of(looked, "seconds_per_look") if looked else None
+            estimate, looked = mean_of(hard), _looked(hard)
             table.add_row(
                 name, f"{estimate.mean:.1%} of {len(hard)}", f"{estimate.low:.1%} to {estimate.high:.1%}",
-                f"{mean_of(hard, 'executed_calls').mean:.2f}", f"{look.mean:.0f}" if look else "none",
+                f"{mean_of(hard, 'executed_calls').mean:.2f}",
+                f"{mean_of(looked, 'seconds_per_look').mean:.0f}" if looked else "none",
                 f"{mean_of(easy).mean:.1%} of {len(easy)}" if easy else "none",
             )  # fmt: skip
             results["accuracy"][name] = {
                 "needs another look": asdict(estimate),
-                "seconds per look": asdict(look) if look else None,
+                "seconds per look by kind": {
+                    kind: mean_of(seen, "seconds_per_look").mean
+                    for kind, members in by_kind.items()
+                    if (seen := _looked(members))
+                },
                 "by kind": {kind: mean_of(members).mean for kind, members in by_kind.items()},
                 "calls by kind": {kind: mean_of(members, "executed_calls").mean for kind, members in by_kind.items()},
             }
@@ -295,7 +298,8 @@ class Learning:
                 pair = [_hard(_by_kind(policies[name])) for name in (before, after)]
                 gain = mean_gain(*pair)
                 results[f"{after} less {before}"] = asdict(gain)
-                results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
+                if before != self._story_name:  # which is paid by other rules
+                    results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
                 self.console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
@@ -403,6 +407,10 @@ def _by_kind(outcomes: Mapping[int, Outcome]) -> dict[str, dict[int, Outcome]]:
 def _hard(kinds: Mapping[str, Mapping[int, Outcome]]) -> dict[int, Outcome]:
     """The questions that the first look does not answer."""
     return {index: outcome for kind, members in kinds.items() if kind != "direct" for index, outcome in members.items()}
+
+
+def _looked(outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
+    return {index: outcome for index, outcome in outcomes.items() if outcome.seconds_per_look is not None}
 
 
 def _run(*command: Any, **environment: Any) -> None:

@@ -113,6 +113,9 @@ def test_stages_run_once_and_their_gain_is_reported(
     assert results["accuracy"]["after SFT"]["needs another look"]["mean"] == 0.0
     assert results["accuracy"]["after RL"]["needs another look"]["mean"] == 1.0
     assert results["after RL less after RL, without tools"]["mean"] == 1.0
+    seconds = {name: policy["seconds per look by kind"] for name, policy in results["accuracy"].items()}
+    kinds = results["accuracy"]["after RL"]["by kind"]
+    assert not seconds["after SFT"] and seconds["after RL"] == pytest.approx(dict.fromkeys(kinds, 7 / 5))
     assert (tmp_path / "report" / "report.html").exists()
     assert "after RL less after SFT: +100.0 points" in " ".join(capsys.readouterr().out.split())
 
@@ -127,6 +130,7 @@ def test_stages_run_once_and_their_gain_is_reported(
     assert environment["MODEL_PATH"] == training.recipes[-1][2]["MODEL_PATH"]
     results = json.loads((tmp_path / "results.json").read_text())
     assert results[f"after RL less after RL, {story.title}"]["mean"] == 0.0
+    assert f"reward after RL less after RL, {story.title}" not in results, "other rules"
     assert story.title in (tmp_path / "story_report" / "report.html").read_text()
 
 
