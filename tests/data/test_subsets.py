@@ -72,6 +72,13 @@ def test_files_with_the_same_content_are_one_video(tmp_path: Path) -> None:
     assert {sign for sign, _ in known_by[str(paths["d"])]} == {Sign.NAME}, "no other file has its size: not read"
 
 
+def test_a_path_that_can_be_no_file_is_known_by_its_name(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.parquet", [make_row(name) for name in ("a\0b.mp4", "c.mp4")])
+    split_by_video(rows, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=0.5)
+    assert decontaminate(rows, tmp_path / "clean.parquet", [tmp_path / "test.parquet"])
+    assert len(read_rows(tmp_path / "clean.parquet")) == 1
+
+
 def test_identity_is_passed_on_along_a_chain() -> None:
     groups = same_video(identities(["x/dQw4w9WgXcQ.mp4", "other.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"]))
     assert groups == [["x/dQw4w9WgXcQ.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"], ["other.mp4"]]

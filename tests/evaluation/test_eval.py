@@ -25,6 +25,7 @@ from PIL import Image
 from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import model_dir, processor
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
+from tests.data.row_files import make_row, write_rows
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.append import appended
@@ -319,6 +320,23 @@ def test_a_failing_item_is_named_and_asked_again(
         assert run(command(video_mme, out, server)) == 0
         assert [WHEEL in texts_of(request["messages"][1]) for request in server.requests] == [True, True]
     assert [failure["item"] for failure in result_of(out)["failures"]] == ["entry 2"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("reward_model", "A"), ("extra_info", '{"question": "?"}'), ("extra_info", 7)]
+)
+def test_a_column_without_named_entries_fails_its_items(
+    column: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(tmp_path / "rows.parquet", [{**make_row("video.mp4"), column: value}])
+    out = tmp_path / "out"
+    with JudgeServer(reply=scripted({})) as server:
+        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        for _ in range(2):  # the second run looks at what the first has recorded
+            assert run(["eval", *options, f"--out={out}"]) == 1
+    (failure,) = result_of(out)["failures"]
+    assert failure["flags"] == ["row_error"] and f"{column} must hold named entries" in failure["reason"]
+    assert f"{column} must hold named entries" in capsys.readouterr().err
 
 
 def test_an_endpoint_that_is_not_there(
