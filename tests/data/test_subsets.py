@@ -112,6 +112,13 @@ def test_no_part_may_be_empty(share: float, tmp_path: Path) -> None:
     assert not (tmp_path / "train.parquet").exists()
 
 
+def test_clean_rows_are_not_written_to_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = str(write_rows(tmp_path / "rows.parquet", [make_row("a.mp4")]))
+    (tmp_path / "names.txt").write_text("b.mp4\n")
+    assert run(["data", "decontaminate", rows, str(tmp_path), "--against", str(tmp_path / "names.txt")]) == 2
+    assert capsys.readouterr().err == f"vvt: cannot write {tmp_path}: it is a folder; name a file\n"
+
+
 def test_the_parts_are_two_files(tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.parquet", [make_row("a.mp4"), make_row("b.mp4")])
     (tmp_path / "sub").mkdir()

@@ -30,7 +30,8 @@ from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.append import appended
 from verl_video_tools.endpoint import client
-from verl_video_tools.evaluation import benchmarks, serve
+from verl_video_tools.errors import UsageError
+from verl_video_tools.evaluation import benchmarks, serve, tables
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video
 from verl_video_tools.evaluation.model_files import model_digest
@@ -168,6 +169,12 @@ def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys:
     assert (tmp_path / "accuracy_frames.png").stat().st_size > 0
     assert run(["eval-table", str(tmp_path / "nothing"), f"--out={tmp_path}"]) == 2
     assert "cannot read a result from" in capsys.readouterr().err
+    file = tmp_path / "a" / "results.json"
+    assert run(["eval-table", str(tmp_path / "a"), f"--out={file}"]) == 2
+    told = f"cannot write {file}: File exists; name a folder that can be made and written"
+    assert capsys.readouterr() == ("", f"vvt: {told}\n")
+    with pytest.raises(UsageError, match=told):
+        tables.write_plot({"a": result_of(tmp_path / "a")}, file)
 
 
 # ------------------------------------------------------------------------------------------------------------- resuming
