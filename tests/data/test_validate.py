@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.video.files import MakeVideo
@@ -99,6 +101,22 @@ def test_the_command_keeps_the_good_rows(video: str, tmp_path: Path, capsys: pyt
     assert run(["data", "validate", str(out)]) == 0
     assert run(["data", "validate", str(tmp_path / "none.parquet")]) == 2
     assert run(["data", "validate", str(out), "--set", "num_frames=3"]) == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--out", "out.parquet"], ["--probe"]])
+@pytest.mark.parametrize("table", [pa.Table.from_pylist([make_row("a.mp4")]).slice(0, 0), pa.table({"a": []})])
+def test_a_file_without_rows_is_bad(
+    table: pa.Table,
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(table, "rows.parquet")
+    assert run(["data", "validate", "rows.parquet", *options]) == 1
+    assert "rows.parquet has no rows" in capsys.readouterr().err
+    assert not Path("out.parquet").exists()
 
 
 @pytest.mark.parametrize("folder", ["out", "."])

@@ -42,6 +42,18 @@ def read_schema(path: str | Path) -> pa.Schema:
         raise UsageError(f"cannot read rows from {path}: {error}") from error
 
 
+def count_rows(path: str | Path) -> int:
+    """Number of rows of a file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return int(pq.read_metadata(path).num_rows)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read rows from {path}: {error}") from error
+
+
 def row_batches(
     path: str | Path, columns: Sequence[str] | None = None, rows_per_batch: int = ROWS_PER_BATCH
 ) -> Iterator[pa.RecordBatch]:
