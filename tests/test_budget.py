@@ -120,7 +120,8 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["pictures"] == [str(64 + 2 * 16), "128"]
     assert "2 of 2 such calls" in out
 
-    for wrong in (["--size", "big"], ["--set", "turns=3"], ["--method", "none"]):
+    infinite = (["--duration=inf"], ["--fps=inf"], ["--duration=nan"], ["--duration=1e200", "--fps=1e200"])
+    for wrong in (["--size", "big"], ["--set", "turns=3"], ["--method", "none"], *infinite):
         assert run([*command, *wrong]) == 2
         captured = capsys.readouterr()
         assert captured.out == "" and captured.err.count("\n") == 1

@@ -470,6 +470,12 @@ def test_unreadable_video(tmp_path: Path, content: bytes | None) -> None:
     assert result["counts"]["assistant_turns"] == 0
 
 
+@pytest.mark.parametrize("name", ["loop.mp4", "a\0b.mp4"])
+def test_a_path_that_can_be_no_file(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.mp4").symlink_to("loop.mp4")
+    assert run(str(tmp_path / name), [ANSWER])["stop_reason"] == "video_error"
+
+
 @pytest.mark.parametrize(("answer", "score"), [("a cat", 1.0), ("dog", 0.0)])
 def test_an_open_question_is_judged(make_video: MakeVideo, answer: str, score: float) -> None:
     pytest.importorskip("openai", reason="the extra `judge` is not installed")

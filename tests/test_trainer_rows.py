@@ -435,3 +435,15 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     held_out = trainer_records.record_lines(rollouts, "train", 1, trained=False, with_tokens=True)
     assert all(line["advantage"] is None for line in held_out)
     assert "old_log_probs" not in held_out[0]["sequences"][0]
+
+
+@pytest.mark.parametrize("reward_model", ["B", None, {"style": "rule"}])
+def test_a_row_without_a_truth_has_its_line_too(monkeypatch: pytest.MonkeyPatch, reward_model: Any) -> None:
+    step = Step(monkeypatch, flagged=("a_1",))
+    step.advantages()
+    for row in step.queue.rows.values():
+        row["reward_model"] = reward_model
+    lines = trainer_records.record_lines(
+        trainer_module._rollouts(step.batch), "train", 1, trained=True, with_tokens=False
+    )
+    assert [line["ground_truth"] for line in lines] == [None] * 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,6 +44,8 @@ def budget_command(
     from verl_video_tools.types import VideoInfo
 
     width, height = _read_size(size)
+    if not math.isfinite(duration * fps):
+        raise UsageError(f"--duration {duration:g}, --fps {fps:g}: a video's are finite numbers, such as 3600 and 30")
     info = VideoInfo(duration, max(1, round(duration * fps)), fps, width, height)
     with hold_output() as held:
         try:

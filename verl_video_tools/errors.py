@@ -24,6 +24,9 @@ blame for (`CallRejected`) flags nothing. What it is not does, and keeps the rol
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 
 
@@ -76,6 +79,19 @@ class VideoToolsError(Exception):
 
 class UsageError(VideoToolsError, ValueError):
     """The user asked for something that does not exist or does not fit together."""
+
+
+@contextmanager
+def writing(path: str | os.PathLike[str], advice: str) -> Iterator[None]:
+    """For a block that writes what the user named; `advice` says what to name instead.
+
+    Raises:
+        UsageError: the block raised an OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}; {advice}") from error
 
 
 class SetupError(VideoToolsError, RuntimeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def record_lines(
             "session_id": rollout.session_id,
             "agent_name": trajectory.method,
             "data_source": batch_row(data["data_source"], last),
-            "ground_truth": batch_row(data["reward_model"], last)["ground_truth"],
+            "ground_truth": _ground_truth(batch_row(data["reward_model"], last)),
             "extra_info": _plain(batch_row(data["extra_info"], last)),
             "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
             "reward": _plain(extra_fields["reward_extra_info"]),
@@ -84,6 +84,11 @@ def record_lines(
 def batch_row(column: Any, index: int) -> Any:
     value = column[index]
     return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
+
+
+def _ground_truth(reward_model: Any) -> Any:
+    """None for a row without one, whose rollouts the loop has flagged."""
+    return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
 
 
 def _plain(value: Any) -> Any:

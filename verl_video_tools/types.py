@@ -373,12 +373,12 @@ class Sample:
             RowError: a needed field is missing or empty, or one holds what it cannot; names the field and the row's
                 index.
         """
-        extra_info = row.get("extra_info") or {}
+        extra_info = _entries(row, "extra_info", "row index=? split=?")
         where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
         for name in ("question", "video_path"):
             if not extra_info.get(name):
                 raise RowError(f"{where}: extra_info.{name} is missing or empty; docs/rows.md lists what a row holds")
-        truth = (row.get("reward_model") or {}).get("ground_truth")
+        truth = _entries(row, "reward_model", where).get("ground_truth")
         if truth is None:
             raise RowError(f"{where}: reward_model.ground_truth is missing")
         truth = str(truth)
@@ -402,6 +402,16 @@ class Sample:
             video_segment_seconds=segment,
             extra_info=extra_info,
         )
+
+
+def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """A column of named entries; none where it is missing. Raises RowError for anything else, such as their JSON."""
+    given = row.get(name)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise RowError(f"{where}: {name} must hold named entries (docs/rows.md lists them), got {given!r:.200}")
+    return given
 
 
 def _options(given: Any) -> tuple[str, ...]:

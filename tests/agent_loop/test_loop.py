@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,6 +273,26 @@ async def test_row_without_a_needed_field_is_a_flagged_rollout(missing: str) -> 
     assert rollout.trajectory.flags == ["row_error"]
     assert missing in (rollout.trajectory.error or "")
     assert "index=7" in (rollout.trajectory.error or "")
+    assert_one_masked_token(rollout)
+
+
+@pytest.mark.parametrize("name", ["loop.mp4", "a\0b.mp4"])
+async def test_a_path_that_can_be_no_file_is_a_flagged_rollout(name: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.mp4").symlink_to("loop.mp4")
+    rollout = await run_loop([], video_path=str(tmp_path / name))
+    assert rollout.trajectory.stop_reason is StopReason.VIDEO_ERROR
+    assert rollout.trajectory.flags == ["video_error"]
+    assert f"{tmp_path / name}: cannot be read" in (rollout.trajectory.error or "")
+    assert_one_masked_token(rollout)
+
+
+@pytest.mark.parametrize("column", ["reward_model", "extra_info"])
+async def test_a_column_stored_as_text_is_a_flagged_rollout(column: str) -> None:
+    row = make_row(video())
+    rollout = await run_loop([], row={**row, column: json.dumps(row[column])})
+    assert rollout.trajectory.stop_reason is StopReason.ABORTED
+    assert rollout.trajectory.flags == ["row_error"]
+    assert f"{column} must hold named entries" in (rollout.trajectory.error or "")
     assert_one_masked_token(rollout)
 
 

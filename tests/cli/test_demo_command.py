@@ -79,6 +79,19 @@ def test_impossible_number_of_questions_is_bad_usage(
     assert capfd.readouterr() == ("", "vvt: found only 7 different questions\n")
 
 
+@pytest.mark.parametrize("name", ["file", "file/demo", "demo"])
+def test_a_folder_that_cannot_be_written_is_bad_usage(
+    name: str, base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "base").touch()  # where the model's folder would be
+    assert run(small(tmp_path / name)) == 2
+    told = capfd.readouterr().err.splitlines()[-1]
+    assert told.startswith(f"vvt: cannot write {tmp_path / name}: ")
+    assert told.endswith("; name a folder that can be made and written")
+
+
 def test_missing_base_model_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

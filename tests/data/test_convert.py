@@ -84,6 +84,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ([*command[:4], "--for", "tool_agent", "--split", "x"], "--split is no option of --for"),
         (command[:4], "give either --from FORMAT"),
         ([*command, "--for", "tool_agent"], "give either --from FORMAT"),
+        ([*command[:3], str(tmp_path), *command[4:], f"--videos={files.videos}"], "it is a folder; name a file"),
+        ([*command[:3], "x" * 300, *command[4:], f"--videos={files.videos}"], "File name too long; name a file"),
+        ([*command[:3], f"{files.annotations}/x", *command[4:], f"--videos={files.videos}"], "name a file in a folder"),
     ]:
         assert run(bad) == 2
         assert told in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import re
 import subprocess
 import sys
@@ -171,6 +172,17 @@ def test_failures_are_flagged_and_the_rest_goes_on(
         assert len(lines(out)) == 5 and "4 rollouts" in capsys.readouterr().out.splitlines()[-1]
         assert [record["uid"] for record in lines(out) if not record["reward"]["flagged"]][-1] == "1"
     assert set(pass_rates_of_records(out).values()) == {1.0}
+
+
+@pytest.mark.parametrize("column", ["reward_model", "extra_info"])
+def test_a_column_stored_as_text_flags_its_rollouts(zoomer: World, tmp_path: Path, column: str) -> None:
+    rows = pa.Table.from_pylist([{**row, column: json.dumps(row[column])} for row in zoomer.rows[:2]])
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    out = tmp_path / "records.jsonl"
+    with JudgeServer(reply=scripted(zoomer.right)) as server:
+        assert run(zoomer.command("generate", tmp_path / "rows.parquet", out, server)) == 1
+        assert run(zoomer.command("generate", tmp_path / "rows.parquet", out, server)) == 1
+    assert [record["trajectory"].flags for record in lines(out)] == [["row_error"], ["row_error"]]
 
 
 def test_all_failed_is_a_failure_and_no_endpoint_an_error(

@@ -54,6 +54,7 @@ def test_sources(folder: Path, tmp_path: Path) -> None:
         ("rows.csv", "a", "expected a folder"),
         ("rows.jsonl", '{"question": "?"}', r"row 0 has no extra_info\.video_path"),
         ("rows.jsonl", '{"video_path": "a.mp4"}\n7', "row 1"),
+        ("rows.jsonl", '{"extra_info": "a.mp4"}', r"row 0 has no extra_info\.video_path"),
         ("rows.jsonl", "{", "cannot be read"),
         ("rows.parquet", "no parquet", "cannot be read"),
         ("list.txt", "\n", "names no video"),

@@ -170,6 +170,11 @@ def test_command_line(demo_dir: Path, tmp_path: Path) -> None:
     assert pq.read_table(out).num_rows == 4
 
 
+def test_rows_are_not_written_to_a_folder(demo_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"cannot write {tmp_path}: it is a folder; name a file"):
+        export_sft(demo_dir / "test.parquet", tmp_path)
+
+
 def test_the_option_parser_imports_nothing_heavy() -> None:
     code = "import sys; import verl_video_tools.data.cli; sys.exit(bool({'torch', 'av', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -72,6 +72,13 @@ def test_files_with_the_same_content_are_one_video(tmp_path: Path) -> None:
     assert {sign for sign, _ in known_by[str(paths["d"])]} == {Sign.NAME}, "no other file has its size: not read"
 
 
+def test_a_path_that_can_be_no_file_is_known_by_its_name(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.parquet", [make_row(name) for name in ("a\0b.mp4", "c.mp4")])
+    split_by_video(rows, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=0.5)
+    assert decontaminate(rows, tmp_path / "clean.parquet", [tmp_path / "test.parquet"])
+    assert len(read_rows(tmp_path / "clean.parquet")) == 1
+
+
 def test_identity_is_passed_on_along_a_chain() -> None:
     groups = same_video(identities(["x/dQw4w9WgXcQ.mp4", "other.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"]))
     assert groups == [["x/dQw4w9WgXcQ.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"], ["other.mp4"]]
@@ -103,6 +110,13 @@ def test_no_part_may_be_empty(share: float, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be split"):
         split_by_video(source, tmp_path / "train.parquet", tmp_path / "test.parquet", second_share=share)
     assert not (tmp_path / "train.parquet").exists()
+
+
+def test_clean_rows_are_not_written_to_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = str(write_rows(tmp_path / "rows.parquet", [make_row("a.mp4")]))
+    (tmp_path / "names.txt").write_text("b.mp4\n")
+    assert run(["data", "decontaminate", rows, str(tmp_path), "--against", str(tmp_path / "names.txt")]) == 2
+    assert capsys.readouterr().err == f"vvt: cannot write {tmp_path}: it is a folder; name a file\n"
 
 
 def test_the_parts_are_two_files(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.video.files import MakeVideo
@@ -14,6 +16,7 @@ from verl_video_tools.agent_loop.counting import load_model_tokens
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.validate import PromptCosts, validate_file
 from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.errors import UsageError
 from verl_video_tools.types import Sample
 from verl_video_tools.video import Video
 
@@ -98,6 +101,44 @@ def test_the_command_keeps_the_good_rows(video: str, tmp_path: Path, capsys: pyt
     assert run(["data", "validate", str(out)]) == 0
     assert run(["data", "validate", str(tmp_path / "none.parquet")]) == 2
     assert run(["data", "validate", str(out), "--set", "num_frames=3"]) == 2
+
+
+@pytest.mark.parametrize("options", [[], ["--out", "out.parquet"], ["--probe"]])
+@pytest.mark.parametrize("table", [pa.Table.from_pylist([make_row("a.mp4")]).slice(0, 0), pa.table({"a": []})])
+def test_a_file_without_rows_is_bad(
+    table: pa.Table,
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(table, "rows.parquet")
+    assert run(["data", "validate", "rows.parquet", *options]) == 1
+    assert "rows.parquet has no rows" in capsys.readouterr().err
+    assert not Path("out.parquet").exists()
+
+
+@pytest.mark.parametrize("folder", ["out", "."])
+def test_good_rows_are_not_written_to_a_folder(
+    folder: str, video: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir(exist_ok=True)
+    write_rows(Path("rows.parquet"), [make_row(video)])
+    assert run(["data", "validate", "rows.parquet", "--out", folder]) == 2
+    assert capsys.readouterr().err == f"vvt: cannot write {folder}: it is a folder; name a file\n"
+    assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_folder_made_meanwhile_is_told(video: str, tmp_path: Path) -> None:
+    out = tmp_path / "out.parquet"
+    reports = validate_file(write_rows(tmp_path / "rows.parquet", [make_row(video)]), out=out)
+    next(reports)
+    out.mkdir()
+    with pytest.raises(UsageError, match=r"cannot write .*out\.parquet: Is a directory; name a file in a folder"):
+        next(reports)
+    assert not list(tmp_path.glob("*.partial"))
 
 
 def test_probing_finds_bad_files_and_segments_beyond_the_end(

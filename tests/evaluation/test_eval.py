@@ -25,11 +25,13 @@ from PIL import Image
 from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import model_dir, processor
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
+from tests.data.row_files import make_row, write_rows
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.append import appended
 from verl_video_tools.endpoint import client
-from verl_video_tools.evaluation import benchmarks, serve
+from verl_video_tools.errors import UsageError
+from verl_video_tools.evaluation import benchmarks, serve, tables
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video
 from verl_video_tools.evaluation.model_files import model_digest
@@ -167,6 +169,12 @@ def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys:
     assert (tmp_path / "accuracy_frames.png").stat().st_size > 0
     assert run(["eval-table", str(tmp_path / "nothing"), f"--out={tmp_path}"]) == 2
     assert "cannot read a result from" in capsys.readouterr().err
+    file = tmp_path / "a" / "results.json"
+    assert run(["eval-table", str(tmp_path / "a"), f"--out={file}"]) == 2
+    told = f"cannot write {file}: File exists; name a folder that can be made and written"
+    assert capsys.readouterr() == ("", f"vvt: {told}\n")
+    with pytest.raises(UsageError, match=told):
+        tables.write_plot({"a": result_of(tmp_path / "a")}, file)
 
 
 # ------------------------------------------------------------------------------------------------------------- resuming
@@ -319,6 +327,23 @@ def test_a_failing_item_is_named_and_asked_again(
         assert run(command(video_mme, out, server)) == 0
         assert [WHEEL in texts_of(request["messages"][1]) for request in server.requests] == [True, True]
     assert [failure["item"] for failure in result_of(out)["failures"]] == ["entry 2"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("reward_model", "A"), ("extra_info", '{"question": "?"}'), ("extra_info", 7)]
+)
+def test_a_column_without_named_entries_fails_its_items(
+    column: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_rows(tmp_path / "rows.parquet", [{**make_row("video.mp4"), column: value}])
+    out = tmp_path / "out"
+    with JudgeServer(reply=scripted({})) as server:
+        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        for _ in range(2):  # the second run looks at what the first has recorded
+            assert run(["eval", *options, f"--out={out}"]) == 1
+    (failure,) = result_of(out)["failures"]
+    assert failure["flags"] == ["row_error"] and f"{column} must hold named entries" in failure["reason"]
+    assert f"{column} must hold named entries" in capsys.readouterr().err
 
 
 def test_an_endpoint_that_is_not_there(

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from verl_video_tools.demo import Family
-from verl_video_tools.errors import SetupError, UsageError
+from verl_video_tools.errors import SetupError, UsageError, writing
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
 
     Raises:
         SetupError: the installation lacks the base model or the encoder.
-        UsageError: more different questions are wanted than a video allows.
+        UsageError: more different questions are wanted than a video allows, or `out` cannot be written.
     """
     from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.demo import base_model_dir, clip_dir, prompts_dir
@@ -38,8 +38,9 @@ def run(
         base, clip = base_model_dir(family), clip_dir()  # before the videos: a broken installation should fail at once
     except FileNotFoundError as error:
         raise SetupError(str(error)) from error
+    advice = "name a folder that can be made and written"
     try:
-        with progress_bars("videos") as (progress,):
+        with writing(out, advice), progress_bars("videos") as (progress,):
             folder = make_demo(
                 out,
                 num_train_videos=train_videos,
@@ -53,9 +54,10 @@ def run(
             )
     except ValueError as error:
         raise UsageError(str(error)) from error
-    shutil.copytree(base, folder / "base", dirs_exist_ok=True)
-    shutil.copytree(prompts_dir(), folder / "prompts", dirs_exist_ok=True)
-    shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
+    with writing(out, advice):
+        shutil.copytree(base, folder / "base", dirs_exist_ok=True)
+        shutil.copytree(prompts_dir(), folder / "prompts", dirs_exist_ok=True)
+        shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
     print(f"training rows  {folder / 'train.parquet'}")
     print(f"test rows      {folder / 'test.parquet'}")
     print(f"as Video-MME   {folder / VIDEO_MME_FILE}")

@@ -11,9 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from verl_video_tools.data.parquet import read_table
+from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
 from verl_video_tools.trace.records import read_records
@@ -86,7 +84,7 @@ def filter_rows(
         Rows kept, by band, and dropped, by reason.
 
     Raises:
-        UsageError: the file cannot be read, the bounds do not ascend, or no row is left.
+        UsageError: a file cannot be read or written, the bounds do not ascend, or no row is left.
         VideoError: a video of a row that would be kept cannot be read (only with `band_seconds`).
     """
     if list(band_seconds) != sorted(set(band_seconds)) or any(bound <= 0 for bound in band_seconds):
@@ -112,8 +110,7 @@ def filter_rows(
         report.kept["any length"] += len(kept)
     if not kept:
         raise UsageError(f"{in_parquet}: no row is left: {report}")
-    Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.take(kept), out_parquet)
+    write_table(table.take(kept), out_parquet)
     return report
 
 

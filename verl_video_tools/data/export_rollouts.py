@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from verl_video_tools.data.parquet import write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
@@ -48,14 +48,13 @@ def export_rollouts(
         well_formed: every trained turn follows the method's grammar to the letter, and its calls were executed.
 
     Raises:
-        UsageError: the records cannot be read, there are none, or none is good enough.
+        UsageError: the records cannot be read or the rows not written, there are none, or none is good enough.
     """
     lines = read_records(Path(records))
     rows, report = rows_of_records(lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
     if not rows:
         raise UsageError(f"{records}: no rollout is worth keeping: {report}")
-    Path(out_parquet).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table_of_rows(rows), out_parquet)
+    write_table(table_of_rows(rows), out_parquet)
     return report
 
 

@@ -245,8 +245,8 @@ async def _record(
         "session_id": task.session_id,
         "agent_name": method.name,
         "data_source": task.row.get("data_source"),
-        "ground_truth": (task.row.get("reward_model") or {}).get("ground_truth"),
-        "extra_info": task.row.get("extra_info") or {},
+        "ground_truth": _entries(task.row, "reward_model").get("ground_truth"),
+        "extra_info": _entries(task.row, "extra_info"),
         "model": chat.config.model,
         "first_trained_turn": len(task.given_turns),
         "reward": reward_info(method, reward, bool(rollout.trajectory.flags)),
@@ -254,6 +254,12 @@ async def _record(
         "num_generated_tokens": rollout.num_generated_tokens,
         "trajectory": rollout.trajectory,
     }
+
+
+def _entries(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A column of named entries; none where it holds something else, for which the rollout is flagged."""
+    given = row.get(name)
+    return given if isinstance(given, Mapping) else {}
 
 
 @dataclass
@@ -324,10 +330,10 @@ def _resumed(
 
 def _changes(record: Record, row: Mapping[str, Any], *, is_graded: bool) -> list[str]:
     """What the row says otherwise than the one that a rollout was made from; of grading only where that is to hold."""
-    recorded, now = record["extra_info"], row.get("extra_info") or {}
+    recorded, now = record["extra_info"], _entries(row, "extra_info")
     names = (*_ASKED_FIELDS, *_GRADED_FIELDS) if is_graded else _ASKED_FIELDS
     values = {f"extra_info.{name}": (recorded.get(name), now.get(name)) for name in names}
     if is_graded:
-        values["ground_truth"] = record.get("ground_truth"), (row.get("reward_model") or {}).get("ground_truth")
+        values["ground_truth"] = record.get("ground_truth"), _entries(row, "reward_model").get("ground_truth")
     texts = {name: tuple(json.dumps(value, default=str) for value in pair) for name, pair in values.items()}
     return [f"{name} was {old:.80} and is now {new:.80}" for name, (old, new) in texts.items() if old != new]

@@ -9,10 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import UsageError, writing
 
 ROWS_PER_BATCH = 256
 """Rows held in memory at once. Rows without pictures take a few kilobytes each."""
+
+
+_ADVICE = "name a file in a folder that can be written"
 
 
 def read_table(path: str | Path) -> pa.Table:
@@ -35,6 +38,18 @@ def read_schema(path: str | Path) -> pa.Schema:
     """
     try:
         return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read rows from {path}: {error}") from error
+
+
+def count_rows(path: str | Path) -> int:
+    """Number of rows of a file.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
         raise UsageError(f"cannot read rows from {path}: {error}") from error
 
@@ -66,15 +81,26 @@ def whole_file(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     Raises:
         UsageError: it cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
-    try:
+    with writing(path, _ADVICE):
+        if path.is_dir():  # told before the work; and "." has no name to write beside
+            raise UsageError(f"cannot write {path}: it is a folder; name a file")
+        partial = path.with_name(f"{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
         writer = pq.ParquetWriter(partial, schema)
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error}") from error
     try:
         with writer:
             yield writer
-        partial.replace(path)
+        with writing(path, _ADVICE):
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def write_table(table: pa.Table, path: str | Path) -> None:
+    """Write a file as a whole or not at all; folders on the way to it are made.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    with whole_file(Path(path), table.schema) as writer:
+        writer.write_table(table)

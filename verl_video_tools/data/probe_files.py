@@ -69,8 +69,10 @@ def _parquet_rows(path: Path) -> Iterator[Any]:
 def _paths_of_rows(source: Path, rows: Iterable[Any]) -> list[Path]:
     paths = []
     for number, row in enumerate(rows):
-        extra_info = row.get("extra_info") if isinstance(row, dict) else None
-        path = (extra_info or {}).get("video_path") or (row.get("video_path") if isinstance(row, dict) else None)
+        columns = row if isinstance(row, dict) else {}
+        extra_info = columns.get("extra_info")
+        path = extra_info.get("video_path") if isinstance(extra_info, dict) else None
+        path = path or columns.get("video_path")
         if not isinstance(path, str):
             raise UsageError(f"{source}: row {number} has no extra_info.video_path")
         paths.append(Path(path))

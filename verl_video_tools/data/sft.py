@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.data.direct_expert import DirectExpert
@@ -18,7 +17,7 @@ from verl_video_tools.data.experts import Expert, Habits, Script
 from verl_video_tools.data.framemind_expert import FrameMindExpert
 from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
 from verl_video_tools.data.longvt_expert import LongVTExpert
-from verl_video_tools.data.parquet import read_table
+from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.videobrain_expert import VideoBrainExpert
 from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
 from verl_video_tools.demo.dataset import make_row, question_from_row, questions_about
@@ -86,6 +85,7 @@ def write_sft_rows(
 
     Raises:
         RowError: a row is not of the synthetic world, or nothing is left to write.
+        UsageError: the file cannot be written.
     """
     report = ExportReport()
     _write(_kept_rows(rows, expert, method, keep_wrong, report, retriever), report, out_path)
@@ -117,8 +117,7 @@ def _kept_rows(
 def _write(rows: list[dict[str, Any]], report: ExportReport, out_path: str | Path) -> None:
     if not rows:
         raise RowError(f"no rollout is worth keeping: {report}")
-    Path(out_path).parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), out_path)
+    write_table(pa.Table.from_pylist(rows), out_path)
 
 
 def export_sft(
@@ -146,7 +145,7 @@ def export_sft(
         habits: how the experts err and answer; their meanings and defaults are those of `ScriptedExpert`.
 
     Raises:
-        UsageError: the file cannot be read, or names a method that does not exist or has no scripted expert.
+        UsageError: a file cannot be read or written, or names a method that does not exist or has no scripted expert.
     """
     rows = read_table(rl_parquet).to_pylist()
     names = list(dict.fromkeys(str(row.get("agent_name")) for row in rows))

@@ -20,7 +20,7 @@ import pyarrow as pa
 from verl_video_tools.agent_loop.counting import ModelTokens
 from verl_video_tools.agent_loop.episode import planned_images
 from verl_video_tools.budget import GROUP_SIZE
-from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
+from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, whole_file
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.errors import RowError, UsageError, VideoToolsError
@@ -128,8 +128,11 @@ def validate_file(
         costs: compares prompts with what the method's recipe reserves; needs `videos`.
 
     Raises:
+        RowError: `source` has no rows.
         UsageError: `source` cannot be read or `out` not written, or the package math-verify is missing.
     """
+    if not count_rows(source):  # whatever wrote it failed, though no row is bad
+        raise RowError(f"{source} has no rows; docs/rows.md tells what a file of rows holds")
     checker = _Checker(videos, costs)
     if out is None:
         for number, row in _numbered(source):

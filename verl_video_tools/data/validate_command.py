@@ -42,7 +42,7 @@ def validate_command(
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")] = None,
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0,
 ) -> int:
-    """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad."""
+    """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
     from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.data.validate import PromptCosts, probe_videos, validate_file
 

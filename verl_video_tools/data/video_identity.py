@@ -113,8 +113,8 @@ def _digests(paths: Iterable[str]) -> dict[str, str]:
     for path in paths:
         try:
             by_size[os.path.getsize(path)].append(path)
-        except OSError:
-            continue  # not there: known by its name only
+        except (OSError, ValueError):
+            continue  # not there, or no path, with a NUL in it: known by its name only
     found: dict[str, str] = {}
     for size, alike in by_size.items():
         for path in alike if len(alike) > 1 else ():

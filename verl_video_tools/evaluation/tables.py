@@ -8,11 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.errors import writing
+
 Results = Mapping[str, Mapping[str, Any]]
 """Contents of `results.json`, by the name that tables show."""
 
 OVERALL = "all"
 _COUNTS = ("items", "failed")
+_ADVICE = "name a folder that can be made and written"
 
 
 def write_tables(results: Results, folder: Path) -> str:
@@ -20,17 +23,21 @@ def write_tables(results: Results, folder: Path) -> str:
 
     Returns:
         The Markdown.
+
+    Raises:
+        UsageError: they cannot be written.
     """
     lines = list(long_table(results))
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    folder.mkdir(parents=True, exist_ok=True)
     text = markdown(results)
-    (folder / "table.md").write_text(text, encoding="utf-8")
-    (folder / "table.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
+    with writing(folder, _ADVICE):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "table.md").write_text(text, encoding="utf-8")
+        (folder / "table.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
     return text
 
 
@@ -145,6 +152,9 @@ def write_plot(results: Results, folder: Path) -> Path | None:
 
     Returns:
         The file; None if no item was graded.
+
+    Raises:
+        UsageError: it cannot be written.
     """
     points = [
         (name, result["protocol"]["method"], result["overall"])
@@ -176,9 +186,10 @@ def write_plot(results: Results, folder: Path) -> Path | None:
     axes.margins(0.15)
     axes.grid(alpha=0.3)
     path = folder / "accuracy_frames.png"
-    folder.mkdir(parents=True, exist_ok=True)
-    # Without the library's version in it, the same result gives the same file.
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+    with writing(folder, _ADVICE):
+        folder.mkdir(parents=True, exist_ok=True)
+        # Without the library's version in it, the same result gives the same file.
+        figure.savefig(path, dpi=120, metadata={"Software": None})
     return path
 
 

@@ -29,7 +29,7 @@ def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
 
     Raises:
         VideoNotFoundError: there is no such file.
-        UnreadableVideoError: the file system does not let us look.
+        UnreadableVideoError: the file system does not let us look, or the path can be none.
     """
     try:
         resolved = Path(path).resolve()
@@ -38,4 +38,6 @@ def file_identity(path: str | os.PathLike[str]) -> FileIdentity:
         raise VideoNotFoundError(f"{path}: no such video file ({error.strerror})") from error
     except OSError as error:
         raise UnreadableVideoError(f"{path}: cannot be read ({error.strerror})") from error
+    except (RuntimeError, ValueError) as error:  # a loop of symbolic links, before Python 3.13; a NUL in the path
+        raise UnreadableVideoError(f"{path}: cannot be read ({error})") from error
     return FileIdentity(str(resolved), status.st_size, status.st_mtime_ns)

@@ -49,9 +49,10 @@ def test_a_video_without_cuts_and_a_flash(tmp_path: Path) -> None:
     assert len(find_cuts(flash, 10.0, 27.0)[0]) == 1
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gone.mp4", "a\0b.mp4"])
+def test_a_file_that_cannot_be_read(name: str, tmp_path: Path) -> None:
     with pytest.raises(VideoError):
-        find_cuts(tmp_path / "gone.mp4", 4.0, 27.0)
+        find_cuts(tmp_path / name, 4.0, 27.0)
 
 
 @pytest.mark.parametrize(
