@@ -321,6 +321,28 @@ def test_a_failing_item_is_named_and_asked_again(
     assert [failure["item"] for failure in result_of(out)["failures"]] == ["entry 2"]
 
 
+def test_failing_rows_of_one_index_are_told_apart(
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    videos = (make_video(100), tmp_path / "gone.mp4", tmp_path / "lost.mp4", tmp_path / "away.mp4")
+    rows = [
+        benchmark_row("one", index=0, split="test", video_path=Path(video), question="?", options=["a", "b"], truth="A")
+        for video in videos
+    ]
+    rows[3]["extra_info"]["index"] = None
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    with JudgeServer(reply=scripted({"?": ["<answer>A</answer>"]})) as server:
+        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
+        before = (tmp_path / "out" / "results.json").read_bytes()
+        told = capsys.readouterr().err
+        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
+    names = ["row 1 (index 0)", "row 2 (index 0)", "row 3"]
+    assert [failure["item"] for failure in result_of(tmp_path / "out")["failures"]] == names
+    assert all(f"failed: {name}: " in told for name in names)
+    assert (tmp_path / "out" / "results.json").read_bytes() == before
+
+
 def test_an_endpoint_that_is_not_there(
     video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
