@@ -118,13 +118,29 @@ def test_a_benchmark_gives_result_tables_and_plot(
         assert picture.format == "PNG" and len(picture.convert("RGB").getcolors(1 << 20) or []) > 10
 
 
-def test_subtitles_are_shown_and_said_in_the_protocol(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+def test_subtitles_are_shown_and_said_in_the_protocol(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         options = (f"--subtitles={video_mme.subtitles}", "--subtitle-frames=2")
         assert run(command(video_mme, tmp_path / "out", server, *options)) == 0
         asked = [texts_of(request["messages"][1]) for request in server.requests]
     assert sum("then 2 bowls & a lid." in text for text in asked) == 3  # both questions about it, one in two turns
-    assert result_of(tmp_path / "out")["protocol"]["subtitles"] == "those shown at 2 evenly spaced frames"
+    protocol = result_of(tmp_path / "out")["protocol"]
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == ("those shown at 2 evenly spaced frames", 2)
+    assert "2 of 3 questions have subtitles\n" in capsys.readouterr().err
+
+
+def test_a_folder_without_any_subtitles_is_refused(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, tmp_path / "out", server, f"--subtitles={video_mme.videos}")) == 2
+        assert server.requests == [] and not (tmp_path / "out").exists()
+        assert f"{video_mme.videos}: holds subtitles of none of 3 questions" in capsys.readouterr().err
+        assert run(command(video_mme, tmp_path / "out", server)) == 0
+    protocol = result_of(tmp_path / "out")["protocol"]
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == (None, None)
 
 
 def test_rows_are_tabulated_by_source_and_groups(
