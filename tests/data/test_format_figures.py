@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from benchmarks.video.files import MakeVideo
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
+from verl_video_tools.cli.main import run
 from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError
@@ -53,6 +55,34 @@ def test_cg_bench_with_subtitles(tmp_path: Path) -> None:
     convert_annotations("cg-bench", with_subtitles, tmp_path / "rows.parquet")
     question = read_rows(tmp_path / "rows.parquet")[0]["extra_info"]["question"]
     assert question.startswith("Subtitles of the video:\nHere comes number 5.\n\nWhat colour is the tram?")
+
+
+@pytest.mark.parametrize("name", ["cg-bench", "video-mme"])
+def test_a_conversion_without_any_of_the_subtitles_asked_for_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "video-mme":
+        entries = [
+            {"videoID": "v", "question_id": "1", "question": "?", "options": ["A. a", "B. b"], "answer": "A"}
+            | dict.fromkeys(("duration", "domain", "sub_category", "task_type"), "x")
+        ]
+        (tmp_path / "v.mp4").touch()
+        (tmp_path / "a.json").write_text(json.dumps(entries))
+        files, subtitles = BenchmarkFiles(annotations=tmp_path / "a.json", videos=tmp_path), "v.srt"
+    else:
+        files, subtitles = prepare(CASES[name], tmp_path), "Yz8aB-cDe3F.srt"
+    folder, target = tmp_path / "subtitles", tmp_path / "rows.parquet"
+    folder.mkdir()
+    command = ["data", "convert", str(files.annotations), str(target), "--from", name, "--videos", str(files.videos)]
+    command += ["--subtitles", str(folder)]
+    assert run(command) == 2
+    told = capsys.readouterr().err
+    assert f"{folder}: holds subtitles of none of " in told and f"docs/data.md says for {name}, or ask without" in told
+    assert not target.exists()
+    (folder / subtitles).write_text("1\n00:00:08,000 --> 00:00:09,000\nHere.\n")
+    assert run(command) == 0
+    num_rows = len(read_rows(target))
+    assert f"{num_rows} rows ({num_rows} with subtitles), " in capsys.readouterr().out
 
 
 def graded(row: dict[str, Any], answer: str | None, label: AnswerLabel) -> GradedItem:

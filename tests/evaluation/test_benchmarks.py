@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,43 @@ def test_a_bad_line_is_told_by_its_number_and_the_rest_goes_on(tmp_path: Path) -
     assert (first, other, last) == ({"a": 1}, ["b"], {"a": 3})
     assert isinstance(cut, RowError) and str(cut).startswith("line 3 of a.jsonl is not JSON: Expecting ',' delimiter")
     assert isinstance(no_text, RowError) and str(no_text).startswith("line 5 of a.jsonl is not JSON: 'utf-8' codec")
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "lines", "told"),
+    [
+        (
+            "next-qa",
+            "val.csv",
+            [
+                "video,question,answer,qid,type,a0,a1,a2,a3,a4",
+                "v,why,0,1,CW,a,b,c,d,e",
+                'v,"a caf\xe9,\nwhy",0,2,CW,a,b,c,d,e',
+                "v,why,0,3,CW,a,b,c,d,e,one too many: \xff",
+                "v,\u00c3\u00a9t\u00c3\u00a9,0,4,CW,a,b,c,d,e",
+            ],
+            {1: r"line 4 of val.csv is not UTF-8: .*a caf\\xe9,", 2: r"line 5 of val.csv is not UTF-8: .*many: \\xff"},
+        ),
+        (
+            "charades-sta",
+            "test.txt",
+            ["v 1 2##one", "v 1 2##a caf\xe9", "v\xff", "", "v 1 2##\u00c3\u00a9t\u00c3\u00a9"],
+            {1: r"line 2 of test.txt is not UTF-8: b'v 1 2##a caf\\xe9'", 2: "line 3 of test.txt is not UTF-8"},
+        ),
+    ],
+)
+def test_a_byte_that_is_no_utf8_costs_its_row_only(
+    name: str, file: str, lines: list[str], told: dict[int, str], tmp_path: Path
+) -> None:
+    (tmp_path / "v.mp4").touch()
+    (tmp_path / file).write_bytes("\n".join(lines).encode("latin-1"))
+    read = dict(read_rows(get_benchmark(name), BenchmarkFiles(annotations=tmp_path / file, videos=tmp_path)))
+    faults = {number: str(row) for number, row in read.items() if isinstance(row, RowError)}
+    assert list(faults) == list(told) and len(read) == 4
+    for number, pattern in told.items():
+        assert re.search(pattern, faults[number]), faults[number]
+    last = read[3]
+    assert not isinstance(last, RowError) and "\u00e9t\u00e9" in last["extra_info"]["question"]
 
 
 def test_only_line_feeds_end_lines_of_json(tmp_path: Path) -> None:

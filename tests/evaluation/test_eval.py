@@ -120,13 +120,29 @@ def test_a_benchmark_gives_result_tables_and_plot(
         assert picture.format == "PNG" and len(picture.convert("RGB").getcolors(1 << 20) or []) > 10
 
 
-def test_subtitles_are_shown_and_said_in_the_protocol(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+def test_subtitles_are_shown_and_said_in_the_protocol(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with JudgeServer(reply=scripted(SCRIPTS)) as server:
         options = (f"--subtitles={video_mme.subtitles}", "--subtitle-frames=2")
         assert run(command(video_mme, tmp_path / "out", server, *options)) == 0
         asked = [texts_of(request["messages"][1]) for request in server.requests]
     assert sum("then 2 bowls & a lid." in text for text in asked) == 3  # both questions about it, one in two turns
-    assert result_of(tmp_path / "out")["protocol"]["subtitles"] == "those shown at 2 evenly spaced frames"
+    protocol = result_of(tmp_path / "out")["protocol"]
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == ("those shown at 2 evenly spaced frames", 2)
+    assert "2 of 3 questions have subtitles\n" in capsys.readouterr().err
+
+
+def test_a_folder_without_any_subtitles_is_refused(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        assert run(command(video_mme, tmp_path / "out", server, f"--subtitles={video_mme.videos}")) == 2
+        assert server.requests == [] and not (tmp_path / "out").exists()
+        assert f"{video_mme.videos}: holds subtitles of none of 3 questions" in capsys.readouterr().err
+        assert run(command(video_mme, tmp_path / "out", server)) == 0
+    protocol = result_of(tmp_path / "out")["protocol"]
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == (None, None)
 
 
 def test_rows_are_tabulated_by_source_and_groups(
@@ -344,6 +360,28 @@ def test_a_column_without_named_entries_fails_its_items(
     (failure,) = result_of(out)["failures"]
     assert failure["flags"] == ["row_error"] and f"{column} must hold named entries" in failure["reason"]
     assert f"{column} must hold named entries" in capsys.readouterr().err
+
+
+def test_failing_rows_of_one_index_are_told_apart(
+    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    videos = (make_video(100), tmp_path / "gone.mp4", tmp_path / "lost.mp4", tmp_path / "away.mp4")
+    rows = [
+        benchmark_row("one", index=0, split="test", video_path=Path(video), question="?", options=["a", "b"], truth="A")
+        for video in videos
+    ]
+    rows[3]["extra_info"]["index"] = None
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    with JudgeServer(reply=scripted({"?": ["<answer>A</answer>"]})) as server:
+        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
+        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
+        before = (tmp_path / "out" / "results.json").read_bytes()
+        told = capsys.readouterr().err
+        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
+    names = ["row 1 (index 0)", "row 2 (index 0)", "row 3"]
+    assert [failure["item"] for failure in result_of(tmp_path / "out")["failures"]] == names
+    assert all(f"failed: {name}: " in told for name in names)
+    assert (tmp_path / "out" / "results.json").read_bytes() == before
 
 
 def test_an_endpoint_that_is_not_there(

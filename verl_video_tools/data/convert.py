@@ -14,6 +14,7 @@ from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, read_rows
 from verl_video_tools.evaluation.benchmarks.entries import Row
+from verl_video_tools.evaluation.benchmarks.subtitles import asked_with_subtitles
 from verl_video_tools.methods import method_names
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
@@ -53,27 +54,29 @@ def convert_annotations(
         split: replaces the format's own `extra_info.split`.
 
     Returns:
-        Rows written, and for each left out its place in the file, from 0, and why.
+        Rows written, those with subtitles, and for each left out its place in the file, from 0, and why.
 
     Raises:
-        UsageError: unknown format or method, files that cannot be read or written, or no row is left.
+        UsageError: unknown format or method, files that cannot be read or written, no row is left, or none of them has
+            the subtitles that were asked for.
     """
     source = get_source(source_name)
     if method_name is not None and method_name not in method_names():
         raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
     schema = ROW_SCHEMA if method_name is None else ROW_SCHEMA.insert(1, pa.field("agent_name", pa.string()))
     skipped: list[str] = []
-    num_written = 0
+    num_written = num_with_subtitles = 0
     with whole_file(target, schema) as writer:
         for rows in _in_batches(_good_rows(read_rows(source, files), files.annotations, skipped)):
             for row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
+                num_with_subtitles += files.subtitles is not None and asked_with_subtitles(row)
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
         if not num_written:
             first = f"; the first was left out: {skipped[0]}" if skipped else ""
             raise UsageError(f"{files.annotations} gives no row{first}")
-    return Conversion(num_written, tuple(skipped))
+    return Conversion(num_written, tuple(skipped), num_with_subtitles)
 
 
 def _good_rows(

@@ -81,7 +81,8 @@ def convert_command(
         )
     for reason in conversion.skipped:
         typer.echo(f"skipped {reason}", err=True)
-    typer.echo(f"{target}: {conversion.num_written} rows, {len(conversion.skipped)} skipped")
+    with_subtitles = "" if subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
+    typer.echo(f"{target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
 
 
 def _read_prompt(path: Path) -> str:

@@ -59,10 +59,11 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a conversion went: rows written, and for each row left out why."""
+    """How a conversion went: rows written, how many of them with subtitles, and for each row left out why."""
 
     num_written: int
     skipped: tuple[str, ...]
+    num_with_subtitles: int = 0
 
 
 @cache

@@ -73,6 +73,8 @@ def eval_command(
         raise UsageError("--serve-option belongs to --serve")
     configured = get_method(method, **read_assignments(settings or []))
     questions = _questions(rows, benchmark, annotations, videos, subtitles, subtitle_frames)
+    if questions.num_with_subtitles is not None:
+        typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
     envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
     server = None
     options = read_assignments(serve_option or [], "--serve-option")

@@ -9,6 +9,7 @@ from pathlib import Path
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.evaluation.benchmarks.subtitles import asked_with_subtitles
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Questions:
         faults: what is wrong with entries that are no questions, by place.
         benchmark: None for a file of rows.
         subtitles: how the benchmark's subtitles are shown, None if they are not.
+        num_with_subtitles: questions whose video has any; None if they are not shown.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Questions:
     faults: dict[int, RowError]
     benchmark: Benchmark | None = None
     subtitles: str | None = None
+    num_with_subtitles: int | None = None
 
 
 def questions_of_rows(rows_parquet: Path) -> Questions:
@@ -43,7 +46,8 @@ def questions_of_benchmark(name: str, files: BenchmarkFiles) -> Questions:
     """A benchmark's questions.
 
     Raises:
-        UsageError: there is no such benchmark, its files cannot be read, or none of its entries is a question.
+        UsageError: there is no such benchmark, its files cannot be read, none of its entries is a question, or none of
+            the questions has subtitles that are to be shown.
     """
     benchmark = get_benchmark(name)
     tasks: list[RolloutTask] = []
@@ -56,7 +60,8 @@ def questions_of_benchmark(name: str, files: BenchmarkFiles) -> Questions:
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {name}{first}")
-    return Questions(name, tasks, faults, benchmark, _subtitles(files))
+    num_with_subtitles = None if files.subtitles is None else sum(asked_with_subtitles(task.row) for task in tasks)
+    return Questions(name, tasks, faults, benchmark, _subtitles(files), num_with_subtitles)
 
 
 def _subtitles(files: BenchmarkFiles) -> str | None:

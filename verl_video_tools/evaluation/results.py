@@ -134,9 +134,18 @@ def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, An
     for item in items:
         trajectory = item.record["trajectory"]
         if trajectory.flags:
-            name = item.record["extra_info"].get("index", item.record["uid"])
-            failures[int(item.record["uid"])] = {"item": name, "flags": trajectory.flags, "reason": trajectory.error}
+            number = int(item.record["uid"])
+            name = _name(number, item.record["extra_info"].get("index"), questions.benchmark)
+            failures[number] = {"item": name, "flags": trajectory.flags, "reason": trajectory.error}
     return [failures[number] for number in sorted(failures)]
+
+
+def _name(number: int, index: Any, benchmark: Benchmark | None) -> Any:
+    """What a benchmark calls the question. In rows of a user several may have one `index`: their places tell them
+    apart."""
+    if benchmark is not None:
+        return index
+    return f"row {number}" if index is None else f"row {number} (index {index})"
 
 
 def _mean(values: Sequence[float]) -> float | None:

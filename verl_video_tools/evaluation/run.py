@@ -121,7 +121,8 @@ async def evaluate(
         label_answers=True,
         progress=progress,
     )
-    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, "versions": found_versions})
+    found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
+    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, **found})
     _write_json(folder / RESULTS, result)
     write_tables({folder.name: result}, folder)
     write_plot({folder.name: result}, folder)

@@ -156,7 +156,7 @@ def test_failures_are_told_and_made_again(
     assert haystack(listed, tmp_path / "run", server.base_url, "--max-attempts", "2") == 1
     assert rows_of(tmp_path / "run") == []
     told = capfd.readouterr().err
-    assert "scenes: 1 failed" in told and "gone.mp4: no such video file" in told
+    assert told.count("scenes: 1 failed") == 1 and "gone.mp4: no such video file" in told
     assert "visual checks: 2 failed" in told
     server.reply = honest
     assert haystack(listed, tmp_path / "run", server.base_url) == 1, "what failed is not asked again unasked"
@@ -253,6 +253,30 @@ def test_the_estimate_bounds_what_is_asked(
         assert len(asked) <= cells[step][0] and pictures <= cells[step][1]
         assert sum(request["max_tokens"] for request in asked) <= cells[step][3]
     assert cells["captions"][:2] == [3, 9]  # all of them are made, one picture per second
+
+
+def test_the_estimate_tells_videos_that_it_leaves_out(
+    videos: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    listed = tmp_path / "videos.txt"
+    listed.write_text(f"{tmp_path / 'gone.mp4'}\n{videos / 'scenes.mp4'}\n{tmp_path / 'lost.mp4'}\n")
+    for _ in range(2):  # the second time by the record
+        assert haystack(listed, tmp_path / "run", None, "--estimate") == 0
+        printed = capfd.readouterr()
+        assert "at most, without retries" in printed.out
+        assert f"scenes: 2 failed (--retry-failed), for example {tmp_path / 'gone.mp4'}: " in printed.err
+
+
+def test_no_estimate_without_a_video(server: JudgeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    listed = tmp_path / "videos.txt"
+    listed.write_text(f"{tmp_path / 'gone.mp4'}\n")
+    for url, options in ((None, ["--estimate"]), (server.base_url, [])):
+        assert haystack(listed, tmp_path / "run", url, *options) == 1
+        printed = capfd.readouterr()
+        assert "at most" not in printed.out
+        assert "scenes: 1 failed (--retry-failed), for example " in printed.err and "no such video file" in printed.err
+        assert f"VideoError: {listed}: none of 1 videos can be read; mend them, then give --retry-failed" in printed.err
+    assert server.requests == []
 
 
 def test_the_estimate_counts_evidence_of_several_parts() -> None:

@@ -15,7 +15,7 @@ import typer
 
 from verl_video_tools.cli.asking import APIKeyEnv, Model
 from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import UsageError, VideoError
 
 if TYPE_CHECKING:
     from verl_video_tools.data.haystack.estimate import StepCost
@@ -57,7 +57,7 @@ def haystack_command(
     from verl_video_tools.data.haystack.config import HaystackConfig, claim
     from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
     from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
-    from verl_video_tools.data.haystack.pipeline import STEPS, Models, find_parts, make_questions
+    from verl_video_tools.data.haystack.pipeline import STEPS, Models, failures, find_parts, make_questions
     from verl_video_tools.data.haystack.rows import write_rows
     from verl_video_tools.data.probe_files import find_videos
     from verl_video_tools.data.progress import progress_bars
@@ -98,6 +98,10 @@ def haystack_command(
 
     with progress_bars(STEPS[0]) as (scanned,):
         scenes = asyncio.run(find_parts(paths, out, config, jobs or os.cpu_count() or 1, retry_failed, scanned))
+    if unreadable := failures(scenes):
+        _tell_failures(STEPS[0], unreadable)  # before the estimate, which counts the others only
+    if len(unreadable) == len(scenes):
+        raise VideoError(f"{videos}: none of {len(scenes)} videos can be read; mend them, then give --retry-failed")
     _print_estimate(estimate_costs(scenes, config), input_price, output_price)
     if estimate:
         return 0
@@ -132,4 +136,8 @@ def _print_outcome(outcome: Outcome, out: Path) -> None:
     for reason, count in outcome.dropped.most_common():
         print(f"  dropped, {reason}: {count}")
     for step, errors in outcome.failures.items():
-        typer.echo(f"{step}: {len(errors)} failed (--retry-failed), for example {errors[0]}", err=True)
+        _tell_failures(step, errors)
+
+
+def _tell_failures(step: str, errors: Sequence[str]) -> None:
+    typer.echo(f"{step}: {len(errors)} failed (--retry-failed), for example {errors[0]}", err=True)

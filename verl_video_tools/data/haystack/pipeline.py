@@ -55,7 +55,7 @@ class Outcome:
 
     Attributes:
         dropped: candidates by reason.
-        failures: items that failed, with their reasons, by step.
+        failures: items that failed, with their reasons, by step that asks a model.
     """
 
     kept: list[Candidate] = field(default_factory=list)
@@ -105,10 +105,10 @@ async def make_questions(
         if left_over(path, wanted, retry_failed):
             claim(folder, {role: await model.name()})
         records = await run_step(path, wanted, concurrency, retry_failed, progress[number - 1], model.check_reachable)
-        _note_failures(outcome, STEPS[number], records)
+        if errors := failures(records):
+            outcome.failures[STEPS[number]] = errors
         return {key: record for key, record in records.items() if "error" not in record}
 
-    _note_failures(outcome, STEPS[0], scenes)
     parts = {video: [(start, end) for start, end in scene.get("parts", [])] for video, scene in scenes.items()}
     captions = await step(
         1,
@@ -262,7 +262,6 @@ def _passed(
     return [item for item in candidates if item.key in verdicts and verdicts[item.key]["score"] >= min_score]
 
 
-def _note_failures(outcome: Outcome, step: str, records: Mapping[str, Record]) -> None:
-    errors = [f"{key}: {record['error']}" for key, record in records.items() if "error" in record]
-    if errors:
-        outcome.failures[step] = errors
+def failures(records: Mapping[str, Record]) -> list[str]:
+    """Items that failed, with their reasons."""
+    return [f"{key}: {record['error']}" for key, record in records.items() if "error" in record]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Group, ReadEntry, Row, read_entries
+from verl_video_tools.evaluation.benchmarks.subtitles import asked_with_subtitles
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
 _BENCHMARKS = {
@@ -139,16 +140,26 @@ def read_rows(benchmark: Benchmark, files: BenchmarkFiles) -> Iterator[tuple[int
     """Each entry's place in the annotations, from 0, with its row, or with what is wrong with it.
 
     Raises:
-        UsageError: the annotations cannot be read, the folder of videos or subtitles does not exist, or the benchmark
-            has no subtitles.
+        UsageError: the annotations cannot be read, the folder of videos or subtitles does not exist, the benchmark has
+            no subtitles, or, after the last entry, no row got any of those that were asked for.
     """
     for folder in (files.videos, files.subtitles):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder}: no such folder")
     if files.subtitles is not None and not benchmark.has_subtitles:
         raise UsageError(f"{benchmark.name} has no subtitles")
+    num_rows = num_with_subtitles = 0
     for number, entry in enumerate(benchmark.entries(files.annotations)):
-        yield number, _row_or_error(benchmark, entry, files)
+        row = _row_or_error(benchmark, entry, files)
+        if files.subtitles is not None and not isinstance(row, RowError):
+            num_rows += 1
+            num_with_subtitles += asked_with_subtitles(row)
+        yield number, row
+    if num_rows and not num_with_subtitles:  # some videos may have none, but not all
+        raise UsageError(
+            f"{files.subtitles}: holds subtitles of none of {num_rows} questions; give the folder where those of the "
+            f"videos lie, named as docs/data.md says for {benchmark.name}, or ask without --subtitles"
+        )
 
 
 def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles) -> Row | RowError:

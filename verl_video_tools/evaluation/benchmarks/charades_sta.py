@@ -22,6 +22,7 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     Row,
     benchmark_row,
     find_video,
+    not_utf8,
     read_entries,
     required,
 )
@@ -76,16 +77,18 @@ class CharadesSTA(Benchmark):
         return grounding_metrics(items)
 
 
-def _read_lines(path: Path) -> Iterable[Entry]:
+def _read_lines(path: Path) -> Iterable[ReadEntry]:
     """Records of a text file; a line of another form is one with the field `line` only."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
-    for line in lines:
+    for number, line in enumerate(lines, start=1):
         head, mark, sentence = line.partition("##")
         parts = head.split()
-        if mark and len(parts) == 3:
+        if (fault := not_utf8(line, f"line {number} of {path.name}")) is not None:
+            yield fault
+        elif mark and len(parts) == 3:
             yield {"video": parts[0], "timestamp": parts[1:], "caption": sentence}
         elif line.strip():
             yield {"line": line}

@@ -97,6 +97,23 @@ def _read_list(path: Path) -> Iterator[Entry]:
     yield from entries
 
 
+def not_utf8(text: str, place: str) -> RowError | None:
+    """What is wrong with text that was read with `errors="surrogateescape"`, so that a bad byte costs its row only.
+
+    Args:
+        place: where the text stands, for the message.
+
+    Returns:
+        None if all of it was UTF-8.
+    """
+    try:
+        text.encode(errors="surrogateescape").decode()
+    except UnicodeDecodeError as error:
+        context = error.object[max(0, error.start - 20) : error.end + 20]
+        return RowError(f"{place} is not UTF-8: {context!r}; save the annotations as UTF-8")
+    return None
+
+
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
     """The questions of one video, each with these fields of it; what is no object stays as it is, to be told."""
     for question in questions:

@@ -9,13 +9,22 @@ lmms_eval/tasks/nextqa of github.com/EvolvingLMMs-Lab/lmms-eval.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
+from verl_video_tools.evaluation.benchmarks.entries import (
+    Entry,
+    ReadEntry,
+    Row,
+    benchmark_row,
+    not_utf8,
+    read_entries,
+    required,
+)
 from verl_video_tools.evaluation.benchmarks.fields import find_first_video, letter_at, load_json, split_name
 
 FOLDERS_FILE = "map_vid_vidorID.json"
@@ -52,9 +61,12 @@ class NExTQA(Benchmark):
         )
 
 
-def _read_csv(path: Path) -> Iterable[Entry]:
+def _read_csv(path: Path) -> Iterable[ReadEntry]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file)
+            for entry in reader:
+                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
+                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
+    except (OSError, csv.Error) as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from verl_video_tools.errors import RowError, VideoError
 from verl_video_tools.video import Video, linspace_indices
 
 _TIME = r"(\d+):(\d\d):(\d\d)[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}")
+_HEADING = "Subtitles of the video:"
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")
 
 
@@ -67,7 +69,12 @@ def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], video_path:
     """
     if num_frames is not None:
         subtitles = shown_at(subtitles, evenly_spaced_seconds(video_path, num_frames))
-    return "\n".join(["Subtitles of the video:", *(line.text for line in subtitles), "", question])
+    return "\n".join([_HEADING, *(line.text for line in subtitles), "", question])
+
+
+def asked_with_subtitles(row: Mapping[str, Any]) -> bool:
+    """Whether subtitles stand before the row's question, even if none of them is shown at the chosen moments."""
+    return str(row["extra_info"]["question"]).startswith(_HEADING)
 
 
 @lru_cache(maxsize=16)  # the questions about one video follow one another
