@@ -49,6 +49,7 @@ def test_fewer_rollouts_without_thumbnails(records: Path, tmp_path: Path, capsys
         (["{folder}/none"], "no recorded rollout"),
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
         (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
+        (["{records}", "--out", "."], "it is a folder; name a file"),
     ],
 )
 def test_bad_usage_is_one_line(

@@ -26,6 +26,8 @@ def write_whole(out: Path, content: bytes) -> None:
     Raises:
         UsageError: it cannot be written.
     """
+    if out.is_dir():  # "." has no name to write beside
+        raise UsageError(f"{out}: cannot be written, it is a folder; name a file")
     partial = out.with_name(f"{out.name}.partial")
     try:
         partial.write_bytes(content)
