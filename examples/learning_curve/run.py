@@ -107,7 +107,16 @@ PLANS = {
 }
 
 STORIES = {
-    "framethinker": Story("bonus for every kind of look, right or wrong", ("bonus_condition=always",)),
+    "framethinker": Story(
+        "0.2 for a frame number, right or wrong",  # appendix D.1
+        (
+            "bonus_condition=always",
+            "choose_bonus=0",
+            "time_bonus=0.2",
+            "require_time_in_question=false",
+            "ccv=false",
+        ),
+    ),
     "videozoomer": Story("bonus for a zoom, right or wrong", ("bonus_condition=always",)),
     "longvt": Story("recall instead of IoU", ("time_reward=recall",)),
     "videobrain": Story(
