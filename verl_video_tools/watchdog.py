@@ -81,21 +81,23 @@ class ServerCheck:
     def fault(self) -> str | None:
         asked = time.monotonic()
         for address, found in zip(self._addresses, self._ask_all(), strict=True):
+            if found is Health.SILENT:
+                silent_seconds = time.monotonic() - self._silent_since.setdefault(address, asked)
+                if silent_seconds > self._silence_seconds:
+                    return (
+                        f"the inference server at {address} has not answered for {silent_seconds:.0f} s: it is stuck."
+                    )
+                continue  # nor does it say that it has recovered
+            self._silent_since.pop(address, None)
             if found is Health.HEALTHY:
                 self._sick_since.pop(address, None)
-            elif found is Health.SICK:
-                sick_seconds = time.monotonic() - self._sick_since.setdefault(address, asked)
-                if sick_seconds > self._grace_seconds:
-                    return (
-                        f"the inference server at {address} has not been healthy for {sick_seconds:.0f} s: "
-                        "its engine process is dead. Look for its last words above (out of memory?)."
-                    )
-            if found is not Health.SILENT:
-                self._silent_since.pop(address, None)
                 continue
-            silent_seconds = time.monotonic() - self._silent_since.setdefault(address, asked)
-            if silent_seconds > self._silence_seconds:
-                return f"the inference server at {address} has not answered for {silent_seconds:.0f} s: it is stuck."
+            sick_seconds = time.monotonic() - self._sick_since.setdefault(address, asked)
+            if sick_seconds > self._grace_seconds:
+                return (
+                    f"the inference server at {address} has not been healthy for {sick_seconds:.0f} s: "
+                    "its engine process is dead. Look for its last words above (out of memory?)."
+                )
         return None
 
     def _ask_all(self) -> list[Health]:

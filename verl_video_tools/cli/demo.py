@@ -38,23 +38,22 @@ def run(
         base, clip = base_model_dir(family), clip_dir()  # before the videos: a broken installation should fail at once
     except FileNotFoundError as error:
         raise SetupError(str(error)) from error
-    advice = "name a folder that can be made and written"
-    try:
-        with writing(out, advice), progress_bars("videos") as (progress,):
-            folder = make_demo(
-                out,
-                num_train_videos=train_videos,
-                num_test_videos=test_videos,
-                questions_per_video=questions_per_video,
-                seed=seed,
-                agent_names=agent_names,
-                open_ended=open_ended,
-                needle=needle,
-                progress=progress,
-            )
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    with writing(out, advice):
+    with writing(out, "name a folder that can be made and written"):
+        try:
+            with progress_bars("videos") as (progress,):
+                folder = make_demo(
+                    out,
+                    num_train_videos=train_videos,
+                    num_test_videos=test_videos,
+                    questions_per_video=questions_per_video,
+                    seed=seed,
+                    agent_names=agent_names,
+                    open_ended=open_ended,
+                    needle=needle,
+                    progress=progress,
+                )
+        except ValueError as error:
+            raise UsageError(str(error)) from error
         shutil.copytree(base, folder / "base", dirs_exist_ok=True)
         shutil.copytree(prompts_dir(), folder / "prompts", dirs_exist_ok=True)
         shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)

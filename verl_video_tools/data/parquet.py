@@ -13,8 +13,6 @@ from verl_video_tools.errors import UsageError, writing
 
 ROWS_PER_BATCH = 256
 """Rows held in memory at once. Rows without pictures take a few kilobytes each."""
-
-
 _ADVICE = "name a file in a folder that can be written"
 
 
