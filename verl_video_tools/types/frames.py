@@ -1,0 +1,117 @@
+"""Videos and their frames.
+
+Legend of axes: T frames in time order of the request, H height, W width, C colour channels (RGB).
+Times are presentation times in seconds from the first frame shown; indices count frames in presentation order from 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class VideoInfo:
+    """Facts probed from a file, never taken from a row. Width and height are as displayed (rotation applied)."""
+
+    duration_seconds: float
+    num_frames: int
+    average_fps: float
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRecord:
+    """What one shown frame was: the part of a frame that is kept after its pixels are gone.
+
+    Width and height are in pixels, as handed to the processor.
+    """
+
+    index: int
+    timestamp_seconds: float
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class FrameBatch:
+    """Decoded frames with the presentation times that the decoder reported; order and duplicates as requested.
+
+    Attributes:
+        frames_THWC: uint8 RGB.
+        timestamps_seconds: float64, shape (T,).
+        corrupt: bool, shape (T,); True where the nearest decodable frame stands in for a damaged one.
+        index_of: maps float64 times (T,) to int64 frame indices (T,); called once, on first use of `indices`.
+        num_cached: frames that came from a cache.
+    """
+
+    frames_THWC: npt.NDArray[np.uint8]
+    timestamps_seconds: npt.NDArray[np.float64]
+    corrupt: npt.NDArray[np.bool_]
+    index_of: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
+    num_cached: int = 0
+
+    def __post_init__(self) -> None:
+        num_frames = len(self.frames_THWC)
+        if self.frames_THWC.ndim != 4 or self.frames_THWC.shape[-1] != 3 or self.frames_THWC.dtype != np.uint8:
+            raise ValueError(
+                f"frames_THWC must be uint8 (T, H, W, 3), got {self.frames_THWC.dtype} {self.frames_THWC.shape}"
+            )
+        for name in ("timestamps_seconds", "corrupt"):
+            if getattr(self, name).shape != (num_frames,):
+                raise ValueError(f"{name} must have shape ({num_frames},), got {getattr(self, name).shape}")
+
+    @cached_property
+    def indices(self) -> npt.NDArray[np.int64]:
+        """Frame numbers in presentation order, int64, shape (T,). A file without an index is scanned once."""
+        return self.index_of(self.timestamps_seconds)
+
+    def __len__(self) -> int:
+        return len(self.frames_THWC)
+
+    def __repr__(self) -> str:  # shapes, never pixels
+        return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"
+
+
+Rounding = Literal["nearest", "shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameRequest:
+    """Frames to decode, at the size that the processor gets. Exactly one of `seconds` and `indices` is given.
+
+    Attributes:
+        rounding: which frame a time means, the one `shown` then or the one that begins `nearest` to it, half way the
+            later one.
+    """
+
+    width: int
+    height: int
+    seconds: tuple[float, ...] | None = None
+    indices: tuple[int, ...] | None = None
+    rounding: Rounding = "shown"
+
+    def __post_init__(self) -> None:
+        if (self.seconds is None) == (self.indices is None):
+            raise ValueError("a FrameRequest takes either seconds or indices")
+
+    def __len__(self) -> int:
+        return len(self.seconds if self.seconds is not None else self.indices or ())
+
+
+@dataclass(frozen=True, slots=True)
+class PixelEnvelope:
+    """What the processor leaves untouched: sides that are multiples of `factor`, area within [min, max] pixels.
+
+    The default says "no processor": sizes are then whatever the method asks for.
+    """
+
+    factor: int = 1
+    min_pixels: int = 1
+    max_pixels: int = 1 << 62
