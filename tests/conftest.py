@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.video.files import MakeVideo, write_grey
+from verl_video_tools.endpoint import client
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -56,3 +57,9 @@ def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
         return str(path)
 
     return make
+
+
+@pytest.fixture
+def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests whose server fails: clients ask it again at once."""
+    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)

@@ -21,10 +21,10 @@ from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.classify import CATEGORY_OF_LETTER, letter_of
-from verl_video_tools.endpoint import client
 from verl_video_tools.trace.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 LETTERS = "aaaabbbcddeeeffffghh" + "aaaaaaaaeefffffffggh"
 """What 40 rows shall become: 20 of the source `left`, 20 of `right`."""
@@ -33,11 +33,6 @@ LOOK = (
     "<think>closer</think>\n<tool_call>\n"
     '{"name": "crop_video", "arguments": {"start_time": 0, "end_time": 1}}\n</tool_call>'
 )
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @dataclass(frozen=True)

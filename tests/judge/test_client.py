@@ -16,19 +16,14 @@ from typing import Any
 import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, sometimes_bad
-from verl_video_tools.endpoint import client
 from verl_video_tools.errors import JudgeError, UsageError
 from verl_video_tools.judge import JudgeConfig, JudgeCounters, LLMJudge
 from verl_video_tools.types import AnswerLabel
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 CASE = ("What animal is it?", "a brown dog and a cat", "A brown dog and a cat.")
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.main import run
 from verl_video_tools.cli.probes import Status
-from verl_video_tools.endpoint import client
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
@@ -50,8 +49,8 @@ def test_a_model_that_is_not_served() -> None:
     assert server.requests == []
 
 
-def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
+@pytest.mark.usefixtures("short_backoff")
+def test_nobody_there() -> None:
     with JudgeServer() as server:
         pass
     (check,) = probes.check_judge(server.base_url, None)

@@ -21,14 +21,10 @@ from verl.trainer.ppo.reward import load_reward_manager
 
 from tests.judge_server import JudgeServer, Reply, sometimes_bad
 from verl_video_tools.agent_loop.settings import judge_config, pack_record, unpack_record
-from verl_video_tools.endpoint import client
 from verl_video_tools.errors import UsageError
 from verl_video_tools.types import StopReason, Trajectory, Turn, VideoInfo
 
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
 @pytest.fixture

@@ -24,17 +24,13 @@ from verl_video_tools.data.haystack.estimate import estimate
 from verl_video_tools.data.haystack.log import Record, read_log, run_step
 from verl_video_tools.data.haystack.models import instructions
 from verl_video_tools.data.haystack.pipeline import shown_seconds
-from verl_video_tools.endpoint import client
 from verl_video_tools.types import Sample
+
+pytestmark = pytest.mark.usefixtures("short_backoff")
 
 COLOURS = {"red": 0, "green": 1, "blue": 2}
 PROMPTS = {name: instructions(f"{name}.txt")[:40] for name in ("caption", "questions", "text_check", "visual_check")}
 SMALL = ["--set", "min_part_seconds=2", "--set", "max_part_seconds=4", "--set", "scan_fps=10"]
-
-
-@pytest.fixture(autouse=True)
-def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
 
 
 @pytest.fixture
