@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.trainer.ppo.v1 import agent_loop_tq
 
@@ -158,6 +160,8 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
     worker, reward_worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__), RewardWorker()
     worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), {}
     worker.distillation_enabled, worker.reward_loop_worker_handles = False, [reward_worker]
+    role = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": None}}
+    worker.config = OmegaConf.create({"actor_rollout_ref": {"actor": role, "ref": role}})
     stored: dict[str, dict[str, Any]] = {}
     processed: list[list[int]] = []
     process = AgentLoopWorker._compute_multi_modal_inputs
@@ -183,6 +187,8 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
         assert row["response_mask"].tolist() == output.response_mask
         assert row["rm_scores"].tolist() == [0.0] * (len(output.response_ids) - 1) + [0.75]
         assert row["tag"]["seq_len"] == len(output.prompt_ids) + len(output.response_ids)
+        pixels = Rollout([output], result.server).training_tensors()[0]["pixel_values"]
+        assert torch.equal(row["multi_modal_inputs"]["pixel_values"], pixels.bfloat16())
         assert row["position_ids"].shape == (4, row["tag"]["seq_len"])
 
 

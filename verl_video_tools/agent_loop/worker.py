@@ -1,9 +1,16 @@
-"""verl's agent loop workers, able to score a rollout of several multimodal sequences, and without its pixels.
+"""verl's agent loop workers, for rollouts of many pictures.
 
-verl 0.9.1 pads the sequences of one rollout into one batch for the reward worker, and position ids of shape (4, L)
-along the wrong axis: it fails ("The size of tensor a must match the size of tensor b") where two lengths differ. For
-that batch it also runs the processor over all pictures, once more than for training, on the event loop that all
-rollouts of the worker share, and keeps what comes out while a judge thinks. Rewards read the record, and need none.
+They can score a rollout of several multimodal sequences. verl 0.9.1 pads these into one batch for the reward worker,
+and position ids of shape (4, L) along the wrong axis: it fails ("The size of tensor a must match the size of tensor b")
+where two lengths differ.
+
+They score without pixels. For that batch verl runs the processor over all pictures, once more than for training, on the
+event loop that all rollouts of the worker share, and keeps what comes out while a judge thinks. Rewards read the
+record, and need none.
+
+They keep pixels as small as the model will read them. verl keeps the processor's float32 until the step's update is
+done, though FSDP casts it to bfloat16 before anything else.
+
 Selected by the trainer `video_tools` through verl's option `rollout.agent.agent_loop_manager_class`.
 """
 
@@ -14,9 +21,11 @@ from typing import Any
 
 import ray
 import torch
+from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.torch_dtypes import PrecisionType
 
 # verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
 # sends it to its workers by value; the class below must not have one either, or the two would come apart there.
@@ -25,6 +34,24 @@ _Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
 
 is_scoring: ContextVar[bool] = ContextVar("is_scoring", default=False)
 """Of a rollout's task. The methods below import it, since it cannot be sent by value."""
+
+
+def forward_dtype(config: DictConfig) -> torch.dtype:
+    """To what actor and reference cast their inputs before anything else, so that casting them earlier changes no bit.
+
+    FSDP's mixed precision does so (`MixedPrecisionPolicy.cast_forward_inputs`, which verl sets). Where the two differ,
+    or another engine trains, it is float32, the processor's own.
+
+    Args:
+        config: `actor_rollout_ref`.
+    """
+    dtypes = set()
+    for role in (config.actor, config.ref):
+        if role.strategy not in ("fsdp", "fsdp2"):
+            return torch.float32
+        precision = OmegaConf.select(role, "fsdp_config.mixed_precision.param_dtype", default="bf16")  # verl's default
+        dtypes.add(PrecisionType.to_dtype(precision))
+    return dtypes.pop() if len(dtypes) == 1 else torch.float32
 
 
 @ray.remote
@@ -40,9 +67,15 @@ class VideoAgentLoopWorker(_Worker):
             is_scoring.reset(token)
 
     def _compute_multi_modal_inputs(self, output: AgentLoopOutput, input_ids: torch.Tensor) -> dict[str, Any]:
-        from verl_video_tools.agent_loop.worker import is_scoring
+        """Pixels in the precision in which the model will read them."""
+        from verl_video_tools.agent_loop.worker import forward_dtype, is_scoring
 
-        return {} if is_scoring.get() else super()._compute_multi_modal_inputs(output, input_ids)
+        if is_scoring.get():
+            return {}
+        inputs: dict[str, Any] = super()._compute_multi_modal_inputs(output, input_ids)
+        if "pixel_values" in inputs:
+            inputs["pixel_values"] = inputs["pixel_values"].to(forward_dtype(self.config.actor_rollout_ref))
+        return inputs
 
     def _compute_position_ids(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         """Of shape (1, 4, L) for training, (1, L) for the reward worker, which reads none."""
