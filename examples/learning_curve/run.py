@@ -78,9 +78,9 @@ class Plan:
     learning_rate: float = 2e-4
 
 
-MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 3, "rl": 6, "rft": 9, "story": 3}
+MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 9, "story": 3}
 """What a stage takes on two idle cores; `rl` and `story` without their steps."""
-SECONDS_PER_STEP = {"framethinker": 17, "longvt": 22, "videozoomer": 34, "videobrain": 25, "framemind": 31}
+SECONDS_PER_STEP = {"framethinker": 17, "longvt": 22, "videozoomer": 30, "videobrain": 25, "framemind": 31}
 
 
 @dataclass(frozen=True)
