@@ -136,7 +136,7 @@ def test_memory_of_first_looks(name: str) -> None:
     factor = FACTORS[family]
     tokens = [look_tokens(look, factor) for look in first_looks(name, factor)]
     questions, rollouts = STEPS[name]
-    bytes_per_rollout = sum(tokens) / len(tokens) * 4 * 3 * 2 * (factor // 2) ** 2 * 4  # patches, RGB, twice, float32
+    bytes_per_rollout = sum(tokens) / len(tokens) * 4 * 3 * 2 * (factor // 2) ** 2 * 2  # patches, RGB, twice, bfloat16
     row = (
         f"| `{name}`, {family} | {bytes_per_rollout / 1e6:.0f} MB | {questions} x {rollouts} "
         f"| {bytes_per_rollout * questions * rollouts / 1e9:.0f} GB |"

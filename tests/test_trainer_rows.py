@@ -5,10 +5,13 @@ sequences it has: verl's own code on an in-memory queue."""
 # ruff: noqa: E402
 
 from collections.abc import Mapping
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -19,11 +22,12 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
 from verl_video_tools import trainer_records
 from verl_video_tools.agent_loop.settings import pack_record
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
-from verl_video_tools.trace.records import RecordWriter
+from verl_video_tools.trace.records import RecordWriter, read_records
 from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, disagreement, equal_groups
 from verl_video_tools.trainer_records import ValidationTap
 from verl_video_tools.trainer_rows import group_rollouts, spread_padding
@@ -185,6 +189,17 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
     assert trainer._add_prompts_to_generate(1000) == 1000
 
 
+def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = object.__new__(VideoToolsTrainer)
+    trainer._phase, phases = "generating", []
+    for name in ("on_sample_end", "_save_checkpoint", "on_step_end"):
+        monkeypatch.setattr(PPOTrainerSync, name, lambda self: phases.append(self._phase))
+    for hook in (trainer.on_sample_end, trainer._save_checkpoint, trainer.on_step_end):  # verl's order
+        hook()
+    assert phases[1:] == ["saving a checkpoint", "sending the new weights to the engine"]
+    assert trainer._phase == phases[-1]
+
+
 @pytest.mark.parametrize("on_failure", ["flag", "stop"])
 def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure: str, tmp_path: Path) -> None:
     metrics = {"val-aux/world/judge_failed/mean@1": 0.25, "val-core/world/acc/mean@1": 0.5}
@@ -310,15 +325,25 @@ class Step:
     """A trainer over rollouts of several sequences: group a has rollouts of 1 and 3 turns, group b of 2 and 2.
 
     Sequence k of a rollout has k + 2 response tokens, the first of them with mask 0.
+
+    Args:
+        log_probs: the engine was asked for them (`rollout.calculate_log_probs`).
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, flagged: tuple[str, ...] = (), ranks: int = 1) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        flagged: tuple[str, ...] = (),
+        ranks: int = 1,
+        log_probs: bool = True,
+    ) -> None:
         scores = {"a_0": 1.0, "a_1": 0.0, "b_0": 0.25, "b_1": 0.75}
         num_turns = {"a_0": 1, "a_1": 3, "b_0": 2, "b_1": 2}
         rows, tags = {}, []
         for name, score in scores.items():
             for turn in range(num_turns[name]):
                 extra_fields: dict[str, Any] = {"reward_extra_info": {"score": score}}
+                extra_fields |= {"num_generated_tokens": turn + 1, "num_observation_tokens": 1}
                 if turn == num_turns[name] - 1:
                     flags = ["aborted"] if name in flagged else []
                     extra_fields |= pack_record(Trajectory(method="framethinker", question=name, flags=flags))
@@ -334,7 +359,7 @@ class Step:
                     "response_mask": mask,
                     "loss_mask": mask.clone(),
                     "rm_scores": torch.tensor([0.0] * (length - 1) + [score]),
-                    "rollout_log_probs": zeros,
+                    **({"rollout_log_probs": zeros} if log_probs else {}),
                     "extra_fields": extra_fields,
                     "data_source": "world",
                     "reward_model": {"ground_truth": "B"},
@@ -357,6 +382,7 @@ class Step:
             }
         )
         trainer.global_steps, trainer.use_critic, trainer._record_tokens = 1, False, True
+        trainer._log_probs = ("rollout_log_probs",) if log_probs else ()
         trainer.tokenizer = SimpleNamespace(eos_token_id=9, pad_token_id=9)
         trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})
         self.trainer = trainer
@@ -398,6 +424,22 @@ def test_padding_shows_a_picture_and_fills_no_mini_batch(monkeypatch: pytest.Mon
             assert len(row["response_mask"]) == len(row["rollout_log_probs"]) == len(row["responses"])
 
 
+@pytest.mark.parametrize("log_probs", [True, False])
+def test_of_equally_long_sequences_one_becomes_longer(monkeypatch: pytest.MonkeyPatch, log_probs: bool) -> None:
+    step = Step(monkeypatch, log_probs=log_probs)
+    names = ("a_0_0", "b_0_0", "b_1_0")  # each of 3 + 2 tokens
+    tags = [{"seq_len": 5, "prompt_len": 3, "response_len": 2} for _ in names]
+    batch = KVBatchMeta(keys=list(names), tags=tags, partition_id="train")
+    step.trainer._lengthen(batch, 1)
+    assert [tag["seq_len"] for tag in batch.tags] == [5, 6, 5]
+    rows = [step.queue.rows[name] for name in names]
+    assert [row["position_ids"].shape for row in rows] == [(4, 5), (4, 6), (4, 5)]
+    added = [row[name].tolist()[-1] for row in rows[1:2] for name in ("response_mask", "loss_mask", "rm_scores")]
+    assert added == [0, 0, 0]
+    lengths = {name: len(value) for name, value in rows[1].items() if name in ("responses", "rollout_log_probs")}
+    assert lengths == dict.fromkeys(("responses", *["rollout_log_probs"] * log_probs), 3)
+
+
 def test_a_rollout_has_one_advantage_and_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(monkeypatch)
     values = step.advantages()
@@ -423,8 +465,7 @@ def test_all_sequences_of_a_flagged_rollout_are_excluded(monkeypatch: pytest.Mon
 def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(monkeypatch)
     step.advantages()
-    rollouts = trainer_module._rollouts(step.batch)
-    lines = trainer_records.record_lines(rollouts, "train", 1, trained=True, with_tokens=True)
+    lines = step.trainer._lines(step.batch, 1, trained=True)
     by_name = {f"{line['uid']}_{line['session_id']}": line for line in lines}
     assert sorted(by_name) == ["a_0", "a_1", "b_0", "b_1"]
     line = by_name["a_1"]
@@ -432,9 +473,40 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     assert counts == [3, 3 + 4 + 5, 1 + 2 + 3, 3]
     assert (line["advantage"], line["reward"], line["trajectory"]["question"]) == (-0.5, {"score": 0.0}, "a_1")
     assert [len(sequence["prompts"]) for sequence in line["sequences"]] == [3, 4, 5]
-    held_out = trainer_records.record_lines(rollouts, "train", 1, trained=False, with_tokens=True)
+    assert line["sequences"][0].keys() == {
+        *("prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages")
+    }
+    held_out = step.trainer._lines(step.batch, 1, trained=False)
     assert all(line["advantage"] is None for line in held_out)
-    assert "old_log_probs" not in held_out[0]["sequences"][0]
+    assert held_out[0]["sequences"][0].keys() == {"prompts", "responses", "response_mask", "rollout_log_probs"}
+
+
+def test_records_of_an_engine_that_gives_no_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Step(monkeypatch, log_probs=False)
+    step.advantages()
+    assert "rollout_log_probs" not in step.trainer._lines(step.batch, 1, trained=True)[0]["sequences"][0]
+
+
+def test_a_flagged_rollout_has_generated_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its mask is 0 by then, so that it does not train."""
+    step = Step(monkeypatch, flagged=("a_1",))
+    step.advantages()
+    (line,) = [line for line in step.trainer._lines(step.batch, 1, trained=True) if line["trajectory"]["flags"]]
+    assert (line["num_generated_tokens"], line["num_observation_tokens"]) == (1 + 2 + 3, 3)
+
+
+def test_a_column_of_any_type_is_kept_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    step = Step(monkeypatch)
+    step.advantages()
+    values = {"day": date(2026, 1, 2), "price": Decimal("1.5"), "at": np.datetime64("2026-01-02T03:04"), "key": b"k"}
+    for row in step.queue.rows.values():
+        row["extra_info"] = {"index": 7, "shape": np.array([2, 3]), "depth": np.array(4), **values}
+    lines = step.trainer._lines(step.batch, 1, trained=True)
+    (read, *_) = read_records(RecordWriter(tmp_path).write(1, lines))
+    assert read["extra_info"] == {
+        **{"index": 7, "shape": [2, 3], "depth": 4},
+        **{"day": "2026-01-02", "price": "1.5", "at": "2026-01-02 03:04:00", "key": "b'k'"},
+    }
 
 
 @pytest.mark.parametrize("reward_model", ["B", None, {"style": "rule"}])
@@ -443,7 +515,5 @@ def test_a_row_without_a_truth_has_its_line_too(monkeypatch: pytest.MonkeyPatch,
     step.advantages()
     for row in step.queue.rows.values():
         row["reward_model"] = reward_model
-    lines = trainer_records.record_lines(
-        trainer_module._rollouts(step.batch), "train", 1, trained=True, with_tokens=False
-    )
+    lines = step.trainer._lines(step.batch, 1, trained=True)
     assert [line["ground_truth"] for line in lines] == [None] * 4

@@ -86,6 +86,8 @@ class VideoToolsMixin(PPOTrainer):
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
         self._records = RecordWriter(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
+        # verl's rows have the engine's log-probabilities only where it was asked for them.
+        self._log_probs = ("rollout_log_probs",) if config.actor_rollout_ref.rollout.calculate_log_probs else ()
         self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
         self._actors = ActorCheck(self._watchdog_grace_seconds)
         self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
@@ -173,6 +175,14 @@ class VideoToolsMixin(PPOTrainer):
         super().on_sample_end()
         self._enter("updating the policy")
 
+    def _save_checkpoint(self) -> None:
+        self._enter("saving a checkpoint")
+        super()._save_checkpoint()
+
+    def on_step_end(self) -> None:
+        self._enter("sending the new weights to the engine")
+        super().on_step_end()
+
     def _enter(self, phase: str) -> None:
         self._phase, self._phase_started = phase, time.monotonic()
 
@@ -225,7 +235,7 @@ class VideoToolsMixin(PPOTrainer):
         fields = {name: batch_row(data[name], 0) for name in copied}
         zeros = torch.zeros_like(fields["responses"])
         fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
-        fields |= {"rollout_log_probs": zeros.float()}
+        fields |= {"rollout_log_probs": zeros.float()}  # which verl's padding has in every case
         tq.kv_batch_put(
             keys=[batch.keys[row] for row in padding],
             partition_id=partition_id,
@@ -242,7 +252,7 @@ class VideoToolsMixin(PPOTrainer):
         update with "split_with_sizes expects split_sizes to sum exactly to".
         """
         values = {"input_ids": self.tokenizer.pad_token_id, "responses": self.tokenizer.pad_token_id}
-        values |= dict.fromkeys(("response_mask", "loss_mask", "rollout_log_probs", "rm_scores"), 0)
+        values |= dict.fromkeys(("response_mask", "loss_mask", "rm_scores", *self._log_probs), 0)
         key, partition_id = batch.keys[row], batch.partition_id
         data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=[*values, "position_ids"])
         fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
@@ -340,9 +350,7 @@ class VideoToolsMixin(PPOTrainer):
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        lines = record_lines(
-            _rollouts(batch), batch.partition_id, global_steps, trained=True, with_tokens=self._record_tokens
-        )
+        lines = self._lines(batch, global_steps, trained=True)
         rollouts = [
             Rollout.from_line({**line, "trajectory": Trajectory.from_dict(line["trajectory"])}) for line in lines
         ]
@@ -350,12 +358,18 @@ class VideoToolsMixin(PPOTrainer):
         if warning := disagreement(metrics, self._max_probs_diff):
             logger.warning("step %s: %s", global_steps, warning)
         self._records.write(global_steps, lines)
-        self._enter("updating the engine's weights")
 
     def _keep_validation(self, batch: KVBatchMeta) -> None:
-        rollouts = _rollouts(batch)
-        self._validation_lines += record_lines(
-            rollouts, batch.partition_id, self.global_steps, trained=False, with_tokens=self._record_tokens
+        self._validation_lines += self._lines(batch, self.global_steps, trained=False)
+
+    def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
+        return record_lines(
+            _rollouts(batch),
+            batch.partition_id,
+            step,
+            trained=trained,
+            with_tokens=self._record_tokens,
+            with_log_probs=bool(self._log_probs),
         )
 
     @staticmethod

@@ -11,11 +11,9 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
-from verl_video_tools.agent_loop.settings import unpack_record
+from verl_video_tools.agent_loop.settings import TOKEN_COUNTS, unpack_record
 from verl_video_tools.trainer_rows import RolloutRows
 
-_SAMPLED_FIELDS = ("prompts", "responses", "response_mask", "rollout_log_probs")
-_TRAINED_FIELDS = ("old_log_probs", "advantages")
 _ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
 
 
@@ -37,15 +35,25 @@ class ValidationTap:
 
 
 def record_lines(
-    rollouts: Sequence[RolloutRows], partition_id: str, step: int, *, trained: bool, with_tokens: bool
+    rollouts: Sequence[RolloutRows],
+    partition_id: str,
+    step: int,
+    *,
+    trained: bool,
+    with_tokens: bool,
+    with_log_probs: bool,
 ) -> list[dict[str, Any]]:
     """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences.
 
     Args:
         trained: the batch has advantages; else those of the lines are None.
         with_tokens: keep the training sequences too.
+        with_log_probs: the rows hold the engine's log-probabilities (`rollout.calculate_log_probs`).
     """
-    token_fields = _SAMPLED_FIELDS + (_TRAINED_FIELDS if trained else ())
+    token_fields = ["prompts", "response_mask", *(["advantages"] if trained else [])]
+    if with_tokens:
+        token_fields += ["responses", *(["old_log_probs"] if trained else [])]
+        token_fields += ["rollout_log_probs"] if with_log_probs else []
     keys = [key for rollout in rollouts for key in rollout.keys]
     data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*token_fields, *_ROW_FIELDS])
     lines, first = [], 0
@@ -54,8 +62,9 @@ def record_lines(
         first, last = rows.stop, rows[-1]
         extra_fields = batch_row(data["extra_fields"], last)
         trajectory = unpack_record(extra_fields)
-        masks = [data["response_mask"][i] for i in rows]
+        counts = [batch_row(data["extra_fields"], i) for i in rows]
         if trained:
+            masks = [data["response_mask"][i] for i in rows]
             advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
             advantage = float(advantages[-1][0]) if advantages else 0.0
         line: dict[str, Any] = {
@@ -71,8 +80,7 @@ def record_lines(
             "advantage": advantage if trained else None,
             "num_sequences": len(rows),
             "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
-            "num_generated_tokens": sum(int(mask.sum()) for mask in masks),
-            "num_observation_tokens": sum(int((1 - mask).sum()) for mask in masks),
+            **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
             "trajectory": trajectory.to_dict(),
         }
         if with_tokens:
@@ -92,11 +100,11 @@ def _ground_truth(reward_model: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """numpy and tensor scalars as JSON-able values, recursively."""
+    """numpy's and torch's values as Python's, recursively."""
     if isinstance(value, dict):
         return {key: _plain(member) for key, member in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
+    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
         return [_plain(member) for member in value]
-    if isinstance(value, np.generic | torch.Tensor):
-        return value.item()
     return value

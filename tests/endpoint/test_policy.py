@@ -164,6 +164,17 @@ async def test_the_stop_string_ends_the_turn_whatever_the_server_does(
     assert [turn.text for turn in trajectory.turns] == [ZOOM, ANSWER]
 
 
+@pytest.mark.parametrize("ending", [{"stop_reason": None}, {"matched_stop": 151645}], ids=["vLLM", "SGLang"])
+async def test_a_tag_that_the_model_left_open_stays_open(
+    server: JudgeServer, sample: Sample, ending: dict[str, Any]
+) -> None:
+    """As in training: the model ended its turn by itself, and a server that names stop strings names none."""
+    server.reply = lambda request: chat_reply(ZOOM.removesuffix(STOP), **ending)
+    trajectory = (await rollout(server, sample)).trajectory
+    assert [turn.text for turn in trajectory.turns] == [ZOOM.removesuffix(STOP)]
+    assert trajectory.stop_reason == StopReason.NO_ACTION and not trajectory.executed_calls()
+
+
 def test_nothing_is_added_that_did_not_end_the_reply() -> None:
     assert restore_stop(Completion("so", "stop"), (STOP,)) == "so"
     assert restore_stop(Completion("<video_zoom>{", "length"), (STOP,)) == "<video_zoom>{"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import socket
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, sometimes_bad
 from verl_video_tools.errors import JudgeError, UsageError
-from verl_video_tools.judge import JudgeConfig, JudgeCounters, LLMJudge
+from verl_video_tools.judge import JudgeConfig, JudgeCounters, LLMJudge, cache
 from verl_video_tools.types import AnswerLabel
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
@@ -334,6 +335,18 @@ async def test_a_folder_that_cannot_be_written_costs_no_verdict(server: JudgeSer
     blocked.write_text("")
     label, _ = await judge_once(JudgeConfig(base_url=server.base_url, cache_dir=str(blocked)))
     assert label is AnswerLabel.CORRECT
+
+
+async def test_a_full_disk_costs_no_verdict_and_leaves_nothing(
+    server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cache.json, "dump", full)
+    label, _ = await judge_once(JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path)))
+    assert label is AnswerLabel.CORRECT
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 PROCESS = """

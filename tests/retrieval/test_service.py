@@ -91,6 +91,22 @@ async def test_embeddings_on_disk_outlive_the_service(colours: str, tmp_path: Pa
     assert encoder.image_batches == []
 
 
+async def test_nodes_that_share_a_folder_lose_nothing_of_each_other(colours: str, tmp_path: Path) -> None:
+    encoder = ColourEncoder()
+    one = make_service(encoder, disk_cache_dir=str(tmp_path))
+    await one.best_frames(colours, [0], "red", 1, SECONDS)
+    await make_service(disk_cache_dir=str(tmp_path)).best_frames(colours, range(0, 80, 2), "red", 1, SECONDS)
+    await one.best_frames(colours, range(0, 80, 4), "red", 1, SECONDS)
+    assert sum(encoder.image_batches) == 1  # what the other has added since is read, though the video is in memory
+    await one.best_frames(colours, [1], "red", 1, SECONDS)
+
+    late = ColourEncoder()
+    await make_service(late, disk_cache_dir=str(tmp_path)).best_frames(
+        colours, [1, *range(0, 80, 2)], "red", 1, SECONDS
+    )
+    assert sum(late.image_batches) == 0
+
+
 async def test_a_damaged_cache_file_costs_its_embeddings_and_nothing_else(colours: str, tmp_path: Path) -> None:
     folder = str(tmp_path)
     await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)

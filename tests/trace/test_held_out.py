@@ -89,6 +89,14 @@ def test_looks_are_measured_by_what_they_showed(tmp_path: Path) -> None:
     assert found == {0: None, 1: None, 2: 0.0, 3: pytest.approx((3 / 5 + 5 / 5) / 2)}
 
 
+def test_two_rollouts_of_one_index_are_refused(tmp_path: Path) -> None:
+    """Of two data sets that each count from 0, say, or of `val_kwargs.n=2`: one would have replaced the other."""
+    line = rollout("v", 1.0) | {"agent_name": "longvt", "extra_info": {"index": 7, "video_path": "v.mp4"}}
+    path = write_run(tmp_path / "r", {}, {1: [line, line]}) / "trajectories" / "val_step_000001.jsonl"
+    with pytest.raises(UsageError, match=r"val_step_000001\.jsonl: two rollouts of 'longvt' on rows of index 7"):
+        read_outcomes(path, "longvt")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"val_step_000060\.jsonl: no such file .*let the run go on to that step"):
         read_outcomes(tmp_path / "val_step_000060.jsonl", "longvt")

@@ -114,6 +114,15 @@ def test_tokens_are_counted_in_runs_with_mask_and_probabilities(tmp_path: Path) 
     assert page.blocks["vocabulary"] == {str(id): f"<{id}>" for id in (5, 7, 8, 9)}
 
 
+def test_tokens_of_a_held_out_rollout_have_no_probabilities_in_training(tmp_path: Path) -> None:
+    recorded = line() | {"advantage": None}
+    sampled = {"prompts": [5], "responses": [8, 7, 7], "response_mask": [1, 0, 0]}
+    recorded["sequences"] = [sampled | {"rollout_log_probs": [-0.5, 0.0, 0.0]}, sampled]
+    sequences = Page(written(tmp_path, [recorded])).blocks["rollout-0"]["sequences"]
+    assert [sequence["response"][0] for sequence in sequences] == [[8, 1, 1, -0.5, None], [8, 1, 1, None, None]]
+    assert [sequence["advantage"] for sequence in sequences] == [None, None]
+
+
 def test_a_page_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         write_html([line()], tmp_path / "no" / "view.html", title="t")
@@ -293,6 +302,15 @@ def test_chromium_shows_mask_group_reward_and_times(tmp_path: Path, browse: Brow
         ["judge_calls", "0"],
     ]
     assert texts_of(page, "figcaption") == ["0:00.0", "0:05.0", "0:09.8", "0:02.0", "0:02.4"]
+
+
+def test_chromium_shows_tokens_of_a_held_out_rollout(tmp_path: Path, browse: Browse) -> None:
+    known = ("prompts", "responses", "response_mask", "rollout_log_probs")
+    written(tmp_path, [line() | {"advantage": None, "sequences": [{name: SEQUENCE[name] for name in known}]}])
+    page = browse(tmp_path / "view.html", "rollout=0", UNFOLD)
+    assert texts_of(page, "span", **{"class": "trained"}) == ["trained (mask 1)", "8 ", "6 ", "9 "]
+    assert "6, log-probability -0.25 in the rollout" in page.having("title")
+    assert not [text for text in page.texts if text.startswith("advantage 0")]
 
 
 def test_chromium_opens_what_is_clicked(tmp_path: Path, browse: Browse) -> None:

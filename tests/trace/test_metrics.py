@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
-from verl_video_tools.types import CacheUse, CallRecord, FrameRecord, StopReason, Trajectory, Turn
+from verl_video_tools.types import CacheUse, CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 
 
 def frames(count: int) -> list[FrameRecord]:
@@ -61,6 +61,19 @@ def test_a_step_of_two_groups() -> None:
     assert metrics["frames/total/mean"] == 12.0
     assert metrics["rollout/flagged"] == 1.0
     assert metrics["group/unequal_reward_rate"] == 0.5
+
+
+def test_names_that_a_policy_makes_up_count_as_one() -> None:
+    """A logger keeps every name for good, and some refuse long ones."""
+    made_up = [CallRecord(f"look {i}" * 99, {}, ok=False, error="unknown_tool: no") for i in range(5)]
+    plain = rollout("a", 0.0, [executed(1.0), *made_up], StopReason.ANSWER)
+    plain.trajectory.video = VideoInfo(10.0, 50, 5.0, 64, 36)
+    metrics = rollout_metrics([plain])
+    per_rollout = {name: value for name, value in metrics.items() if name.endswith("/calls_per_rollout")}
+    assert per_rollout == {"tool/choose_frames/calls_per_rollout": 1.0, "tool/unknown/calls_per_rollout": 5.0}
+    assert metrics["tool/error/unknown_tool"] == 5.0
+    plain.trajectory.method = "of a later version"
+    assert f"tool/{made_up[0].name}/success_rate" in rollout_metrics([plain])
 
 
 def test_a_flagged_rollout_does_not_make_its_group_unequal() -> None:

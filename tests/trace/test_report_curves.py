@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.recorded_run import looked, refused, rollout, write_run
-from verl_video_tools.errors import UsageError
+from verl_video_tools.errors import CallErrorCode, UsageError
 from verl_video_tools.trace.report_curves import read_log, read_run, read_training, run_names, to_json
 from verl_video_tools.trace.report_panels import Panel, main_panels, more_panels
 from verl_video_tools.types import StopReason
@@ -196,8 +196,17 @@ def test_tools_that_a_policy_made_up_are_summed_up(tmp_path: Path) -> None:
     calls = [refused(f"tool {number}", "unknown_tool") for number in range(20)] + [looked("crop_video", 1)] * 3
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0, calls=calls)]}))
     rates = panel(more_panels([run]), "Calls per rollout, by tool")
+    assert rates == {"crop_video": {1: 3.0}, "unknown": {1: 20.0}}
+
+
+def test_rare_reasons_are_summed_up(tmp_path: Path) -> None:
+    codes = sorted(CallErrorCode)
+    calls = [refused("crop_video", code) for number, code in enumerate(codes, start=1) for _ in range(number)]
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0, calls=calls)]}))
+    rates = panel(more_panels([run]), "Calls not executed per rollout, by reason")
     assert len(rates) == 7
-    assert rates["crop_video"] == {1: 3.0} and rates["others"] == {1: 15.0}
+    assert rates[codes[-1].replace("_", " ")] == {1: float(len(codes))}
+    assert rates["others"] == {1: float(sum(range(1, len(codes) - 5)))}
 
 
 def test_the_numbers_as_json(mixed: Path) -> None:

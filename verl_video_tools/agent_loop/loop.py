@@ -23,6 +23,7 @@ from verl_video_tools import retrieval
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.sequences import rollout_tokens
 from verl_video_tools.agent_loop.settings import (
+    TOKEN_COUNTS,
     group_methods,
     is_validation,
     judge_config,
@@ -219,6 +220,7 @@ class VideoAgentLoop(AgentLoopBase):
                 # Policy versions are logged per rollout; one that never reached the server belongs to no version.
                 "min_global_steps": server_fields.get("min_global_steps", -1),
                 "max_global_steps": server_fields.get("max_global_steps", -1),
+                **dict(zip(TOKEN_COUNTS, (sum(mask), mask.count(0)), strict=True)),
                 "turn_scores": [],
                 "tool_rewards": [],
             },

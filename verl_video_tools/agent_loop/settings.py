@@ -18,6 +18,10 @@ from verl_video_tools.types import Method, Trajectory
 
 _RECORD_FIELD = "video_tools_trajectory"
 
+TOKEN_COUNTS = ("num_generated_tokens", "num_observation_tokens")
+"""Entries of a sequence's `extra_fields`: tokens of its response by origin. The mask says the same only until verl or
+the trainer takes tokens out of the loss."""
+
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
 

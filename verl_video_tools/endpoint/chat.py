@@ -22,6 +22,8 @@ class Completion:
     """`length` where the reply was cut at its token limit."""
     stop_reason: str | None = None
     """The stop string that ended the reply; only vLLM and SGLang say so."""
+    tells_stop: bool = False
+    """The endpoint would have named a stop string, had one ended the reply."""
     num_tokens: int = 0
     """Tokens generated, 0 where the endpoint does not count them."""
 
@@ -36,29 +38,36 @@ def read_completion(reply: Any) -> Completion:
         choice = reply["choices"][0]
         text = choice["message"]["content"]
         usage = reply.get("usage") or {}
-        # vLLM says `stop_reason`, SGLang `matched_stop`; a number is a token's id.
+        # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
         stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
+        tells_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
         num_tokens = int(usage.get("completion_tokens") or 0)
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
     if not isinstance(text, str):
         raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
     return Completion(
-        text, choice.get("finish_reason"), stop_reason if isinstance(stop_reason, str) else None, num_tokens
+        text,
+        choice.get("finish_reason"),
+        stop_reason if isinstance(stop_reason, str) else None,
+        tells_stop,
+        num_tokens,
     )
 
 
 def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
     """The text with the stop string that ended it, where the endpoint left it out.
 
-    An endpoint that does not name the stop string is taken to have left out a closing tag whose opening tag stands
-    unclosed in the text.
+    One that never names stop strings is taken to have left out a closing tag whose opening tag stands unclosed in the
+    text. Where one does, and names none, the model itself ended its turn there, and nothing is added.
     """
     text = completion.text
     if completion.finish_reason != "stop" or text.endswith(tuple(stop)):
         return text
     if completion.stop_reason in stop:
         return text + str(completion.stop_reason)
+    if completion.tells_stop:
+        return text
     for string in stop:
         closing = re.fullmatch(r"</(\w+)>", string)
         if closing is not None and text.count(f"<{closing[1]}>") > text.count(string):

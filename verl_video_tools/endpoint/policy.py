@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -176,8 +176,7 @@ class ChatPolicy:
                     raise
                 del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
                 completion = await turn.retried(lambda: self._attempt(turn, body))
-        text = restore_stop(completion, method.stop)
-        return Completion(text, completion.finish_reason, completion.stop_reason, completion.num_tokens)
+        return replace(completion, text=restore_stop(completion, method.stop))
 
     async def _attempt(self, turn: Turn, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body

@@ -53,9 +53,13 @@ class VerdictCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(entry, file)
-            os.replace(partial, path)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as file:
+                    json.dump(entry, file)
+                os.replace(partial, path)
+            except BaseException:
+                os.unlink(partial)
+                raise
         except OSError as error:
             logger.warning("a verdict could not be kept in %s: %s", self.folder, error)
 

@@ -61,6 +61,11 @@ class FrameEmbeddings:
         order = np.argsort(joined)
         return FrameEmbeddings(joined[order], rows_TD[order])
 
+    def joined_with(self, other: FrameEmbeddings) -> FrameEmbeddings:
+        """These, and those frames of another that are not among them."""
+        further = other.indices_T[np.isin(other.indices_T, self.indices_T, invert=True)].tolist()
+        return self.with_frames(further, other.of(further)) if further else self
+
 
 class MemoryTier:
     """Embeddings by video; the least recently used one goes first."""
@@ -88,8 +93,8 @@ class MemoryTier:
 class DiskTier:
     """A safetensors file per video and encoder; safe to share, since files are replaced as a whole.
 
-    Two nodes that learn different frames of a video at the same time lose the one's frames, which are then encoded
-    again. A file that cannot be read or written costs its embeddings, never the query.
+    Of two nodes that write about one video at the same moment one may lose its frames, which are then encoded again. A
+    file that cannot be read or written costs its embeddings, never the query.
     """
 
     def __init__(self, folder: Path, encoder_identity: str) -> None:
@@ -110,7 +115,9 @@ class DiskTier:
             return None
         return found
 
-    def write(self, digest: str, embeddings: FrameEmbeddings) -> None:
+    def add(self, digest: str, embeddings: FrameEmbeddings) -> None:
+        """Keep embeddings beside those that the file holds, which another node may have added."""
+        embeddings = embeddings.joined_with(self.read(digest) or FrameEmbeddings.none())
         content = save({"indices": embeddings.indices_T, "embeddings": embeddings.embeddings_TD})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -149,10 +149,10 @@ class RetrievalService:
             return known
         lock = self._locks.setdefault(digest, asyncio.Lock())
         async with lock:
-            known = self._memory.get(digest)
-            if known is None and self._disk is not None:
-                known = await asyncio.to_thread(self._disk.read, digest)
-            known = known or FrameEmbeddings.none()
+            known = self._memory.get(digest) or FrameEmbeddings.none()
+            if self._disk is not None and known.missing(indices):
+                stored = await asyncio.to_thread(self._disk.read, digest)  # another node may have added to it
+                known = known.joined_with(stored) if stored is not None else known
             missing = known.missing(indices)
             if missing:
                 async with self._slots:
@@ -162,7 +162,7 @@ class RetrievalService:
                         known = await self._with_frames(known, video, missing[start : start + size], end)
                         self._memory.put(digest, known)  # at once: after a deadline the next query goes on from here
                 if self._disk is not None:
-                    await asyncio.to_thread(self._disk.write, digest, known)
+                    await asyncio.to_thread(self._disk.add, digest, known)
             self._memory.put(digest, known)
             return known
 

@@ -19,6 +19,8 @@ MAX_CHARACTERS = 200
 
 _MAX_POWERS = 2
 """Powers and roots in one text: numbers of thousands of digits and nested radicals keep sympy busy for minutes."""
+_TOWER = re.compile(r"\^\s*\{?\s*[+-]?\d+\s*\}?\s*\^")
+"""An exponent that is a power itself: two are enough for a number that fits into no memory (9^99^99)."""
 # Digits and signs, plain words around them, and LaTeX that cannot blow up: an exponent has two digits at most. No
 # factorials, sums or functions; no clock times (0:34), whose digits math-verify would read as numbers of their own.
 _HARMLESS = re.compile(
@@ -72,7 +74,9 @@ def _num_powers(text: str) -> int:
 def _parse(text: str) -> tuple[Any, ...]:
     """What math-verify reads in a text; nothing where it finds no number or is not asked."""
     text = _normalised(text)
-    if len(text) > MAX_CHARACTERS or _num_powers(text) > _MAX_POWERS or not _HARMLESS.fullmatch(text):
+    if len(text) > MAX_CHARACTERS or _num_powers(text) > _MAX_POWERS or _TOWER.search(text):
+        return ()
+    if not _HARMLESS.fullmatch(text):
         return ()
     found = _math_verify().parse(text, parsing_timeout=None, extraction_config=_extractors(text), raise_on_error=False)
     return tuple(found)

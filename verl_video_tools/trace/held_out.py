@@ -40,7 +40,8 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
     """The rollouts of one method in a file `val_step_*.jsonl`, by index of their row.
 
     Raises:
-        UsageError: there is no such file, a line cannot be read, or none is of the method.
+        UsageError: there is no such file, a line cannot be read, none is of the method, or two of its rollouts are of
+            rows with the same index.
     """
     if not path.is_file():
         raise UsageError(
@@ -52,7 +53,13 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
     for line in read_records(path):
         methods.add(line["agent_name"])
         if line["agent_name"] == method:
-            outcomes[int(line["extra_info"]["index"])] = Outcome(
+            index = int(line["extra_info"]["index"])
+            if index in outcomes:
+                raise UsageError(
+                    f"{path}: two rollouts of {method!r} on rows of index {index}, of which only one could count; give "
+                    "held-out rows an index each, and one rollout (rollout.val_kwargs.n=1)"
+                )
+            outcomes[index] = Outcome(
                 score=line["reward"]["score"],
                 accuracy=float(line["reward"]["acc"]),
                 executed_calls=line["trajectory"].counts()["executed_calls"],

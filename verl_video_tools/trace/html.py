@@ -179,19 +179,21 @@ def _record(line: Mapping[str, Any]) -> dict[str, Any]:
 def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
     """A training sequence with repeated tokens of its context, such as those of a picture, counted.
 
-    A run is `[id, times, mask]`, mask 0 in the prompt; a trained token is one for itself, followed by its
-    log-probabilities in the rollout and in training.
+    A run is `[id, times, mask]`, mask 0 in the prompt; a sampled token is one for itself, followed by its
+    log-probabilities in the rollout and in training, None where the record has none: held-out rollouts train nothing.
     """
-    columns = [sequence[name] for name in ("responses", "response_mask", "rollout_log_probs", "old_log_probs")]
+    unknown = [None] * len(sequence["responses"])
+    log_probs = [sequence.get(name, unknown) for name in ("rollout_log_probs", "old_log_probs")]
     response: list[list[Any]] = []
-    for id, mask, rollout, training in zip(*columns, strict=True):
-        if mask:
-            response.append([id, 1, 1, round(rollout, 4), round(training, 4)])  # all digits would be half of the page
+    for id, mask, *pair in zip(sequence["responses"], sequence["response_mask"], *log_probs, strict=True):
+        if mask:  # all digits would be half of the page
+            response.append([id, 1, 1, *(None if value is None else round(value, 4) for value in pair)])
         elif response and response[-1][0] == id and response[-1][2] == 0:
             response[-1][1] += 1
         else:
             response.append([id, 1, 0])
-    trained = [value for value, mask in zip(sequence["advantages"], sequence["response_mask"], strict=True) if mask]
+    advantages = sequence.get("advantages", unknown)
+    trained = [value for value, mask in zip(advantages, sequence["response_mask"], strict=True) if mask]
     return {
         "prompt": [[id, len(list(run)), 0] for id, run in groupby(sequence["prompts"])],
         "response": response,

@@ -12,7 +12,7 @@ import numpy as np
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import CallRecord, StopReason, Trajectory
+from verl_video_tools.types import CallRecord, StopReason, Trajectory, VideoInfo
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     errors: Counter[str] = Counter()
     for rollout in rollouts:
         for call in rollout.trajectory.calls():
-            calls[call.name].append(call)
+            calls[_known_name(call.name, rollout.trajectory)].append(call)
             if call.error is not None:
                 errors[call.error.partition(":")[0]] += 1
     for name, members in calls.items():
@@ -116,6 +116,21 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         metrics[f"tool/{name}/latency_ms_p95"] = float(np.percentile(latencies_ms, 95))
     metrics |= {f"tool/error/{code}": count / len(rollouts) for code, count in errors.items()}
     return metrics
+
+
+def _known_name(name: str, trajectory: Trajectory) -> str:
+    """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
+    known = None if trajectory.video is None else _tool_names(trajectory.method, trajectory.video)
+    return name if known is None or name in known else "unknown"
+
+
+@lru_cache
+def _tool_names(method: str, video: VideoInfo) -> frozenset[str] | None:
+    """Of a recorded method; None where this version does not know it."""
+    try:
+        return frozenset(get_method(method).tools(video))
+    except UsageError:
+        return None
 
 
 def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

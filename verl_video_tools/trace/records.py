@@ -28,7 +28,8 @@ class RecordWriter:
         partial = path.with_suffix(".partial")
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for line in lines:
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                # Rows may have columns of any type: dates, decimals and the like are kept as text.
+                file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
         partial.replace(path)
         return path
 

@@ -128,7 +128,8 @@ function sequenceView(sequence) {
   const span = (kind) => ([id, times, , rollout, training]) => {
     const known = vocabulary[id];
     const text = known === undefined || known === "" ? `${id} ` : known.replace(/\n/g, "⏎\n");
-    const logProbs = rollout === undefined ? "" : `, log-probability ${number(rollout, 4)} in the rollout, ${number(training, 4)} in training`;
+    const told = [[rollout, "in the rollout"], [training, "in training"]].filter(([value]) => value !== undefined && value !== null);
+    const logProbs = told.length ? `, log-probability ${told.map(([value, where]) => `${number(value, 4)} ${where}`).join(", ")}` : "";
     return element("span", { class: kind, title: `${id}${logProbs}` }, times > 1 ? `${text.trim()}×${times} ` : text);
   };
   const tokens = element("div", { class: "text tokens" }, ...sequence.prompt.map(span("prompt")),
