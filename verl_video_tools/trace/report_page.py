@@ -64,8 +64,8 @@ def _figure(panel: Panel, names: Sequence[str]) -> dict[str, str]:
 
 
 def _smoothed(runs: Sequence[Run]) -> str:
-    windows = sorted({window for run in runs if (window := smoothing_window(len(run.training))) > 1})
-    return " or ".join(map(str, windows))
+    windows = {smoothing_window(len(steps)) for run in runs for steps in (run.training, run.held_out)}
+    return " or ".join(str(window) for window in sorted(windows) if window > 1)
 
 
 def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
