@@ -6,7 +6,7 @@ SHELL := /bin/bash
 VENV := $(CURDIR)/.venv
 export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
-PYTEST := $(VENV)/bin/python -m pytest
+PYTEST := python -m pytest
 
 .PHONY: help install demo test test-fast test-recipes test-cluster test-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle learn clean
 
@@ -55,24 +55,24 @@ bench: install  ## every program in benchmarks/ that this machine can run
 	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
 
 bench-gpu: install  ## decode and token throughput beside a GPU, as ratios; MODEL=... for another than the tiny model
-	$(VENV)/bin/python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL))
+	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL))
 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
-	$(VENV)/bin/python -m benchmarks.video_io
+	python -m benchmarks.video_io
 
 bench-retrieval: install  ## frames by text: recall, cost of first and later queries, batches; writes outputs/bench_retrieval
-	$(VENV)/bin/python -m benchmarks.retrieval
+	python -m benchmarks.retrieval
 
 bench-ladder: install  ## what a FrameMind group's first looks cost beside one rollout's
-	$(VENV)/bin/python -m benchmarks.ladder
+	python -m benchmarks.ladder
 
 bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
-	$(VENV)/bin/python -m benchmarks.needle_bounds
+	python -m benchmarks.needle_bounds
 
 METHOD ?= framethinker
 SEED ?= 0
 learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
-	$(VENV)/bin/python examples/learning_curve/run.py --method $(METHOD) --seed $(SEED)
+	python examples/learning_curve/run.py --method $(METHOD) --seed $(SEED)
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

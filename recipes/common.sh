@@ -1,6 +1,7 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY and CPU_RL and the function collect_ray_options.
-REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY and CPU_RL and the functions quoted and
+# collect_ray_options.
+REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
     if [ -n "${VIRTUAL_ENV:-}" ]; then PYTHON=$VIRTUAL_ENV/bin/python
@@ -61,6 +62,11 @@ cpu)
     ;;
 *) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;
 esac
+
+# A value as Hydra takes it, whatever characters a path has (lr=1e-6, brackets); a list, such as of files, as it is.
+quoted() { # VALUE
+    case $1 in \[*) printf %s "$1" ;; *) printf "'%s'" "${1//\'/\\\'}" ;; esac
+}
 
 # Fills the array RAY_OPTIONS: a GRPO run joins the Ray cluster of RAY_ADDRESS (`ray job submit` sets it), else it starts
 # Ray on this machine (docs/cluster.md: or joins one that was started there). To be called when all variables are exported.

@@ -51,17 +51,20 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     make_demo
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
-        SFT_DIR=$SFT_DIR DEMO_DIR=$DEMO_DIR BASE_FAMILY=$BASE_FAMILY bash "$REPO/recipes/${METHOD}_sft.sh"
+        # What was set from outside is meant for this run.
+        env -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
+            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER \
+            SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
 fi
 
 # ----------------------------------------------------------------------------------------------------- every method
 DATA=(
-    data.train_files="$TRAIN_FILES" data.val_files="$VAL_FILES" data.train_batch_size="$TRAIN_BATCH_SIZE"
+    data.train_files="$(quoted "$TRAIN_FILES")" data.val_files="$(quoted "$VAL_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
     data.max_prompt_length="$MAX_PROMPT_LENGTH" data.max_response_length="$MAX_RESPONSE_LENGTH"
     data.filter_overlong_prompts=False data.truncation=error
 )
-MODEL=(actor_rollout_ref.model.path="$MODEL_PATH")
+MODEL=(actor_rollout_ref.model.path="$(quoted "$MODEL_PATH")")
 ACTOR=(
     actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2
     actor_rollout_ref.actor.optim.lr="$LEARNING_RATE"
@@ -76,7 +79,7 @@ ROLLOUT=(
     actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     +actor_rollout_ref.rollout.limit_images="$MAX_IMAGES"
-    actor_rollout_ref.rollout.agent.agent_loop_config_path="$("$PYTHON" -m verl_video_tools.config agent-loops)"
+    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "$("$PYTHON" -m verl_video_tools.config agent-loops)")"
     actor_rollout_ref.rollout.agent.default_agent_loop="${METHODS[0]}"
 )
 REWARD=(
@@ -85,8 +88,9 @@ REWARD=(
 )
 ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False)
 TRAINER=(
-    trainer.v1.trainer_mode=video_tools trainer.project_name="$PROJECT_NAME" trainer.experiment_name="$EXPERIMENT_NAME"
-    trainer.default_local_dir="$RUN_DIR" trainer.logger="$LOGGER" trainer.val_before_train=False trainer.test_freq=-1
+    trainer.v1.trainer_mode=video_tools
+    trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"
+    trainer.default_local_dir="$(quoted "$RUN_DIR")" trainer.logger="$LOGGER" trainer.val_before_train=False trainer.test_freq=-1
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE" trainer.save_freq="$SAVE_FREQ"
     trainer.max_actor_ckpt_to_keep=2 trainer.total_epochs="${TOTAL_EPOCHS:-10}" trainer.total_training_steps="$TOTAL_STEPS"
 )

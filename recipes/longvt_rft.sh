@@ -21,7 +21,10 @@ MIN_IOU=${MIN_IOU:-0.3}
 # On several nodes each writes one of its own, the same as the others', rather than read what another is writing.
 RFT_FILE=$SFT_DIR/rft${NODE_RANK:+_node$NODE_RANK}.parquet
 vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" --min-iou "$MIN_IOU"
-TRAIN_FILES="[$RFT_FILE${SFT_FILES:+,$SFT_FILES}]"
+TRAIN_FILES=[$(quoted "$RFT_FILE")
+IFS=, read -ra files <<< "${SFT_FILES:-}"
+for file in ${files[@]+"${files[@]}"}; do TRAIN_FILES+=,$(quoted "$file"); done
+TRAIN_FILES+=]
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings
     NNODES=${NNODES:-8}

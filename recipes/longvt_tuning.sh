@@ -2,10 +2,10 @@
 if [ "$SYNTHETIC" = 0 ]; then
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
     LEARNING_RATE=${LEARNING_RATE:-5e-5}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-100} # MAX_STEPS ends it
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1000000} # MAX_STEPS ends it, however few the rows: verl saves its last step by that number
     MAX_LENGTH=${MAX_LENGTH:-57344}
     REAL_OPTIONS=(
-        optim.weight_decay=0 trainer.total_training_steps="$MAX_STEPS" trainer.save_freq="$SAVE_FREQ"
+        optim.weight_decay=0 trainer.total_training_steps="$MAX_STEPS"
         data.use_dynamic_bsz=True data.max_token_len_per_gpu="$MAX_LENGTH"
         # The pixel envelope of longvt_grpo.sh.
         +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=50176)

@@ -10,6 +10,7 @@ EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_sft}
 SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
 LOGGER=${LOGGER:-'["console"]'}
 
+SAVE_FREQ=${SAVE_FREQ:-100} # steps
 LORA_ALPHA=${LORA_ALPHA:-16}
 NNODES=${NNODES:-1}
 
@@ -74,20 +75,21 @@ fi
 
 # ----------------------------------------------------------------------------------------------------- every method
 DATA=(
-    data.train_files="$TRAIN_FILES" data.train_batch_size="$TRAIN_BATCH_SIZE"
+    data.train_files="$(quoted "$TRAIN_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
     data.micro_batch_size_per_gpu="$MICRO_BATCH_SIZE" data.use_dynamic_bsz=False data.pad_mode=no_padding
     data.max_length="$MAX_LENGTH" data.truncation=error data.num_workers="$NUM_WORKERS"
     data.custom_cls.path=pkg://verl_video_tools.data.sft_dataset data.custom_cls.name=TrajectorySFTDataset
 )
 MODEL=(
-    model.path="$MODEL_PATH" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
+    model.path="$(quoted "$MODEL_PATH")" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
     model.exclude_modules='.*visual.*' # the adapter leaves the vision tower alone; without LoRA all weights train
 )
 ENGINE=(engine.strategy=fsdp2)
 OPTIMIZER=(optim.lr="$LEARNING_RATE" optim.lr_scheduler_type=cosine optim.lr_warmup_steps_ratio="$WARMUP_RATIO")
 TRAINER=(
-    trainer.project_name="$PROJECT_NAME" trainer.experiment_name="$EXPERIMENT_NAME" trainer.logger="$LOGGER"
-    trainer.default_local_dir="$SFT_DIR" trainer.max_ckpt_to_keep=1 trainer.total_epochs="$TOTAL_EPOCHS"
+    trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"
+    trainer.logger="$LOGGER" trainer.default_local_dir="$(quoted "$SFT_DIR")" trainer.total_epochs="$TOTAL_EPOCHS"
+    trainer.save_freq="$SAVE_FREQ" trainer.max_ckpt_to_keep=1
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 

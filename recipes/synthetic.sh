@@ -20,7 +20,10 @@ collect_fields() { # PREFIX
     local method field
     FIELDS=()
     for method in "${METHODS[@]}"; do
-        while read -r field; do FIELDS+=("$1$method.$field"); done < <(synthetic_fields "$method")
+        while read -r field; do
+            [[ $1 != +* || $field != prompt_file=* ]] || field=prompt_file=$(quoted "${field#*=}") # for Hydra, not for vvt
+            FIELDS+=("$1$method.$field")
+        done < <(synthetic_fields "$method")
     done
 }
 

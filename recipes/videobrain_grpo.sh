@@ -46,7 +46,7 @@ fi
 MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
 MAX_IMAGES=56 # 16 of the first look and 5 x 8
 METHOD_OPTIONS=(
-    +$RETRIEVAL.model="$RETRIEVAL_MODEL"
+    +$RETRIEVAL.model="$(quoted "$RETRIEVAL_MODEL")"
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
     actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.001
     # The paper's vision tower stays as it is. verl 0.9.1 has this option, but its FSDP engine does not read it yet, so

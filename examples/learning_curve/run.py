@@ -243,7 +243,6 @@ class Learning:
             f"{self.method}_sft",
             *self._options("+data.video_tools"),
             f"trainer.seed={self.seed + 1}",
-            "trainer.save_freq=100",
             SFT_DIR=self.sft,
             TRAIN_FILES=self.out / "cold_start.parquet",
             TOTAL_EPOCHS=self.plan.epochs,
@@ -264,7 +263,6 @@ class Learning:
         self._recipe(
             "longvt_rft",
             *self._options("+data.video_tools"),
-            "trainer.save_freq=100",
             SFT_DIR=self.rft,
             RL_DIR=self.rl,
             SFT_FILES="",
