@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.agent_loop.harness import model_dir, video
+from tests.tools.frame_index import awaited
 from verl_video_tools.agent_loop.counting import load_model_tokens
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.budget import Budget, Look, budget_of
@@ -60,7 +61,9 @@ async def test_no_call_shows_more_than_the_dearest_one(name: str, compat: str) -
         envelope = PixelEnvelope(28, 784, rng.choice([50_176, 1 << 20]))
         dearest = method.dearest_call(info, sample, envelope)
         assert dearest is not None
-        context = ToolContext(info, sample, envelope, lambda seconds, fps=fps: int(seconds * fps), FirstFrames())
+        context = ToolContext(
+            info, sample, envelope, awaited(lambda seconds, fps=fps: int(seconds * fps)), FirstFrames()
+        )
         for tool in method.tools(info).values():
             if (name, tool.name) == ("videobrain", ChooseFrames.name):
                 continue  # of the published code, at sizes of its own

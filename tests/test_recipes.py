@@ -33,9 +33,10 @@ STOPPED = 77
 STUB = f"""#!{sys.executable}
 import json, os, runpy, sys
 arguments = sys.argv[1:]
-if arguments[:2] == ["-m", "verl.trainer.main_ppo"]:
-    json.dump(arguments[2:], open(os.environ["STUB_OUTPUT"], "w"))
-    sys.exit({STOPPED})
+for program in ("verl.trainer.main_ppo", "verl.trainer.sft_trainer", "verl_video_tools.platforms.cpu_sft"):
+    if program in arguments:
+        json.dump(arguments[arguments.index(program) + 1 :], open(os.environ["STUB_OUTPUT"], "w"))
+        sys.exit({STOPPED})
 if "verl_video_tools.lost_nodes" in arguments:
     sys.exit("asked for lost nodes")
 os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
@@ -67,23 +68,29 @@ def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
 
 
 def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    arguments = _arguments(recipe, folder, MODEL_PATH=str(folder / "model"), **SETTINGS[setting])
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return compose("ppo_trainer", overrides=arguments)
+
+
+def _arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
+    """What the recipe hands to verl in this environment, in place of GRPO or of fine-tuning, whichever comes first."""
     stub = folder / "bin" / "python"
-    stub.parent.mkdir()
+    stub.parent.mkdir(exist_ok=True)
     stub.write_text(STUB)
     stub.chmod(0o755)
     vvt = folder / "bin" / "vvt"  # the data itself is not needed
     vvt.write_text("#!/bin/sh\nexit 0\n")
     vvt.chmod(0o755)
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text("{}")
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
         "PYTHON": str(stub),
         "OUTPUT_DIR": str(folder),
-        "MODEL_PATH": str(folder / "model"),
         "STUB_OUTPUT": str(folder / "arguments.json"),
-        **SETTINGS[setting],
+        **variables,
     }
     run = subprocess.run(
         ["bash", str(RECIPES / f"{recipe}.sh"), "trainer.total_training_steps=2"],
@@ -94,8 +101,8 @@ def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
     )
     assert run.returncode == STOPPED, run.stderr
     assert ("asked for lost nodes" in run.stderr) == ("RAY_ADDRESS" in environment)
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer", overrides=json.loads((folder / "arguments.json").read_text()))
+    arguments: list[str] = json.loads((folder / "arguments.json").read_text())
+    return arguments
 
 
 def grpo_recipes() -> list[str]:
@@ -149,6 +156,55 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
         assert len(call) * call_tokens + text_tokens <= config.data.max_response_length
         assert len(look) + len(call) * (method.max_turns - 1) <= rollout.limit_images
+
+
+@pytest.mark.parametrize("recipe", ["framethinker_grpo", "mixed_grpo"])
+def test_paths_of_any_characters(recipe: str, tmp_path: Path) -> None:
+    odd = tmp_path / "lr=1e-6, (a) [b] it's"
+    odd.mkdir()
+    (odd / "config.json").write_text("{}")
+    arguments = _arguments(recipe, tmp_path, DEVICE="cpu", OUTPUT_DIR=str(odd), MODEL_PATH=str(odd), CDPATH=".:/tmp")
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=arguments)
+    assert config.trainer.default_local_dir == str(odd / recipe)
+    assert config.actor_rollout_ref.model.path == str(odd)
+    assert Path(config.data.train_files).parent.parent == odd
+    fields = config.actor_rollout_ref.rollout.custom.video_tools
+    assert Path(fields.framethinker.prompt_file).is_relative_to(odd)
+
+
+def test_lists_of_files_stay_lists(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    arguments = _arguments(
+        "longvt_rft",
+        tmp_path,
+        **{"DEVICE": "cpu", "MODEL_PATH": str(tmp_path), "SFT_DIR": "/a=b", "SFT_FILES": "/c=d/1.parquet,/e/2.parquet"},
+    )
+    (files,) = [argument for argument in arguments if argument.startswith("data.train_files=")]
+    assert files == "data.train_files=['/a=b/rft.parquet','/c=d/1.parquet','/e/2.parquet']"
+    given = _arguments("framethinker_sft", tmp_path, DEVICE="cpu", TRAIN_FILES="[/a.parquet,/b.parquet]")
+    assert "data.train_files=[/a.parquet,/b.parquet]" in given
+
+
+@pytest.mark.parametrize("method", ["framethinker", "mixed"])
+def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_path: Path) -> None:
+    """What a user sets is meant for reinforcement learning: its learning rate would leave the model as it is."""
+    meant_for_the_run = {
+        **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
+        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine"},
+    }
+    within = _arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
+    alone = _arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
+    assert within == alone[:-1]  # but for the last: our own option, which is the run's
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*_sft.sh")))
+def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
+    arguments = _arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
+    expected = {"longvt_sft": 500}.get(recipe, 100)
+    assert f"trainer.save_freq={expected}" in arguments
+    if recipe == "longvt_sft":  # its number of steps has to end it, since verl saves the last one by that
+        assert "trainer.total_epochs=1000000" in arguments
 
 
 def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:

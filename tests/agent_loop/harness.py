@@ -79,6 +79,13 @@ class Unended:
     text: str
 
 
+@dataclass(frozen=True)
+class Spelt:
+    """A turn in which special tokens are written letter by letter, as a policy can that must not sample them."""
+
+    text: str
+
+
 @dataclass
 class ScriptedServer:
     """Stands for verl's `LLMServerClient`: returns the scripted turns as token ids with distinct log-probabilities.
@@ -86,7 +93,7 @@ class ScriptedServer:
     Like a real engine it never returns more than `max_tokens`, and cuts a turn there without an end token.
     """
 
-    turns: Sequence[str | Unended]
+    turns: Sequence[str | Unended | Spelt]
     global_steps: Sequence[int] | None = None
     extra_logprobs: int = 0
     """Log-probabilities returned beyond the tokens: a fault to be caught."""
@@ -117,8 +124,8 @@ class ScriptedServer:
             }
         )
         turn = self.turns[number]
-        text = turn.text if isinstance(turn, Unended) else turn
-        ids = tokenizer().encode(text, add_special_tokens=False)
+        text = turn if isinstance(turn, str) else turn.text
+        ids = tokenizer().encode(text, add_special_tokens=False, split_special_tokens=isinstance(turn, Spelt))
         if not isinstance(turn, Unended):
             ids = [*ids, tokenizer().convert_tokens_to_ids("<|im_end|>")]
         ids = ids[: sampling_params["max_tokens"]]
@@ -180,7 +187,7 @@ class Rollout:
 
 
 async def run_loop(
-    turns: Sequence[str | Unended],
+    turns: Sequence[str | Unended | Spelt],
     *,
     video_path: str | None = None,
     row: Mapping[str, Any] | None = None,

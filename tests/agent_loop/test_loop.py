@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from tests.agent_loop.harness import (
     Rollout,
     ScriptedServer,
+    Spelt,
     Unended,
     answer,
     choose,
@@ -20,8 +23,10 @@ from tests.agent_loop.harness import (
     tokenizer,
     video,
 )
-from verl_video_tools.errors import SetupError
-from verl_video_tools.types import StopReason
+from verl_video_tools.agent_loop.tokens import TokenCounter
+from verl_video_tools.errors import InvariantError, SetupError
+from verl_video_tools.types import Content, StopReason
+from verl_video_tools.video import Video
 
 END = "<|im_end|>"
 LOOK_TWICE = [get("0:03"), choose(20, 60), answer("B")]
@@ -243,6 +248,24 @@ async def test_last_turn_without_end_token_stays_as_sampled() -> None:
     assert not rollout.trajectory.turns[0].truncated
 
 
+async def test_a_call_that_ends_at_the_very_limit_is_whole() -> None:
+    zoom = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
+    limit = len(tokenizer().encode(zoom, add_special_tokens=False))
+    turns = [Unended(zoom), "<think>so</think><answer>B</answer>"]
+    rollout = await run_loop(turns, method="videozoomer", method_fields={"max_turn_tokens": limit})
+    assert (rollout.trajectory.stop_reason, len(rollout.trajectory.executed_calls())) == (StopReason.ANSWER, 1)
+    cut = await run_loop(turns, method="videozoomer", method_fields={"max_turn_tokens": limit - 1})
+    assert (cut.trajectory.stop_reason, cut.trajectory.turns[0].truncated) == (StopReason.RESPONSE_BUDGET, True)
+
+
+async def test_an_end_of_document_ends_a_turn_too() -> None:
+    """Qwen's generation configs name it beside the end of a turn. It is trained on, and no part of the text."""
+    rollout = await run_loop([Unended(answer("B") + "<|endoftext|>")])
+    assert rollout.trajectory.turns[0].text == answer("B") and rollout.trajectory.turns[0].well_formed
+    assert tokenizer().decode(rollout.output.response_ids[-1:]) == "<|endoftext|>"
+    assert rollout.output.response_mask[-1] == 1
+
+
 async def test_engine_that_returns_no_token() -> None:
     """As for an aborted request: verl cannot take an empty response, so one masked token stands in."""
     rollout = await run_loop([Unended("")])
@@ -252,7 +275,71 @@ async def test_engine_that_returns_no_token() -> None:
     assert len(rollout.output.as_dict()["responses"]) == 1
 
 
+# ---------------------------------------------------------------------------------------- special tokens that are spelt
+
+ANSWERED = "<think>so</think><answer>B</answer>"
+
+
+def calling(name: str) -> str:
+    return f'<think>look</think><tool_call>{{"name": "{name}"}}</tool_call>'
+
+
+async def test_an_error_that_quotes_special_tokens_holds_none() -> None:
+    name = "<|im_end|><|im_start|>system"
+    rollout = await run_loop([Spelt(calling(name)), ANSWERED], method="longvt", prompt_length=8192)
+    plain = await run_loop([calling("zoom"), ANSWERED], method="longvt", prompt_length=8192)
+    assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ANSWER, [])
+    assert "< |im_end|>< |im_start|>system" in str(rollout.trajectory.turns[0].observation)
+    for token in ("<|im_end|>", "<|im_start|>"):
+        id = tokenizer().convert_tokens_to_ids(token)
+        assert rollout.ids.count(id) == plain.ids.count(id), token
+
+
+async def test_a_question_that_spells_a_special_token_is_asked() -> None:
+    rollout = await run_loop([answer("B")], question="What is <|image_pad|>?\nA. red circle\nB. blue square")
+    assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ANSWER, [])
+    rollout.training_tensors()
+
+
+@pytest.mark.parametrize("spelt", ["<|image_pad|>", "<|video_pad|>"])
+async def test_a_turn_that_spells_a_picture_is_flagged(spelt: str) -> None:
+    """verl decodes the finished rollout, and its processor would look for the picture: the rollout would be lost."""
+    rollout = await run_loop([Spelt(calling(spelt)), ANSWERED], method="longvt", prompt_length=8192)
+    assert spelt.replace("<|", "< |") in str(rollout.trajectory.turns[0].observation)
+    assert rollout.trajectory.stop_reason is StopReason.ANSWER
+    assert rollout.trajectory.flags == ["invariant"] and spelt in (rollout.trajectory.error or "")
+    assert_one_masked_token(rollout)
+
+
+async def test_an_invariant_that_breaks_on_the_way_flags_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: TokenCounter, content: Content) -> int:
+        raise InvariantError("0 pictures but 1 placeholders in the rendered text")
+
+    monkeypatch.setattr(TokenCounter, "observation", broken)
+    rollout = await run_loop([choose(20, 60), answer("B")])
+    assert (rollout.trajectory.stop_reason, rollout.trajectory.flags) == (StopReason.ABORTED, ["invariant"])
+    assert "1 placeholders" in (rollout.trajectory.error or "")
+    assert_one_masked_token(rollout)
+
+
 # ------------------------------------------------------------------------------------------------------------- faults
+
+
+async def test_a_frame_number_is_looked_up_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader may be busy with another rollout's frames, or hang: all rollouts of the worker share the loop."""
+    asked, release = threading.Event(), threading.Event()
+
+    def waiting(self: Video, seconds: float, deadline_seconds: float | None = None) -> int:
+        asked.set()
+        assert release.wait(20), "the event loop was held meanwhile"
+        return 15
+
+    monkeypatch.setattr(Video, "index_at", waiting)
+    task = asyncio.create_task(run_loop([get("0:03"), answer("B")]))
+    while not asked.is_set():
+        await asyncio.sleep(0.01)
+    release.set()
+    assert (await task).trajectory.executed_calls()[0].result == {"frame_number": 15}
 
 
 async def test_missing_video_is_a_flagged_rollout() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import MakeVideo
+from tests.tools.frame_index import awaited
 from verl_video_tools.data.sft import execute
 from verl_video_tools.errors import JudgeError, RetrievalError, UnreadableVideoError, UsageError
 from verl_video_tools.methods import get_method
@@ -406,7 +407,7 @@ async def test_how_many_candidates(fields: dict[str, Any], start: int, end: int,
 def tool_context(info: VideoInfo, retriever: ScoringRetriever) -> Any:
     from verl_video_tools.types import ToolContext
 
-    return ToolContext(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope(), lambda _: 0, retriever)
+    return ToolContext(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope(), awaited(lambda _: 0), retriever)
 
 
 async def test_clip_sample_shows_what_was_found_in_order_of_time(make_video: MakeVideo) -> None:

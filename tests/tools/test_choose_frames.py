@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tools.frame_index import awaited
 from verl_video_tools.errors import CallRejected
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.types import Compat, PixelEnvelope, Sample, ToolContext, VideoInfo
@@ -17,7 +18,7 @@ def context(
 ) -> ToolContext:
     info = VideoInfo(num_frames / 30, num_frames, 30.0, width, height)
     sample = Sample("?", "B", "video.mp4", "mc")
-    return ToolContext(info, sample, envelope or PixelEnvelope(), index_at=lambda seconds: int(seconds * 30))
+    return ToolContext(info, sample, envelope or PixelEnvelope(), index_at=awaited(lambda seconds: int(seconds * 30)))
 
 
 def with_compat(tool: ChooseFrames, compat: Compat) -> ChooseFrames:

@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.tools.frame_index import awaited
 from verl_video_tools.errors import CallErrorCode, CallRejected
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
 from verl_video_tools.types import PixelEnvelope, Sample, ToolContext, ToolPlan, VideoInfo
 
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
 SAMPLE = Sample("What?", "a scarf", "/data/videos/yard.mp4", "open")
-CONTEXT = ToolContext(INFO, SAMPLE, PixelEnvelope(28, 784, 1 << 20), lambda seconds: int(seconds * 30))
+CONTEXT = ToolContext(INFO, SAMPLE, PixelEnvelope(28, 784, 1 << 20), awaited(lambda seconds: int(seconds * 30)))
 
 
 def tool(compat: Any = "strict", **fields: Any) -> CropVideo:
@@ -116,8 +117,17 @@ async def test_the_end_that_a_refusal_names_may_be_asked_for() -> None:
     info = VideoInfo(duration_seconds=12.996, num_frames=390, average_fps=30.0, width=1920, height=1080)
     context = ToolContext(info, SAMPLE, CONTEXT.envelope, CONTEXT.index_at)
     with pytest.raises(CallRejected, match=r"after the end of the video \(12\.99 seconds\)"):
-        await tool().plan({"start_time": 5, "end_time": 13.0}, context)
+        await tool().plan({"start_time": 5, "end_time": 13.1}, context)
     assert (await tool().plan({"start_time": 5, "end_time": 12.99}, context)).frames is not None
+
+
+async def test_the_last_label_of_a_first_look_may_be_asked_for() -> None:
+    """LongVT rounds times to tenths of a second: the last frame's can be after the end of the video."""
+    info = VideoInfo(duration_seconds=16.79, num_frames=503, average_fps=29.97, width=1920, height=1080)
+    context = ToolContext(info, SAMPLE, CONTEXT.envelope, CONTEXT.index_at)
+    plan = await tool().plan({"start_time": 5, "end_time": 16.8}, context)
+    assert plan.frames is not None and plan.frames.seconds is not None
+    assert max(plan.frames.seconds) <= 16.79 and plan.result == {"start_time": 5.0, "end_time": 16.79}
 
 
 @pytest.mark.parametrize("path", [None, "/data/videos/yard.mp4", "yard.mp4", "file:///data/videos/yard.mp4"])

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.video.files import write_video
+from tests.tools.frame_index import awaited
 from verl_video_tools.errors import CallRejected
 from verl_video_tools.methods.framemind import FrameMind
 from verl_video_tools.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
@@ -19,7 +20,7 @@ SAMPLE = Sample("What?", "A", "/data/videos/yard.mp4", "mc")
 
 
 async def look(call: dict[str, float], envelope: PixelEnvelope | None = None, **fields: Any) -> FrameRequest:
-    context = ToolContext(INFO, SAMPLE, envelope or PixelEnvelope(), lambda seconds: int(seconds * 30))
+    context = ToolContext(INFO, SAMPLE, envelope or PixelEnvelope(), awaited(lambda seconds: int(seconds * 30)))
     name = "FrameAt" if "t" in call else "VideoClip"
     plan = await FrameMind(**fields).tools(INFO)[name].plan(call, context)
     assert plan.frames is not None and plan.result == call
@@ -59,7 +60,7 @@ async def test_j27_frame_at(t: float, nearest: int, on_screen: int) -> None:
 async def test_the_nearest_frame_goes_by_real_times(tmp_path: Path) -> None:
     path = write_video(tmp_path / "uneven.mp4", times_seconds=[0, 1, 9, 10])
     with Video(path) as video:
-        context = ToolContext(video.info, SAMPLE, PixelEnvelope(), video.index_at)
+        context = ToolContext(video.info, SAMPLE, PixelEnvelope(), awaited(video.index_at))
         tools = FrameMind().tools(video.info)
         for call, times in (({"t": 0.3}, [0.0]), ({"t": 6.0}, [9.0]), ({"t_start": 0.3, "t_end": 9.2}, [0.0, 9.0])):
             plan = await tools["FrameAt" if "t" in call else "VideoClip"].plan(call, context)

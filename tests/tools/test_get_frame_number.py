@@ -4,6 +4,7 @@ import bisect
 
 import pytest
 
+from tests.tools.frame_index import awaited
 from verl_video_tools.errors import CallRejected
 from verl_video_tools.tools.get_frame_number import GetFrameNumber
 from verl_video_tools.types import PixelEnvelope, Sample, ToolContext, VideoInfo
@@ -14,7 +15,10 @@ def context(starts_seconds: list[float], duration_seconds: float) -> ToolContext
     info = VideoInfo(duration_seconds, len(starts_seconds), len(starts_seconds) / duration_seconds, 64, 36)
     sample = Sample("?", "B", "video.mp4", "mc")
     return ToolContext(
-        info, sample, PixelEnvelope(), index_at=lambda seconds: bisect.bisect_right(starts_seconds, seconds) - 1
+        info,
+        sample,
+        PixelEnvelope(),
+        index_at=awaited(lambda seconds: bisect.bisect_right(starts_seconds, seconds) - 1),
     )
 
 

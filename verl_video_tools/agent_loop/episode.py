@@ -7,10 +7,13 @@ cannot disagree. It knows nothing of tokens: a `Budget` answers for those.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Protocol
 
+from verl_video_tools.agent_loop.special_tokens import prompt_messages, spelt_apart
 from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
 from verl_video_tools.methods.fields import load_selector
 from verl_video_tools.retrieval.recorded import RecordingRetriever
@@ -38,7 +41,7 @@ from verl_video_tools.types import (
     content_images,
     content_text,
 )
-from verl_video_tools.video import Video, cache_stats, decode_frames, open_video
+from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video
 
 _BUDGET_CODES = {
     StopReason.PROMPT_BUDGET: CallErrorCode.PROMPT_BUDGET,
@@ -100,7 +103,8 @@ class Episode:
             self._video = await open_video(self.sample.video_path, deadline_seconds=deadline_seconds)
             info = self._video.info
             request = await self._first_look(self._video)
-            if self._has_no_room(self.method.prompt(self.sample, info, planned_images(request, info)), info):
+            planned = prompt_messages(self.method, self.sample, info, planned_images(request, info))
+            if await self._has_no_room(planned, info):
                 return None
             images = await self._decode(request, deadline_seconds, self._siblings_looks(request))
         except VideoError as error:
@@ -109,16 +113,17 @@ class Episode:
         except RetrievalError as error:
             self.abort(str(error))
             return None
-        messages = self.method.prompt(self.sample, info, images)
-        if self._has_no_room(messages, info):  # the decoder's times can make the text a little longer than planned
+        messages = prompt_messages(self.method, self.sample, info, images)
+        # The decoder's times can make the text a little longer than planned.
+        if await self._has_no_room(messages, info):
             return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
         return messages
 
-    def _has_no_room(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
-        """End the rollout if its prompt does not fit."""
-        reason = None if self.budget is None else self.budget.refuses_prompt(prompt)
+    async def _has_no_room(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
+        """End the rollout if its prompt does not fit. Long texts take seconds to count, so a thread does."""
+        reason = None if self.budget is None else await asyncio.to_thread(self.budget.refuses_prompt, prompt)
         if reason is None:
             return False
         num_frames = sum(len(content_images(message.content)) for message in prompt)
@@ -185,7 +190,7 @@ class Episode:
         if self.method.first_look_selector is None:
             return look
         retriever = self._recording_retriever(self.trajectory.retrieved_frames)
-        context = ToolContext(video.info, self.sample, self.envelope, video.index_at, retriever)
+        context = self._tool_context(video, retriever)
         select = load_selector(self.method.first_look_selector)
         try:
             chosen = await select(look, context, self.method.tool_deadline_seconds)
@@ -208,6 +213,10 @@ class Episode:
         looks = {method.first_look(self._opened_video().info, self.sample, self.envelope) for method in different}
         return tuple(looks - {request})
 
+    def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
+        find = partial(index_at, video, self.method.tool_deadline_seconds)
+        return ToolContext(video.info, self.sample, self.envelope, find, retriever)
+
     def _recording_retriever(self, answers: list[list[int]]) -> Retriever | None:
         return None if self.retriever is None else RecordingRetriever(self.retriever, answers)
 
@@ -220,11 +229,11 @@ class Episode:
             self._end(StopReason.INVALID_ACTION)
             return None
 
-        if self.budget is not None:
+        if self.budget is not None:  # asked before anything is decoded
             planned = [
                 ToolOutcome(record, planned_images(plan.frames, video.info), video.info) for record, plan in plans
             ]
-            if reason := self.budget.refuses_observation(self.method.observe(planned, turns_left)):
+            if reason := await self._refuses(spelt_apart(self.method.observe(planned, turns_left))):
                 self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
                 if self.method.ends_on_budget():
                     self._end(reason)
@@ -238,8 +247,8 @@ class Episode:
         if self.method.end_on_call_error and lost:
             self._end_with_video_error(lost[0])
             return None
-        observation = self.method.observe(outcomes, turns_left)
-        if self.budget is not None and (reason := self.budget.refuses_observation(observation)):
+        observation = spelt_apart(self.method.observe(outcomes, turns_left))
+        if reason := await self._refuses(observation):
             # Times reported by the decoder can make the text a little longer than planned.
             self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
             self._end(reason)
@@ -250,6 +259,11 @@ class Episode:
             return None
         return observation
 
+    async def _refuses(self, observation: Content) -> StopReason | None:
+        if self.budget is None:
+            return None
+        return await asyncio.to_thread(self.budget.refuses_observation, observation)
+
     async def _plan(self, call: ToolCall, tool: Tool | None) -> tuple[CallRecord, ToolPlan]:
         started = time.perf_counter()
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
@@ -259,7 +273,7 @@ class Episode:
         if record.error is None and tool is not None:
             video = self._opened_video()
             retriever = self._recording_retriever(record.retrieved_frames)
-            context = ToolContext(video.info, self.sample, self.envelope, video.index_at, retriever)
+            context = self._tool_context(video, retriever)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result = True, dict(plan.result)

@@ -67,6 +67,10 @@ class VideoAgentLoop(AgentLoopBase):
         self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
+        # Models are served with several: Qwen's generation configs also name the one that ends a document.
+        self.end_ids = {self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
+        kinds = (get_processor_token_id(self.processor, kind) for kind in ("image", "video"))
+        self.placeholders = {id: self._decode([id]) for id in kinds if id is not None}
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
         """Run one rollout. Failures of row, video, tool or invariant end up in the record; those of the inference
@@ -102,37 +106,44 @@ class VideoAgentLoop(AgentLoopBase):
         )
         episode = Episode(self.method, sample, self.envelope, budget, self.retriever, group=group)
         episode.trajectory.settings = settings
-        started = time.perf_counter()
-        messages = await episode.start()
-        timing.tool_calls += time.perf_counter() - started
-        if messages is None:
-            if episode.trajectory.error:
-                logger.warning("rollout of row %s: %s", sample.extra_info.get("index"), episode.trajectory.error)
-            return self._outputs(episode.trajectory, [await self._placeholder_stream()], timing, server_fields)
-        await asyncio.to_thread(tokens.start, messages)
-
-        request_id = uuid4().hex
-        while episode.trajectory.stop_reason is None:
-            turn_text, truncated = await self._generate(
-                tokens, budget, request_id, sampling_params, timing, server_fields
-            )
-            started = time.perf_counter()
-            observation = await episode.step(turn_text, truncated)
-            if observation is not None:
-                await asyncio.to_thread(tokens.append_observation, observation)
-            timing.tool_calls += time.perf_counter() - started
-
-        trajectory = episode.trajectory
+        trajectory, index = episode.trajectory, sample.extra_info.get("index")
         try:
+            started = time.perf_counter()
+            messages = await episode.start()
+            timing.tool_calls += time.perf_counter() - started
+            if messages is None:
+                if trajectory.error:
+                    logger.warning("rollout of row %s: %s", index, trajectory.error)
+                return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
+            await asyncio.to_thread(tokens.start, messages)
+
+            request_id = uuid4().hex
+            while trajectory.stop_reason is None:
+                turn_text, truncated = await self._generate(
+                    tokens, budget, request_id, sampling_params, timing, server_fields
+                )
+                started = time.perf_counter()
+                observation = await episode.step(turn_text, truncated)
+                if observation is not None:
+                    await asyncio.to_thread(tokens.append_observation, observation)
+                timing.tool_calls += time.perf_counter() - started
             for stream in tokens.sequences:
-                counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
-                check_invariants(stream, self.image_token_id, counts)
+                self._check(stream)
         except InvariantError as error:
-            logger.error("rollout of row %s broke an invariant: %s", sample.extra_info.get("index"), error)
+            logger.error("rollout of row %s broke an invariant: %s", index, error)
             trajectory.flags.append("invariant")
-            trajectory.error = str(error)
+            trajectory.error, trajectory.stop_reason = str(error), trajectory.stop_reason or StopReason.ABORTED
             return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
         return self._outputs(trajectory, tokens.sequences, timing, server_fields)
+
+    def _check(self, stream: TokenStream) -> None:
+        """Raises InvariantError for a sequence that must not be trained on."""
+        counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
+        check_invariants(stream, self.image_token_id, counts)
+        # verl decodes a finished rollout for its processor, which takes a spelling for a picture that is not there.
+        text = self._decode([token for token in stream.ids if token not in self.placeholders])
+        if spelt := [name for name in self.placeholders.values() if name in text]:
+            raise InvariantError(f"the policy has written {', '.join(spelt)} letter by letter, not as a token")
 
     async def _generate(
         self,
@@ -167,10 +178,11 @@ class VideoAgentLoop(AgentLoopBase):
                 del logprobs[-num_surplus:]
         stream.append_turn(token_ids, logprobs)
         _merge_server_fields(server_fields, output.extra_fields)
-        ended = bool(token_ids) and token_ids[-1] == self.end_of_turn_id
+        ended = bool(token_ids) and token_ids[-1] in self.end_ids
         # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
-        truncated = not ended and len(token_ids) >= max_tokens
-        return self._decode(token_ids[:-1] if ended else token_ids), truncated
+        text = self._decode(token_ids[:-1] if ended else token_ids)
+        stopped = ended or any(string in text for string in self.method.stop)
+        return text, not stopped and len(token_ids) >= max_tokens
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(token_ids, skip_special_tokens=False)

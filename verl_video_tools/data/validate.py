@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from verl_video_tools.agent_loop.counting import ModelTokens
 from verl_video_tools.agent_loop.episode import planned_images
+from verl_video_tools.agent_loop.special_tokens import prompt_messages
 from verl_video_tools.budget import GROUP_SIZE
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, whole_file
 from verl_video_tools.data.probe_files import probe_files
@@ -104,7 +105,7 @@ class PromptCosts:
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
         look = method.first_look(info, sample, self._model.envelope)
-        messages = method.prompt(sample, info, planned_images(look, info))
+        messages = prompt_messages(method, sample, info, planned_images(look, info))
         budget = method.recipe_budget
         return PromptCost(self._model.counter.prompt(messages), len(look), budget.prompt_tokens, budget.images)
 

@@ -19,6 +19,10 @@ PATCH_FACTOR = 28
 """Sides are multiples of this many pixels where no processor says otherwise (Qwen2.5-VL: patches of 14, merged 2x2)."""
 
 
+_LABEL_ROUNDING_SECONDS = 0.05
+"""LongVT tells times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class CropVideo:
     """Shows frames between `start_time` and `end_time` seconds, both ends included.
@@ -60,11 +64,12 @@ class CropVideo:
             )
         if end <= start:
             raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}")
-        if end > duration:
+        if end > duration + _LABEL_ROUNDING_SECONDS:
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
                 f"end_time {end:g} is after the end of the video ({told_seconds(duration)} seconds)",
             )
+        end = min(end, duration)
         seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)
         if not seconds:
             raise CallRejected(

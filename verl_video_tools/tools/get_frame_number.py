@@ -31,6 +31,7 @@ class GetFrameNumber:
 
         Raises:
             CallRejected: `malformed_call`, or `out_of_range` for a time after the end of the video.
+            VideoError: the frame could not be looked up.
         """
         time = arguments.get("time")
         if not isinstance(time, str):
@@ -38,7 +39,7 @@ class GetFrameNumber:
         if self.compat == "reference":
             frame_number = int(_seconds_reference(time) * context.info.average_fps)
         else:
-            frame_number = context.index_at(_seconds(time, context.info.duration_seconds))
+            frame_number = await context.index_at(_seconds(time, context.info.duration_seconds))
         return ToolPlan(result={"frame_number": frame_number})
 
 

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -41,7 +42,7 @@ from verl_video_tools.tools.uniform_sample import UniformSample
 from verl_video_tools.tools.video_clip import VideoClip
 from verl_video_tools.tools.video_zoom import VideoZoom
 from verl_video_tools.types import FrameRecord, PixelEnvelope, Retriever, Sample, ToolContext
-from verl_video_tools.video import decode_frames, open_video
+from verl_video_tools.video import decode_frames, index_at, open_video
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +154,8 @@ class VideoTool(BaseTool):
         # A planner of ours looks at the video alone; the question stays with verl's loop. Sizes are the method's own:
         # verl gives a tool no processor to ask, so the processor resizes to its multiples.
         sample = Sample(question="", ground_truth="", video_path=video_path, question_type="open")
-        context = ToolContext(video.info, sample, PixelEnvelope(), video.index_at, self._retriever())
+        find = partial(index_at, video, deadline_seconds)
+        context = ToolContext(video.info, sample, PixelEnvelope(), find, self._retriever())
         plan = await self._method.tools(video.info)[self.tool_name].plan(parameters, context)
         if plan.frames is None:
             return _Observation(self.render(parameters, plan.result, ()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -31,8 +31,8 @@ class ToolContext:
     info: VideoInfo
     sample: Sample
     envelope: PixelEnvelope
-    index_at: Callable[[float], int]
-    """Index of the frame shown at a time in seconds (0 <= t <= duration)."""
+    index_at: Callable[[float], Awaitable[int]]
+    """Await the index of the frame shown at a time in seconds (0 <= t <= duration). Raises VideoError."""
     retriever: Retriever | None = None
     """Finds frames by text; None where the run has none."""
 

@@ -147,6 +147,18 @@ async def run_with_reader(
             video = await open_video(video.path, left_seconds())
 
 
+async def index_at(video: Video, deadline_seconds: float, seconds: float) -> int:
+    """Await the index of the frame shown at a time: another rollout's decode may hold the reader meanwhile.
+
+    Raises:
+        FrameRangeError: the time is outside the video.
+        DeadlineError: not done by the deadline.
+    """
+    return await run_with_reader(
+        video, lambda reader, left_seconds: reader.index_at(seconds, left_seconds), deadline_seconds, "index of a frame"
+    )
+
+
 async def decode_frames(
     video: Video, request: FrameRequest, deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
 ) -> FrameBatch:
