@@ -128,7 +128,7 @@ class VideoAgentLoop(AgentLoopBase):
                     await asyncio.to_thread(tokens.append_observation, observation)
                 timing.tool_calls += time.perf_counter() - started
             for stream in tokens.sequences:
-                self._check(stream)
+                await asyncio.to_thread(self._check, stream)
         except InvariantError as error:
             logger.error("rollout of row %s broke an invariant: %s", index, error)
             trajectory.flags.append("invariant")
