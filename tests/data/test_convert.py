@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from codecs import BOM_UTF8
+from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +44,22 @@ def test_a_sample_of_each_format(case: Case, tmp_path: Path) -> None:
     for (_, told), (_, reason) in zip(reasons, case.skipped, strict=True):
         assert told.startswith(str(files.annotations)) and reason in told
     assert not [report for report in validate_file(target) if report.problems], "the rows are good ones"
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES.values() if not case.published_as_parquet], ids=lambda case: case.name
+)
+def test_a_mark_before_the_text_is_not_read(case: Case, tmp_path: Path) -> None:
+    """Editors of Windows write a byte-order mark before the first character."""
+    plain = prepare(case, tmp_path)
+    folder = Path(case.annotations).parts[0]
+    for path in copytree(SAMPLES / folder, tmp_path / folder).rglob("*.*"):
+        path.write_bytes(BOM_UTF8 + path.read_bytes())
+    rows = []
+    for files in (plain, replace(plain, annotations=tmp_path / case.annotations)):
+        convert_annotations(case.name, files, tmp_path / "rows.parquet")
+        rows.append(read_rows(tmp_path / "rows.parquet"))
+    assert rows[0] == rows[1]
 
 
 def test_the_sample_of_framethinkers_rows_has_pictures(tmp_path: Path) -> None:
