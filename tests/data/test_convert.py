@@ -83,6 +83,18 @@ def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
     assert {row["extra_info"]["split"] for row in read_rows(tmp_path / "rows.parquet")} == {"mine"}
 
 
+def test_rows_are_read_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paths are absolute, through links as they are."""
+    case = CASES["next-qa"]
+    files = prepare(case, tmp_path)
+    assert files.videos is not None
+    (tmp_path / "link").symlink_to(files.videos)
+    monkeypatch.chdir(tmp_path)
+    convert_annotations(case.name, replace(files, videos=Path("link")), Path("rows.parquet"))
+    (row,) = read_rows(tmp_path / "rows.parquet")
+    assert row["extra_info"]["video_path"].startswith(f"{tmp_path}/link/")
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES["next-qa"]
     files = prepare(case, tmp_path)
