@@ -16,7 +16,7 @@ from tests.agent_loop.harness import model_dir, video
 from tests.tools.frame_index import awaited
 from verl_video_tools.agent_loop.counting import load_model_tokens
 from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.budget import Budget, Look, budget_of
+from verl_video_tools.budget import Budget, Look, budget_of, serving_budget
 from verl_video_tools.cli.main import run
 from verl_video_tools.demo import base_model_dir
 from verl_video_tools.errors import CallRejected
@@ -27,6 +27,7 @@ from verl_video_tools.video import Video
 
 ASKING = tuple(name for name in METHOD_NAMES if name != "direct")
 QUESTION = "What happens?\nA. nothing\nB. something"
+LARGE = PixelEnvelope(28, 3136, 12_845_056)
 
 
 class FirstFrames:
@@ -98,6 +99,18 @@ def test_calls_that_fit() -> None:
     assert budget.calls_that_fit(RecipeBudget(100, 250, 23)) == 3
     assert budget.calls_that_fit(RecipeBudget(99, 250, 24)) == 0
     assert budget.calls_that_fit(RecipeBudget(100, 5, 24)) == 0
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_a_server_of_the_defaults_is_the_recipes(name: str) -> None:
+    assert serving_budget(get_method(name), LARGE) == get_method(name).recipe_budget
+
+
+@pytest.mark.parametrize("num_frames", [8, 64, 200])
+def test_a_server_has_room_for_a_larger_first_look(num_frames: int) -> None:
+    budget = serving_budget(get_method("direct", num_frames=num_frames), LARGE)
+    assert budget.prompt_tokens >= max(8192, num_frames * 299 + 20 * num_frames), "pictures of 640x360 and their labels"
+    assert budget.images == 128 + max(0, num_frames - 16)
 
 
 def test_command(capsys: pytest.CaptureFixture[str]) -> None:

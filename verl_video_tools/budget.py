@@ -7,7 +7,7 @@ is decoded, and there need be no video.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from verl_video_tools.agent_loop.counting import ModelTokens
@@ -18,10 +18,12 @@ from verl_video_tools.types import (
     CallRecord,
     FrameRequest,
     Method,
+    PixelEnvelope,
     RecipeBudget,
     Sample,
     ToolOutcome,
     VideoInfo,
+    content_text,
 )
 from verl_video_tools.video import image_tokens
 
@@ -108,6 +110,33 @@ def budget_of(
         images=look.num_frames + num_calls * (call.num_frames if call else 0),
     )
     return Budget(name, look, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
+
+
+def serving_budget(method: Method, envelope: PixelEnvelope) -> RecipeBudget:
+    """What a server of the method is given: its recipe's, and what its first look takes beyond the defaults' one.
+
+    Both looks are at an hour of large video. No tokenizer is asked: that a character of text takes a token errs on the
+    safe side.
+    """
+    reserved = method.recipe_budget
+    (tokens, images), (usual_tokens, usual_images) = (
+        _estimated_first_look(of, envelope) for of in (method, get_method(method.name))
+    )
+    return replace(
+        reserved,
+        prompt_tokens=reserved.prompt_tokens + max(0, tokens - usual_tokens),
+        images=reserved.images + max(0, images - usual_images),
+    )
+
+
+def _estimated_first_look(method: Method, envelope: PixelEnvelope) -> tuple[int, int]:
+    """Tokens and pictures of the prompt, the tokens at most."""
+    info = VideoInfo(duration_seconds=3600.0, num_frames=108_000, average_fps=30.0, width=1920, height=1080)
+    sample = Sample(question="?", ground_truth="A", video_path="video.mp4", question_type="mc")
+    request = method.first_look(info, sample, envelope)
+    messages = method.prompt(sample, info, planned_images(request, info))
+    num_characters = sum(len(content_text(message.content)) for message in messages)
+    return num_characters + len(request) * image_tokens(request.width, request.height, envelope.factor), len(request)
 
 
 def _first_look(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look:

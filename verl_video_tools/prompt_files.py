@@ -33,6 +33,6 @@ def prompt_digest(prompt_file: str | Path | None) -> str | None:
 
 def _read(prompt_file: str | Path) -> str:
     try:
-        return Path(prompt_file).read_text(encoding="utf-8").strip()
+        return Path(prompt_file).read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read prompt_file {str(prompt_file)!r}: {error}") from error

@@ -13,6 +13,8 @@ import pytest
 import verl_video_tools.replay
 from benchmarks.video.files import write_video
 from verl_video_tools.cli.main import run
+from verl_video_tools.cli.replay import read_turns
+from verl_video_tools.prompt_files import read_prompt
 
 
 @pytest.fixture
@@ -116,6 +118,12 @@ def test_a_bug_is_not_bad_usage(turns_file: Path) -> None:
     assert done.stdout == ""
     assert "its warning" in done.stderr
     assert done.stderr.endswith("RuntimeError: bug\n")
+
+
+def test_a_mark_before_the_text_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text('["text"]', encoding="utf-8-sig")
+    assert read_turns(path) == ["text"] and read_prompt("", "", path) == '["text"]'
 
 
 @pytest.mark.parametrize(

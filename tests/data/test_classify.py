@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -196,6 +197,11 @@ def test_rows_for_fine_tuning_and_for_reinforcement_learning(
             looks = [LOOK] if case.letters[row["extra_info"]["index"]] == "f" else []
             assert row["turns"] == [*looks, "<think>so</think>\n<answer>B</answer>"]
             assert row["agent_name"] == "longvt"
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
+            patch.setattr(pq.ParquetWriter, "write_table", Mock(side_effect=RuntimeError("stopped")))
+            run(case.command(out, base, teacher, "--sft-share", "0.25"))
+        assert rows_at(out / "sft.parquet") == sft, "a file is replaced by a whole one only"
 
         capsys.readouterr()
         assert run(case.command(out, base, teacher, "--sft-share", "0")) == 0

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+from codecs import BOM_UTF8
+from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,6 +46,22 @@ def test_a_sample_of_each_format(case: Case, tmp_path: Path) -> None:
     assert not [report for report in validate_file(target) if report.problems], "the rows are good ones"
 
 
+@pytest.mark.parametrize(
+    "case", [case for case in CASES.values() if not case.published_as_parquet], ids=lambda case: case.name
+)
+def test_a_mark_before_the_text_is_not_read(case: Case, tmp_path: Path) -> None:
+    """Editors of Windows write a byte-order mark before the first character."""
+    plain = prepare(case, tmp_path)
+    folder = Path(case.annotations).parts[0]
+    for path in copytree(SAMPLES / folder, tmp_path / folder).rglob("*.*"):
+        path.write_bytes(BOM_UTF8 + path.read_bytes())
+    rows = []
+    for files in (plain, replace(plain, annotations=tmp_path / case.annotations)):
+        convert_annotations(case.name, files, tmp_path / "rows.parquet")
+        rows.append(read_rows(tmp_path / "rows.parquet"))
+    assert rows[0] == rows[1]
+
+
 def test_the_sample_of_framethinkers_rows_has_pictures(tmp_path: Path) -> None:
     """As published: in parquet, the bytes of PNG files. They are left unread."""
     images = pq.read_table(prepare(CASES["framethinker-parquet"], tmp_path).annotations)["images"]
@@ -62,6 +81,18 @@ def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
     convert_annotations(case.name, prepare(case, tmp_path), tmp_path / "rows.parquet", split="mine")
     assert pq.read_schema(tmp_path / "rows.parquet").equals(ROW_SCHEMA)
     assert {row["extra_info"]["split"] for row in read_rows(tmp_path / "rows.parquet")} == {"mine"}
+
+
+def test_rows_are_read_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paths are absolute, through links as they are."""
+    case = CASES["next-qa"]
+    files = prepare(case, tmp_path)
+    assert files.videos is not None
+    (tmp_path / "link").symlink_to(files.videos)
+    monkeypatch.chdir(tmp_path)
+    convert_annotations(case.name, replace(files, videos=Path("link")), Path("rows.parquet"))
+    (row,) = read_rows(tmp_path / "rows.parquet")
+    assert row["extra_info"]["video_path"].startswith(f"{tmp_path}/link/")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -216,6 +216,8 @@ def test_pass_rates_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "rates.jsonl"
     path.write_text('{"video_path": "v", "question": "q\u2028r", "pass_rate": 0.25}\n', encoding="utf-8")
     assert pass_rates_of_file(path) == {("v", "q\u2028r"): 0.25}
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert pass_rates_of_file(path) == {("v", "q\u2028r"): 0.25}, "a byte-order mark is no part of it"
     rows = write_rows(tmp_path / "rows.parquet", ["v", "w"], ["q\u2028r", "q"])
     result = CliRunner().invoke(app, ["filter", str(rows), str(tmp_path / "out.parquet"), "--pass-rates", str(path)])
     assert result.exit_code == 0 and indices(tmp_path / "out.parquet") == [0]

@@ -411,6 +411,29 @@ def test_only_wrong_rollouts_that_looked_again_are_reflected_on(
     assert "no wrong rollout with an executed call" in capsys.readouterr().err
 
 
+def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tmp_path: Path) -> None:
+    """The run's setting of a field may have changed; a rollout that had its own keeps it, and others do not replay."""
+    own, others, shown = tmp_path / "own.jsonl", tmp_path / "others.jsonl", SETTINGS["videozoomer"]
+    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
+        assert zoomer.generate(others, server) == 0
+        records = [json.loads(line) for line in others.read_text().splitlines()]
+        for record in records:
+            record["trajectory"]["settings"] = shown
+        own.write_text("".join(json.dumps(record) + "\n" for record in records))
+        server.reply = scripted(zoomer.right, num_given=1)
+        command = ["data", "reflect", "--base-url", server.base_url, "--set", "glance_frames=4"]
+        assert run([*command, str(own), str(tmp_path / "corrected.jsonl")]) == 0
+        for record in lines(tmp_path / "corrected.jsonl"):
+            trajectory = record["trajectory"]
+            assert (len(trajectory.initial_frames), trajectory.settings, trajectory.flags) == (8, shown, [])
+        num_requests = len(server.requests)
+        assert run([*command, str(others), str(tmp_path / "failed.jsonl")]) == 1
+        assert len(server.requests) == num_requests
+    for record in lines(tmp_path / "failed.jsonl"):
+        assert record["trajectory"].flags == ["aborted"]
+        assert re.search("first shown 8 frames .* replayed with 4 frames", record["trajectory"].error)
+
+
 @pytest.mark.parametrize("first", [2, -1])
 def test_a_first_trained_turn_that_is_none_is_named(zoomer: World, tmp_path: Path, first: int) -> None:
     row = zoomer.rows[0]

@@ -42,6 +42,9 @@ def test_sources(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + '\n\n{"video_path": "c.mp4"}')
     (tmp_path / "breaks.jsonl").write_text('{"question": "x\u2028y", "video_path": "a\x85b.mp4"}\n', encoding="utf-8")
     (tmp_path / "list.txt").write_text("a.mp4\n\nb.mp4\na.mp4\n")
+    for name, text in [("marked.txt", "a.mp4\n"), ("marked.jsonl", '{"video_path": "a.mp4"}\n')]:
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")  # as editors of Windows write it
+        assert find_videos(tmp_path / name) == [Path("a.mp4")]
     assert find_videos(tmp_path / "rows.parquet") == [Path("a.mp4"), Path("b.mp4")]
     assert find_videos(tmp_path / "rows.jsonl") == [Path("a.mp4"), Path("b.mp4"), Path("c.mp4")]
     assert find_videos(tmp_path / "breaks.jsonl") == [Path("a\x85b.mp4")]

@@ -40,6 +40,19 @@ from verl_video_tools.evaluation.benchmarks import read_rows as benchmark_rows
         ("youtube.com/shorts/dQw4w9WgXcQ", "dQw4w9WgXcQ"),
         ("https://www.youtube-nocookie.com/embed/dQw4w9WgXcQ", "dQw4w9WgXcQ"),
         ("https://example.org/watch?v=dQw4w9WgXcQ", None),
+        ("dQw4w9WgXcQ-Scene-001.mp4", "dQw4w9WgXcQ"),
+        ("v_dQw4w9WgXcQ_clip_3.mp4", "dQw4w9WgXcQ"),
+        ("dQw4w9WgXcQ_SPLIT1-720p.f137.mp4", "dQw4w9WgXcQ"),
+        ("dQw4w9WgXcQ_chunk_10_25.5", "dQw4w9WgXcQ"),
+        ("dQw4w9WgXcQ_clipped.mp4", None),
+        (f"dQw4w9WgXcQ{'.1' * 200}x.mp4", None),
+        ("youcook2/204/dQw4w9WgXcQ/split_1.mp4", "dQw4w9WgXcQ"),
+        ("v_dQw4w9WgXcQ/Scene-001.mp4", "dQw4w9WgXcQ"),
+        ("dQw4w9WgXcQ/217.mp4", None),
+        ("TrainVideos/clip_3.mp4", None),
+        ("VideoClips1/part2.mp4", None),
+        ("Video_Clips/clip.mp4", None),
+        ("split_1.mp4", None),
     ],
 )
 def test_youtube_ids(path: str, found: str | None) -> None:
@@ -84,8 +97,28 @@ def test_identity_is_passed_on_along_a_chain() -> None:
     assert groups == [["x/dQw4w9WgXcQ.mp4", "y/dQw4w9WgXcQ.mkv", "z/v_dQw4w9WgXcQ.mp4"], ["other.mp4"]]
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "are_one"),
+    [
+        ("a/dQw4w9WgXcQ-Scene-001.mp4", "b/dQw4w9WgXcQ_clip_3.mp4", True),
+        ("204/dQw4w9WgXcQ/split_1.mp4", "dQw4w9WgXcQ.mp4", True),
+        ("low/217/clip_3.mp4", "high/217/clip_3.mkv", True),
+        ("216/clip_3.mp4", "217/clip_3.mp4", False),
+        ("TrainVideos/clip_3.mp4", "TrainVideos/clip_4.mp4", False),
+        ("a/217.mp4", "b/217.mp4", True),
+        ("a/RPY8D_0.0_15.2.mp4", "b/RPY8D.mp4", True),
+        ("a/RPY8D_0.0_15.2.mp4", "b/RPY8D_16_20.5.mp4", True),
+        ("RPY8D_0_15.mp4", "RPY8D.mp4", False),
+        ("RPY8D_15.2_0.5.mp4", "RPY8D.mp4", False),
+        ("216/clip_0.0_15.2.mp4", "217/clip_16.0_20.5.mp4", False),
+    ],
+)
+def test_pieces_of_one_video_are_one(one: str, other: str, are_one: bool) -> None:
+    assert (len(same_video(identities([one, other]))) == 1) == are_one
+
+
 def test_a_split_shares_no_video(tmp_path: Path) -> None:
-    rows = [make_row(f"{folder}/clip{number}.mp4", index=number) for number in range(20) for folder in ("low", "high")]
+    rows = [make_row(f"{folder}/walk{number}.mp4", index=number) for number in range(20) for folder in ("low", "high")]
     source = write_rows(tmp_path / "rows.parquet", rows)
     train, test = tmp_path / "train.parquet", tmp_path / "test.parquet"
     split = split_by_video(source, train, test, second_share=0.25, seed=1)
@@ -156,6 +189,8 @@ def test_rows_on_videos_of_a_benchmark_are_left_out(
     names = tmp_path / "names.txt"
     names.write_text("bench_clip\n\nother\nfine.5\nhttps://www.youtube.com/watch?v=dQw4w9WgXcQ&t=3\n")
     assert [(row.number, row.benchmark) for row in decontaminate(source, out, [names])] == [(1, "names"), (2, "names")]
+    names.write_text("fine\n", encoding="utf-8-sig")  # as editors of Windows write it, with a mark before the first
+    assert [row.number for row in decontaminate(source, out, [names])] == [0]
     assert run([*command[:4], "--against", str(tmp_path / "gone.parquet")]) == 2
     assert run([*command, "--by", "colour"]) == 2
 

@@ -288,10 +288,13 @@ def test_a_model_is_served_meanwhile(
         assert run(line) == 0
         assert run(line) == 0  # nothing is left to ask: no second server
         assert run([*line, "--serve-option=dtype=half"]) == 2
+        larger = [part.replace("glance_frames=2", "glance_frames=100") for part in line]
+        assert run([*larger, f"--out={tmp_path / 'larger'}"]) == 0
     assert 'holds another evaluation: serve_options.dtype was null and is now "half"' in capsys.readouterr().err
     images = get_method("videozoomer").recipe_budget.images
     log = tmp_path / "out" / "vllm.log"
-    assert asked == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, "ended after 6 requests"]
+    assert asked[:6] == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, "ended after 6 requests"]
+    assert asked[8] == images + 36, "the default is 64 frames"
     protocol = result_of(tmp_path / "out")["protocol"]
     assert protocol["pictures"]["sizes"] == asdict(envelope_of(processor()))  # those of the model that is served
     assert protocol["served"] == {"model": model_dir(), "digest": model_digest(model_dir())}

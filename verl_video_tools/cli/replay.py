@@ -77,7 +77,7 @@ def read_turns(path: Path) -> list[str]:
         UsageError: the file cannot be read or is not a JSON list of strings.
     """
     try:
-        turns = json.loads(path.read_text(encoding="utf-8"))
+        turns = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"--turns {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:  # invalid JSON, invalid UTF-8, JSON nested too deep

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from verl_video_tools.data.classify import CATEGORY_OF_LETTER, Category, Classification, Evaluation
 from verl_video_tools.data.export_rollouts import rows_of_records, table_of_rows
-from verl_video_tools.data.parquet import read_table
+from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 
 LETTER_FIELD, CATEGORY_FIELD = "classification", "question_category"
@@ -77,7 +76,7 @@ def export_classified(
     }
     for name, table in tables.items():
         if table.num_rows:
-            pq.write_table(table, folder / name)
+            write_table(table, folder / name)
         else:
             (folder / name).unlink(missing_ok=True)  # of an earlier run, with other options
     return Export(sft_rows, rl_rows, report)

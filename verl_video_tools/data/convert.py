@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,8 +102,10 @@ def _in_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 
 def _finish(row: Row, index: int, method_name: str | None, split: str | None) -> None:
-    """The format's name of a question becomes `question_id`; `index` is its place in our file."""
+    """The format's name of a question becomes `question_id`; `index` is its place in our file. The video's path becomes
+    absolute, as a run may start in another folder; links stay, which may be all that tells the video's name."""
     extra_info = row["extra_info"]
+    extra_info["video_path"] = os.path.abspath(extra_info["video_path"])
     extra_info["question_id"], extra_info["index"] = str(extra_info["index"]), index
     extra_info["split"] = split or extra_info["split"]
     if method_name is not None:

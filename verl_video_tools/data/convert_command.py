@@ -87,6 +87,6 @@ def convert_command(
 
 def _read_prompt(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8-sig").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--system-prompt-file {path}: {error}") from error

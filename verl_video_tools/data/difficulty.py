@@ -48,7 +48,7 @@ def pass_rates_of_file(path: str | Path) -> dict[RowKey, float]:
         UsageError: the file cannot be read, or a line lacks a field or has a rate outside [0, 1].
     """
     try:
-        with Path(path).open(encoding="utf-8") as lines:
+        with Path(path).open(encoding="utf-8-sig") as lines:
             return dict(_pass_rate(text, f"{path}, line {number}") for number, text in enumerate(lines, start=1))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read pass rates from {path}: {error}") from error

@@ -22,6 +22,7 @@ from verl_video_tools.data.parquet import read_table
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import EndpointError, JudgeError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.methods.fields import checked_fields
 from verl_video_tools.rewards.breakdown import reward_info
 from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.trace.records import read_records
@@ -52,12 +53,16 @@ class RolloutTask:
         session_id: number of the rollout among those.
         row: `data_source`, `reward_model` and `extra_info` of the question.
         given_turns: assistant turns that the rollout starts with.
+        given_first_look: indices of the frames that these turns were written about; None: whatever the method shows.
+        settings: fields of the method that are this rollout's own, kept in its record.
     """
 
     uid: str
     session_id: int
     row: Mapping[str, Any]
     given_turns: tuple[str, ...] = ()
+    given_first_look: tuple[int, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -216,12 +221,14 @@ async def _record(
     label: AnswerLabel | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
     try:
+        method = replace(method, **checked_fields(type(method), task.settings))
         sample = Sample.from_row(task.row)
         method.check_sample(sample, judge)
         rollout = await chat.rollout(
             method,
             sample,
             given_turns=task.given_turns,
+            given_first_look=task.given_first_look,
             instruction=instruction,
             seed=_seed_of(task, seed),
             retriever=retriever,
@@ -239,6 +246,7 @@ async def _record(
     except Exception as error:
         logger.exception("rollout %s of row %s", task.session_id, task.uid)
         _abort(rollout.trajectory, "exception", repr(error))
+    rollout.trajectory.settings = dict(task.settings)
     return {
         "step": 0,
         "uid": task.uid,

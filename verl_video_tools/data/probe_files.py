@@ -44,10 +44,10 @@ def find_videos(source: Path) -> list[Path]:
         elif source.suffix == ".parquet":
             found = _paths_of_rows(source, _parquet_rows(source))
         elif source.suffix == ".jsonl":
-            with source.open(encoding="utf-8") as lines:
+            with source.open(encoding="utf-8-sig") as lines:
                 found = _paths_of_rows(source, (json.loads(line) for line in lines if line.strip()))
         elif source.suffix == ".txt":
-            found = [Path(line.strip()) for line in source.read_text(encoding="utf-8").split("\n") if line.strip()]
+            found = [Path(line.strip()) for line in source.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
         else:
             raise UsageError(f"{source}: expected a folder, .parquet, .jsonl, a .txt list of paths, or a video file")
     except (OSError, ValueError, pa.ArrowException) as error:

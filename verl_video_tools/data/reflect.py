@@ -15,7 +15,8 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
     """So many corrections of each recorded rollout that looked again and still answered wrong, or not at all.
 
     A correction starts with the failed rollout's turns but the last, so the expert does not read the wrong answer.
-    Flagged rollouts are left out, and so are those that executed no call before their last turn.
+    Flagged rollouts are left out, and so are those that executed no call before their last turn. What a rollout had of
+    its own (FrameMind's rung) and its first look are the correction's, too: its turns speak of those frames.
 
     Args:
         records: a file of records, or the folder of a training run.
@@ -42,7 +43,10 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
         }
         uid = f"{line['step']}/{line['uid']}/{line['session_id']}"
         given_turns = tuple(turn.text for turn in beginning)
-        tasks += [RolloutTask(uid, sample, row, given_turns) for sample in range(num_samples)]
+        first_look = tuple(trajectory.first_look())
+        tasks += [
+            RolloutTask(uid, sample, row, given_turns, first_look, trajectory.settings) for sample in range(num_samples)
+        ]
     if not tasks:
         raise UsageError(f"{records}: no wrong rollout with an executed call to reflect on")
     if len(methods) > 1:

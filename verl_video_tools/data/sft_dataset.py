@@ -234,23 +234,17 @@ class TrajectorySFTDataset(Dataset):
 
 
 def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:
-    """Turns must not be trained on other frames than those that they were written about. Sizes may differ: an expert
-    behind an endpoint may be shown larger ones.
+    """Turns must not be trained on other frames than those that they were written about.
 
     Raises:
         RowError: the row names other frames.
     """
-    recorded, shown = json.loads(row.get("first_look") or "null"), replayed.first_look()
-    if recorded is not None and recorded != shown:
+    recorded = json.loads(row.get("first_look") or "null")
+    if recorded is not None and (difference := replayed.other_first_look(recorded)) is not None:
         raise RowError(
-            f"{_where(row)}: its rollout was first shown {_summary(recorded)}, and is replayed with "
-            f"{_summary(shown)}; give data.video_tools the settings that it was recorded with, "
+            f"{_where(row)}: {difference}; give data.video_tools the settings that it was recorded with, "
             "or leave the column first_look out if the turns shall be learnt all the same"
         )
-
-
-def _summary(frames: Sequence[int]) -> str:
-    return f"{len(frames)} frames ({', '.join(map(str, frames[:3]))}, ...)"
 
 
 class _Lengths(Dataset):

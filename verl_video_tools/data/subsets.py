@@ -102,8 +102,9 @@ def decontaminate(
             benchmark_of.setdefault(identity, benchmark)
     found: dict[str, tuple[str, Identity]] = {}
     for path in set(paths):
-        if shared := sorted(known_by[path] & benchmark_of.keys(), key=lambda identity: SIGNS.index(identity[0])):
-            found[path] = (benchmark_of[shared[-1]], shared[-1])  # the surest sign
+        if shared := known_by[path] & benchmark_of.keys():
+            surest = max(shared, key=lambda identity: (SIGNS.index(identity[0]), len(identity[1]), identity[1]))
+            found[path] = (benchmark_of[surest], surest)
     _write_parts(source, {out: lambda path: path not in found}, rename=False)
     return [Contamination(number, *found[path]) for number, path in enumerate(paths) if path in found]
 
@@ -168,7 +169,7 @@ def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None])
 
 def _read_names(file: Path) -> list[str]:
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read names of videos from {file}: {error}") from error
     return [line.strip() for line in lines if line.strip()]

@@ -75,6 +75,7 @@ class ChatPolicy:
         sample: Sample,
         *,
         given_turns: Sequence[str] = (),
+        given_first_look: Sequence[int] | None = None,
         instruction: str | None = None,
         seed: int | None = None,
         retriever: Retriever | None = None,
@@ -88,6 +89,8 @@ class ChatPolicy:
 
         Args:
             given_turns: assistant turns that come first, executed and not sampled.
+            given_first_look: indices of the frames that these turns were written about; where others are shown, the
+                rollout is aborted before the endpoint is asked.
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
@@ -96,6 +99,11 @@ class ChatPolicy:
         num_tokens = 0
         start = await episode.start()
         if start is None:
+            return ChatRollout(episode.trajectory, num_tokens)
+        if given_first_look is not None and (difference := episode.trajectory.other_first_look(given_first_look)):
+            episode.abort(
+                f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
+            )
             return ChatRollout(episode.trajectory, num_tokens)
         messages = list(start) if instruction is None else _instructed(start, instruction)
         encoded = await self._encoded(messages)

@@ -60,6 +60,7 @@ def eval_command(
     asking: Asking,
 ) -> int:
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
+    from verl_video_tools.budget import serving_budget
     from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.evaluation.model_files import model_digest
     from verl_video_tools.evaluation.processor import envelope_of_model
@@ -82,7 +83,7 @@ def eval_command(
     if serve is not None:
         model = model or serve
         facts["served"] = {"model": serve, "digest": model_digest(serve)}
-        server = _announced(serve, out / "vllm.log", configured.recipe_budget, options, model)
+        server = _announced(serve, out / "vllm.log", serving_budget(configured, envelope), options, model)
     policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
     judge, retriever = asking.judge(), asking.retriever()
     with progress_bars("eval") as (progress,):

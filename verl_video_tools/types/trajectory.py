@@ -150,6 +150,18 @@ class Trajectory:
         """Indices of the frames that were shown with the question."""
         return [frame.index for frame in self.initial_frames]
 
+    def other_first_look(self, recorded: Sequence[int]) -> str | None:
+        """How the first look of this replay differs from the recorded rollout's; None if it shows the same frames.
+
+        Sizes may differ: an expert behind an endpoint may be shown larger ones.
+        """
+        if list(recorded) == self.first_look():
+            return None
+        return (
+            f"its rollout was first shown {_frames_in_words(recorded)}, and is replayed with "
+            f"{_frames_in_words(self.first_look())}"
+        )
+
     def calls(self) -> list[CallRecord]:
         return [call for turn in self.turns for call in turn.calls]
 
@@ -190,3 +202,7 @@ class Trajectory:
                 "cache": CacheUse(**data.get("cache", {})),
             }
         )
+
+
+def _frames_in_words(indices: Sequence[int]) -> str:
+    return f"{len(indices)} frames ({', '.join(map(str, indices[:3]))}, ...)"

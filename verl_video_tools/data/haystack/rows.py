@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from verl_video_tools.data.haystack.pipeline import Candidate
+from verl_video_tools.data.parquet import write_table
 
 DATA_SOURCE = "haystack"
 
@@ -24,7 +25,7 @@ def to_row(item: Candidate, index: int, split: str) -> dict[str, Any]:
         "reward_model": {"style": "rule", "ground_truth": item.answer},
         "extra_info": {
             "question": item.question,
-            "video_path": item.video,
+            "video_path": os.path.abspath(item.video),  # a run may start in another folder; links stay
             "question_type": "open",
             "video_segment": [item.start_seconds, item.end_seconds],
             "index": index,
@@ -35,4 +36,4 @@ def to_row(item: Candidate, index: int, split: str) -> dict[str, Any]:
 
 def write_rows(items: Sequence[Candidate], path: Path, split: str = "train") -> None:
     """One row per question, in their order."""
-    pq.write_table(pa.Table.from_pylist([to_row(item, index, split) for index, item in enumerate(items)]), path)
+    write_table(pa.Table.from_pylist([to_row(item, index, split) for index, item in enumerate(items)]), path)

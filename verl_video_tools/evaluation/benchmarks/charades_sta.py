@@ -80,7 +80,7 @@ class CharadesSTA(Benchmark):
 def _read_lines(path: Path) -> Iterable[ReadEntry]:
     """Records of a text file; a line of another form is one with the field `line` only."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        lines = path.read_text(encoding="utf-8-sig", errors="surrogateescape").split("\n")
     except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
     for number, line in enumerate(lines, start=1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import string
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,15 +82,15 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
+                if (text := line.removeprefix(BOM_UTF8) if number == 1 else line).strip():
+                    yield number, text
     except OSError as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
 
 
 def _read_list(path: Path) -> Iterator[Entry]:
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
     if not isinstance(entries, list):

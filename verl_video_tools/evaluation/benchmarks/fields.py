@@ -150,7 +150,7 @@ def load_json(path: Path) -> Any:
         UsageError: it cannot be read.
     """
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"cannot read annotations from {path}: {error}") from error
 

@@ -63,7 +63,7 @@ class NExTQA(Benchmark):
 
 def _read_csv(path: Path) -> Iterable[ReadEntry]:
     try:
-        with path.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             reader = csv.DictReader(file)
             for entry in reader:
                 text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
