@@ -50,6 +50,7 @@ from verl_video_tools.evaluation.benchmarks import read_rows as benchmark_rows
         ("v_dQw4w9WgXcQ/Scene-001.mp4", "dQw4w9WgXcQ"),
         ("dQw4w9WgXcQ/217.mp4", None),
         ("TrainVideos/clip_3.mp4", None),
+        ("SampleVideo_clip_3.mp4", None),
         ("VideoClips1/part2.mp4", None),
         ("Video_Clips/clip.mp4", None),
         ("split_1.mp4", None),

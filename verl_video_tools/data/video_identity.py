@@ -68,7 +68,8 @@ def youtube_id(path: str) -> str | None:
 
     Eleven characters could be any word; an id is taken for one if it has both capital and small letters, as 99 of 100
     have. The others are still known by their file's name. Where that names only a piece of a video, the folder's name
-    is asked. Folders are often called "TrainVideos": what reads as words is no id there, though 6 of 100 ids do.
+    is asked. Folders are often called "TrainVideos", and files "SampleVideo_clip_3": what reads as words is no id
+    there, though 6 of 100 ids do.
     """
     if (url := _YOUTUBE_URL.match(path)) is not None:
         return url[1]
@@ -83,7 +84,9 @@ def _id_in(name: str) -> str | None:
     match = _BARE_ID.fullmatch(name) or _ID_IN_BRACKETS.search(name)
     if match is None:
         return None
-    found = match[1]
+    found, names_a_piece = match[1], re.search("[a-zA-Z]", name[match.end(1) :]) is not None
+    if names_a_piece and _WORDS.fullmatch(found):
+        return None
     return found if re.search("[a-z]", found) and re.search("[A-Z]", found) else None
 
 
