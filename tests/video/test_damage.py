@@ -6,6 +6,7 @@ import os
 import time
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 
@@ -86,6 +87,24 @@ def test_a_frame_that_lost_a_transport_packet_is_replaced(tmp_path: Path) -> Non
         shown = int(batch.indices[damaged])
         assert abs(shown - damaged) == 1
         np.testing.assert_array_equal(batch.frames_THWC[damaged], batch.frames_THWC[shown])
+
+
+def test_a_stream_that_begins_late_in_the_file_does_no_harm(tmp_path: Path) -> None:
+    # FFmpeg looks for streams in the first 7 seconds, and again in the last 250 KB: sound is in neither.
+    parts = [
+        write_video(tmp_path / "silent.ts", num_frames=50, fps=5),
+        write_video(tmp_path / "loud.ts", num_frames=10, fps=5, start_seconds=10, audio_seconds=1.0),
+        write_video(tmp_path / "end.ts", num_frames=200, fps=5, start_seconds=12, codec_options={"crf": "1"}),
+    ]
+    path = tmp_path / "late.ts"
+    path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    with av.open(str(path)) as container:
+        assert len(container.streams) == 1, "the sound was found at once, so this file tests nothing"
+    with Video(path) as video:
+        assert video.info.num_frames == 260
+        batch = video.frames_at_indices([0, 49, 50, 59, 60, 259])
+        assert [read_number(frame) for frame in batch.frames_THWC] == [0, 49, 0, 9, 0, 199]
+        assert not batch.corrupt.any()
 
 
 def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> None:
