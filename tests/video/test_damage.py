@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import av
 import numpy as np
@@ -13,7 +14,9 @@ import pytest
 from benchmarks.video.files import read_number, write_video
 from benchmarks.video.kinds import scramble, unreadable_files
 from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
+from verl_video_tools.types import FrameRequest
 from verl_video_tools.video import Video
+from verl_video_tools.video.source import VideoSource
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +163,25 @@ def test_file_that_is_cut_while_open_gives_a_video_error(tmp_path: Path) -> None
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         with pytest.raises(VideoError, match=r"cut\.mp4"):
             video.frames_at_indices([200])
+
+
+@pytest.mark.parametrize("method", ["packets", "decode"])
+def test_what_nobody_foresaw_is_a_video_error_with_its_cause(
+    method: str, whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise KeyError("odd")
+
+    with Video(whole) as video:
+        monkeypatch.setattr(VideoSource, method, fail)
+        for read in (lambda: Video(whole), lambda: video.frames_at([5.0])):
+            with pytest.raises(UnreadableVideoError, match=r"whole\.mp4: .* KeyError: 'odd'") as caught:
+                read()
+            assert isinstance(caught.value.__cause__, KeyError)
+            assert "in fail" in caplog.text, "the traceback is lost"
+            caplog.clear()
+
+
+def test_a_callers_mistake_is_not_the_files(whole: Path) -> None:
+    with Video(whole) as video, pytest.raises(ValueError, match="at least 1 pixel"):
+        video.frames(FrameRequest(0, 28, seconds=(0.0,)))
