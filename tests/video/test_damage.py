@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import NoReturn
 
+import av
 import numpy as np
 import pytest
 
 from benchmarks.video.files import read_number, write_video
 from benchmarks.video.kinds import scramble, unreadable_files
 from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
+from verl_video_tools.types import FrameRequest
 from verl_video_tools.video import Video
+from verl_video_tools.video.source import VideoSource
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +92,24 @@ def test_a_frame_that_lost_a_transport_packet_is_replaced(tmp_path: Path) -> Non
         np.testing.assert_array_equal(batch.frames_THWC[damaged], batch.frames_THWC[shown])
 
 
+def test_a_stream_that_begins_late_in_the_file_does_no_harm(tmp_path: Path) -> None:
+    # FFmpeg looks for streams in the first 7 seconds, and again in the last 250 KB: sound is in neither.
+    parts = [
+        write_video(tmp_path / "silent.ts", num_frames=50, fps=5),
+        write_video(tmp_path / "loud.ts", num_frames=10, fps=5, start_seconds=10, audio_seconds=1.0),
+        write_video(tmp_path / "end.ts", num_frames=200, fps=5, start_seconds=12, codec_options={"crf": "1"}),
+    ]
+    path = tmp_path / "late.ts"
+    path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    with av.open(str(path)) as container:
+        assert len(container.streams) == 1, "the sound was found at once, so this file tests nothing"
+    with Video(path) as video:
+        assert video.info.num_frames == 260
+        batch = video.frames_at_indices([0, 49, 50, 59, 60, 259])
+        assert [read_number(frame) for frame in batch.frames_THWC] == [0, 49, 0, 9, 0, 199]
+        assert not batch.corrupt.any()
+
+
 def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "noise.mp4"
     data = whole.read_bytes()
@@ -141,3 +163,25 @@ def test_file_that_is_cut_while_open_gives_a_video_error(tmp_path: Path) -> None
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
         with pytest.raises(VideoError, match=r"cut\.mp4"):
             video.frames_at_indices([200])
+
+
+@pytest.mark.parametrize("method", ["packets", "decode"])
+def test_what_nobody_foresaw_is_a_video_error_with_its_cause(
+    method: str, whole: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> NoReturn:
+        raise KeyError("odd")
+
+    with Video(whole) as video:
+        monkeypatch.setattr(VideoSource, method, fail)
+        for read in (lambda: Video(whole), lambda: video.frames_at([5.0])):
+            with pytest.raises(UnreadableVideoError, match=r"whole\.mp4: .* KeyError: 'odd'") as caught:
+                read()
+            assert isinstance(caught.value.__cause__, KeyError)
+            assert "in fail" in caplog.text, "the traceback is lost"
+            caplog.clear()
+
+
+def test_a_callers_mistake_is_not_the_files(whole: Path) -> None:
+    with Video(whole) as video, pytest.raises(ValueError, match="at least 1 pixel"):
+        video.frames(FrameRequest(0, 28, seconds=(0.0,)))

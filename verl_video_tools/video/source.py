@@ -111,7 +111,9 @@ class VideoSource:
                 deadline.check()
                 if packet.size:
                     yield packet
-        except av.FFmpegError:
+        except (av.FFmpegError, IndexError):
+            # IndexError: PyAV trips over a stream that began after FFmpeg had looked for streams (late audio in FLV or
+            # MPEG-TS). It does so only when it flushes its streams at the end of the file, after the last packet.
             return
 
     def packets_from(

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from types import TracebackType
 
 import av
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError
+from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError, VideoToolsError
 from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, FrameFacts
@@ -23,8 +25,30 @@ from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import Deadline, VideoSource
 
+logger = logging.getLogger(__name__)
+
 HALF_WAY_TOLERANCE_SECONDS = 2e-6
 """Keeps float error from taking half way between two frames for nearer to the earlier one."""
+
+
+@contextmanager
+def told_as_unreadable(path: Path) -> Iterator[None]:
+    """For a block that reads a file: what nobody foresaw becomes a `VideoError`, the original is its cause and logged.
+
+    PyAV raises errors of Python's own on odd files. A rollout, and the commands, are ready for a `VideoError`; anything
+    else would cost the whole group of rollouts, and unflagged.
+
+    Raises:
+        UnreadableVideoError: the block raised what is not an error of this package.
+    """
+    try:
+        yield
+    except VideoToolsError:
+        raise
+    except Exception as error:
+        message = f"{path}: reading the video failed unexpectedly: {type(error).__name__}: {error}"
+        logger.warning("%s", message, exc_info=True)  # it may be a defect of ours, so its traceback must be seen
+        raise UnreadableVideoError(message) from error
 
 
 class Video:
@@ -57,9 +81,14 @@ class Video:
         self._lock = threading.Lock()
         self._pictures = PictureMaker()
         self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
-        self._source: VideoSource | None = VideoSource(path)
+        self._source: VideoSource | None = None
         self._decoder: FrameDecoder | None = None
-        self.path = self._source.path
+        self.path = Path(path)
+        with told_as_unreadable(self.path):
+            self._open(deadline)
+
+    def _open(self, deadline: Deadline) -> None:
+        self._source = VideoSource(self.path)
         self._time_base = self._source.time_base
         try:
             self._reader: FrameReader = open_reader(self._source, deadline)
@@ -126,10 +155,11 @@ class Video:
             UnreadableVideoError: no frame near a damaged one can be decoded.
             DeadlineError: decoding took too long.
         """
+        size = self._size(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
         with self._held(deadline):
             indices = [self._index_at(time, deadline) for time in seconds]
-            return self._batches([(indices, *self._size(height, width))], deadline)[0]
+            return self._batches([(indices, *size)], deadline)[0]
 
     def frames_at_indices(
         self,
@@ -139,10 +169,10 @@ class Video:
         deadline_seconds: float | None = None,
     ) -> FrameBatch:
         """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
-        checked = self._checked(indices)
+        checked, size = self._checked(indices), self._size(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(checked)} frames")
         with self._held(deadline):
-            return self._batches([(checked, *self._size(height, width))], deadline)[0]
+            return self._batches([(checked, *size)], deadline)[0]
 
     def timestamps_seconds(self, deadline_seconds: float | None = None) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
@@ -181,10 +211,10 @@ class Video:
             VideoError: as `frames_at`; one request that cannot be met fails all.
         """
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {sum(map(len, requests))} frames")
+        sizes = [self._size(request.height, request.width) for request in requests]
         with self._held(deadline):
             wanted = [
-                (self._indices_of(request, deadline), *self._size(request.height, request.width))
-                for request in requests
+                (self._indices_of(request, deadline), *size) for request, size in zip(requests, sizes, strict=True)
             ]
             return self._batches(wanted, deadline)
 
@@ -244,7 +274,8 @@ class Video:
         try:
             if self._source is None:
                 raise VideoError(f"{self.path}: the video was closed")
-            yield
+            with told_as_unreadable(self.path):
+                yield
         finally:
             self._lock.release()
 
