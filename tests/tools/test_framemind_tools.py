@@ -69,6 +69,17 @@ async def test_the_nearest_frame_goes_by_real_times(tmp_path: Path) -> None:
             assert [shown_seconds[0], shown_seconds[-1]] == [times[0], times[-1]]
 
 
+@pytest.mark.parametrize("rounding", ["nearest", "shown"])
+async def test_a_clip_shows_each_frame_once_where_the_rate_varies(rounding: str, tmp_path: Path) -> None:
+    times = [*range(5), *(5 + step / 30 for step in range(60))]
+    with Video(write_video(tmp_path / "slow_then_fast.mp4", times_seconds=times)) as video:
+        context = ToolContext(video.info, SAMPLE, PixelEnvelope(), video.index_at)
+        clip = FrameMind(time_rounding=rounding).tools(video.info)["VideoClip"]
+        plan = await clip.plan({"t_start": 0.0, "t_end": 4.0}, context)
+        assert plan.frames is not None and len(plan.frames) == 8
+        assert video.frames(plan.frames).indices.tolist() == [0, 1, 2, 3, 4]
+
+
 async def test_sizes() -> None:
     for call in ({"t": 1.0}, {"t_start": 1.0, "t_end": 5.0}):
         request = await look(call)

@@ -110,6 +110,23 @@ def test_a_stream_that_begins_late_in_the_file_does_no_harm(tmp_path: Path) -> N
         assert not batch.corrupt.any()
 
 
+@pytest.mark.parametrize("offset", [0xC900_0000, 0x0010_0000, 432_000], ids=["before", "after", "last group"])
+def test_a_damaged_table_of_times_is_not_believed(offset: int, whole: Path, tmp_path: Path) -> None:
+    data = bytearray(whole.read_bytes())
+    start = data.index(b"ctts") + 12  # entries of 8 bytes: number of frames, their offset
+    num_entries = int.from_bytes(data[start - 4 : start], "big")
+    damaged = start + 8 * round(num_entries * 0.45)  # in the group of pictures that is looked at in the middle
+    data[damaged + 4 : damaged + 8] = offset.to_bytes(4, "big")
+    path = tmp_path / "damaged.mp4"
+    path.write_bytes(data)
+    with Video(path) as video:
+        times = video.timestamps_seconds()
+        assert 290 <= len(times) <= 300
+        assert np.all(np.diff(times) > 0)
+        numbers = [read_number(frame) for frame in video.frames_at_indices([0, 60, 100]).frames_THWC]
+        assert numbers == [0, 60, 100]
+
+
 def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "noise.mp4"
     data = whole.read_bytes()

@@ -95,6 +95,13 @@ def test_cached_frames_equal_decoded_ones(video: Video, decoded: list[int], tmp_
     assert stats.stored_bytes == 6 * FRAME_BYTES + 2 * 8192  # two are small
 
 
+def test_a_frame_that_several_times_mean_comes_once_if_asked(video: Video, tmp_path: Path) -> None:
+    request = FrameRequest(96, 64, seconds=(1.0, 0.0, 0.01, 1.001, 2.0), unique=True)
+    for provider in (FrameProvider(()), provider_of(tmp_path), provider_of(tmp_path)):
+        (batch,) = provider.provide(video, [request], deadline_seconds=60)
+        assert numbers(batch) == batch.indices.tolist() == [30, 0, 60]
+
+
 def test_only_what_is_missing_is_decoded(video: Video, decoded: list[int], tmp_path: Path) -> None:
     provider = provider_of(tmp_path)
     provider.provide(video, [by_index(5, 100)])

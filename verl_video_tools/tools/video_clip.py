@@ -57,7 +57,7 @@ class VideoClip:
         times = request_times(self._times(start, end, context.info), context.info, self.rounding)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
         return ToolPlan(
-            frames=FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding),
+            frames=FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding, unique=True),
             result={"t_start": start, "t_end": end},
         )
 
@@ -78,6 +78,9 @@ class VideoClip:
 
 
 def _frame_numbers(times_seconds: np.ndarray, info: VideoInfo, rounding: Rounding) -> np.ndarray:
-    """Numbers of the frames wanted for these times, at the video's average rate: only to tell equal ones."""
+    """Numbers of the frames wanted for these times, at the video's average rate: only to tell equal ones.
+
+    Where the rate varies, more of them may turn out equal; the request asks for each frame once.
+    """
     half = 0.5 if rounding == "nearest" else 0.0
     return np.minimum(np.floor(times_seconds * info.average_fps + half + 1e-6), info.num_frames - 1).astype(int)

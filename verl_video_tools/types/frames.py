@@ -89,6 +89,8 @@ class FrameRequest:
     Attributes:
         rounding: which frame a time means, the one `shown` then or the one that begins `nearest` to it, half way the
             later one.
+        unique: each frame comes once, though several times mean it; so fewer frames than times may come. Where the
+            frame rate varies, this is not known before the file is asked.
     """
 
     width: int
@@ -96,12 +98,14 @@ class FrameRequest:
     seconds: tuple[float, ...] | None = None
     indices: tuple[int, ...] | None = None
     rounding: Rounding = "shown"
+    unique: bool = False
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.indices is None):
             raise ValueError("a FrameRequest takes either seconds or indices")
 
     def __len__(self) -> int:
+        """Number of frames asked for, the most that can come."""
         return len(self.seconds if self.seconds is not None else self.indices or ())
 
 

@@ -137,11 +137,13 @@ class _Collection:
         self._locks = locks
         self._deadline = deadline
         self._digest = f"{video.identity.digest}-{video.backend}"  # backends differ in a pixel's last bits
-        self._builders = [BatchBuilder(len(request), request.height, request.width) for request in requests]
+        self._builders: list[BatchBuilder] = []
         self._rows: dict[FrameKey, dict[int, list[int]]] = defaultdict(dict)
         """Frame -> batch -> rows of the batch."""
         for number, request in enumerate(requests):
-            for row, key in enumerate(self._keys(request)):
+            keys = self._keys(request)
+            self._builders.append(BatchBuilder(len(keys), request.height, request.width))
+            for row, key in enumerate(keys):
                 self._rows[key].setdefault(number, []).append(row)
         self._siblings = siblings
         self._sibling_keys: dict[int, list[FrameKey]] = defaultdict(list)

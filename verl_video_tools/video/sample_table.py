@@ -110,6 +110,12 @@ def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> Segment
     if not all(segment.can_start for segment in samples.values()):
         raise PacketsUnusable  # marks that are wrong here are wrong elsewhere, and then segments may overlap
     table.counts[0] = len(samples[0].frame_pts)
+    if any(len(segment.frame_pts) != table.counts[number] for number, segment in samples.items()):
+        raise PacketsUnusable
+    # Where a damaged time lies among those of another segment, frames are not in the order that indices count.
+    times = np.concatenate([samples[number].frame_pts for number in sorted(samples)])
+    if np.any(np.diff(times) <= 0):
+        raise PacketsUnusable
 
     def load(number: int, deadline: Deadline) -> Segment:
         try:

@@ -314,8 +314,10 @@ class Video:
     def _indices_of(self, request: FrameRequest, deadline: Deadline) -> list[int]:
         if request.seconds is not None:
             index_of = self._nearest_to if request.rounding == "nearest" else self._index_at
-            return [index_of(time, deadline) for time in request.seconds]
-        return self._checked(request.indices or ())
+            indices = [index_of(time, deadline) for time in request.seconds]
+        else:
+            indices = self._checked(request.indices or ())
+        return list(dict.fromkeys(indices)) if request.unique else indices
 
     def _batches(self, wanted: Sequence[tuple[list[int], int, int]], deadline: Deadline) -> list[FrameBatch]:
         """One batch for each (indices, height, width), decoded in one pass."""
