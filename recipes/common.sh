@@ -1,5 +1,5 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY and CPU_RL and the functions quoted and
+# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY and CPU_RL and the functions quoted, files and
 # collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -63,10 +63,10 @@ cpu)
 *) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;
 esac
 
-# A value as Hydra takes it, whatever characters a path has (lr=1e-6, brackets); a list, such as of files, as it is.
-quoted() { # VALUE
-    case $1 in \[*) printf %s "$1" ;; *) printf "'%s'" "${1//\'/\\\'}" ;; esac
-}
+# A value as Hydra takes it, whatever characters it has (lr=1e-6, brackets).
+quoted() { printf "'%s'" "${1//\'/\\\'}"; }
+# The same for a file, or a list of them ([a,b]), which stays as it is.
+files() { case $1 in \[*) printf %s "$1" ;; *) quoted "$1" ;; esac; }
 
 # Fills the array RAY_OPTIONS: a GRPO run joins the Ray cluster of RAY_ADDRESS (`ray job submit` sets it), else it starts
 # Ray on this machine (docs/cluster.md: or joins one that was started there). To be called when all variables are exported.
@@ -83,7 +83,7 @@ collect_ray_options() {
     # Workers inherit the variables of their node's `ray start`, not of this shell. Keys and tokens stay out, since verl
     # prints its configuration, and so do addresses of this very node: those have to be there before `ray start`.
     while read -r name; do
-        RAY_OPTIONS+=("+ray_kwargs.ray_init.runtime_env.env_vars.$name='${!name//\'/\\\'}'")
+        RAY_OPTIONS+=("+ray_kwargs.ray_init.runtime_env.env_vars.$name=$(quoted "${!name}")")
     done < <(compgen -e |
         grep -E '^((VVT|VERL|TQ|VLLM|NCCL|GLOO|HF|WANDB|MLFLOW|MALLOC)_|OMP_NUM_THREADS$|PYTHONPATH$|TORCHDYNAMO_DISABLE$)' |
         grep -vE '(KEY|TOKEN|SECRET|PASSWORD|HOST_IP)$')

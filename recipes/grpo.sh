@@ -60,7 +60,7 @@ fi
 
 # ----------------------------------------------------------------------------------------------------- every method
 DATA=(
-    data.train_files="$(quoted "$TRAIN_FILES")" data.val_files="$(quoted "$VAL_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
+    data.train_files="$(files "$TRAIN_FILES")" data.val_files="$(files "$VAL_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
     data.max_prompt_length="$MAX_PROMPT_LENGTH" data.max_response_length="$MAX_RESPONSE_LENGTH"
     data.filter_overlong_prompts=False data.truncation=error
 )

@@ -22,8 +22,8 @@ MIN_IOU=${MIN_IOU:-0.3}
 RFT_FILE=$SFT_DIR/rft${NODE_RANK:+_node$NODE_RANK}.parquet
 vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" --min-iou "$MIN_IOU"
 TRAIN_FILES=[$(quoted "$RFT_FILE")
-IFS=, read -ra files <<< "${SFT_FILES:-}"
-for file in ${files[@]+"${files[@]}"}; do TRAIN_FILES+=,$(quoted "$file"); done
+IFS=, read -ra sft_files <<< "${SFT_FILES:-}"
+for file in ${sft_files[@]+"${sft_files[@]}"}; do TRAIN_FILES+=,$(quoted "$file"); done
 TRAIN_FILES+=]
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings

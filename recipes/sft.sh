@@ -75,7 +75,7 @@ fi
 
 # ----------------------------------------------------------------------------------------------------- every method
 DATA=(
-    data.train_files="$(quoted "$TRAIN_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
+    data.train_files="$(files "$TRAIN_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
     data.micro_batch_size_per_gpu="$MICRO_BATCH_SIZE" data.use_dynamic_bsz=False data.pad_mode=no_padding
     data.max_length="$MAX_LENGTH" data.truncation=error data.num_workers="$NUM_WORKERS"
     data.custom_cls.path=pkg://verl_video_tools.data.sft_dataset data.custom_cls.name=TrajectorySFTDataset

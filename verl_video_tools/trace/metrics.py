@@ -12,7 +12,7 @@ import numpy as np
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import CallRecord, StopReason, Trajectory, VideoInfo
+from verl_video_tools.types import CallRecord, Method, StopReason, Trajectory
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,18 @@ class Rollout:
         )
 
 
-@lru_cache
 def reward_components(method: str) -> tuple[str, ...]:
     """Of a recorded method; none where this version does not know it."""
+    known = _known_method(method)
+    return () if known is None else known.reward_components
+
+
+@lru_cache
+def _known_method(name: str) -> Method | None:
     try:
-        return get_method(method).reward_components
+        return get_method(name)
     except UsageError:
-        return ()
+        return None
 
 
 def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -120,17 +125,10 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def _known_name(name: str, trajectory: Trajectory) -> str:
     """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
-    known = None if trajectory.video is None else _tool_names(trajectory.method, trajectory.video)
-    return name if known is None or name in known else "unknown"
-
-
-@lru_cache
-def _tool_names(method: str, video: VideoInfo) -> frozenset[str] | None:
-    """Of a recorded method; None where this version does not know it."""
-    try:
-        return frozenset(get_method(method).tools(video))
-    except UsageError:
-        return None
+    method = _known_method(trajectory.method)
+    if method is None or trajectory.video is None or name in method.tools(trajectory.video):
+        return name
+    return "unknown"
 
 
 def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
