@@ -3,11 +3,11 @@
 synthetic_fields() { # METHOD: prints one field=value per line
     echo "prompt_file=$DEMO_DIR/prompts/$1.txt"
     case $1 in
-    direct) printf '%s\n' num_frames=8 ;;
-    framethinker) printf '%s\n' max_turn_tokens=96 num_frames_long=8 answer_grading=choice ;;
+    direct) printf '%s\n' initial_frames=8 ;;
+    framethinker) printf '%s\n' max_turn_tokens=96 initial_frames_long=8 call_frames_long=8 answer_grading=choice ;;
     videozoomer) # the expert asks for at most 16 frames; the tiny model computes rates poorly, so twice as many pass
-        printf '%s\n' max_turn_tokens=96 glance_frames=8 max_frames=32 ;;
-    longvt) printf '%s\n' max_turn_tokens=128 max_frames=8 max_crop_frames=32 ;;
+        printf '%s\n' max_turn_tokens=96 initial_frames=8 call_frames=32 ;;
+    longvt) printf '%s\n' max_turn_tokens=128 initial_frames=8 call_frames=32 ;;
     videobrain) printf '%s\n' max_turn_tokens=96 initial_frames=8 ;;
     framemind) # a ladder for videos of 56x56 pixels
         printf '%s\n' max_turn_tokens=128 'low=[8,56]' 'high=[4,112]' tool_side_pixels=56 label_decimals=1 ;;

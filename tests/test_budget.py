@@ -108,7 +108,7 @@ def test_a_server_of_the_defaults_is_the_recipes(name: str) -> None:
 
 @pytest.mark.parametrize("num_frames", [8, 64, 200])
 def test_a_server_has_room_for_a_larger_first_look(num_frames: int) -> None:
-    budget = serving_budget(get_method("direct", num_frames=num_frames), LARGE)
+    budget = serving_budget(get_method("direct", initial_frames=num_frames), LARGE)
     assert budget.prompt_tokens >= max(8192, num_frames * 299 + 20 * num_frames), "pictures of 640x360 and their labels"
     assert budget.images == 128 + max(0, num_frames - 16)
 

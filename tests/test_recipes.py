@@ -278,12 +278,13 @@ async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: 
 
     method = get_method("videozoomer")
     sample = Sample(question="?", ground_truth="B", video_path="v.mp4", question_type="mc")
+    video = VideoInfo(9.0, 90, 10.0, 64, 36)
     flagged = method.zero_reward()["score"]
 
     async def rewards(*answers: str) -> list[float]:
         turns = [[Turn(f"<answer>{text}</answer>", answer=text, well_formed=True)] for text in answers]
         rollouts = [
-            Trajectory("videozoomer", "?", turns=turn, stop_reason=StopReason.ANSWER, answer=turn[-1].answer)
+            Trajectory("videozoomer", "?", video, turns=turn, stop_reason=StopReason.ANSWER, answer=turn[-1].answer)
             for turn in turns
         ]
         return [(await method.score(rollout, sample))["score"] for rollout in rollouts]
@@ -358,7 +359,7 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
         look = member.first_look(VIDEOS[setting][-1], sample, envelope)
         assert fits(len(look), look.width, look.height, config.data.max_prompt_length)
     width, height = fit_envelope(method.tool_side_pixels, method.tool_side_pixels, envelope)
-    assert fits(2 * method.clip_max_frames, width, height, config.data.max_response_length)
+    assert fits(2 * method.call_frames, width, height, config.data.max_response_length)
 
 
 def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from verl_video_tools.errors import CallErrorCode
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.protocols.blocks import find_blocks
 from verl_video_tools.protocols.json_object import load_object
 from verl_video_tools.protocols.refusals import told_error
@@ -29,7 +29,6 @@ from verl_video_tools.types import (
     PixelEnvelope,
     RecipeBudget,
     Sample,
-    StopReason,
     Tool,
     ToolCall,
     ToolOutcome,
@@ -55,21 +54,23 @@ class Frugal(Method):
 
     max_turns: int = 4
     end_on_call_error: bool = False
-    num_frames: int = 8
-    """Frames of the first look, and of a further one at most."""
+    initial_frames: int = 8
+    """Frames of the first look."""
+    call_frames: int = 8
+    """Frames of a further one at most."""
     max_pixels: int = 50_176
     """Area of a frame in pixels at most."""
     look_price: float = 0.1
     """What each executed look takes from the reward."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
-        require(self, "num_frames", self.num_frames >= 2, "at least 2")
+    def check_fields(self) -> None:
+        for name in ("initial_frames", "call_frames"):
+            require(self, name, getattr(self, name) >= 2, "at least 2")
         require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         width, height = frame_size(info, 1, self.max_pixels, envelope)
-        indices = linspace_indices(0, info.num_frames - 1, self.num_frames)
+        indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
         return FrameRequest(width=width, height=height, indices=indices)
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
@@ -85,7 +86,7 @@ class Frugal(Method):
         )
 
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
-        look = CropVideo(fps=1.0, max_frames=self.num_frames, min_pixels=1, max_pixels=self.max_pixels)
+        look = CropVideo(fps=1.0, max_frames=self.call_frames, min_pixels=1, max_pixels=self.max_pixels)
         return {look.name: look}
 
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
@@ -94,13 +95,11 @@ class Frugal(Method):
             content += _labelled(outcome.images) if outcome.record.ok else [f"\n{told_error(outcome.record)}"]
         return (*content, f"\nTurns left: {turns_left}")
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
         correct = await grade_answer(trajectory.answer, sample, judge) is AnswerLabel.CORRECT
         accuracy = self.accuracy_reward * correct
         price = 0.0 - self.look_price * len(trajectory.executed_calls())
-        return {"score": accuracy + price, "accuracy": accuracy, "price": price}
+        return {"accuracy": accuracy, "price": price}
 
 
 def _labelled(images: Sequence[ImagePart]) -> list[str | ImagePart]:

@@ -48,7 +48,7 @@ async def test_j6_every_rung_once_per_group_and_again_after_a_restart() -> None:
 
 
 async def test_validation_takes_the_validation_rung() -> None:
-    fields = {"validation_frames": 4}
+    fields = {"initial_frames": 4}
     result = await rollout([ANSWER], sampling_params=VALIDATION, method_fields=fields)
     assert first_look(result) == (4, 84)
     assert first_look(await rollout([ANSWER], sampling_params=SAMPLING, method_fields=fields)) == (8, 28)
@@ -116,7 +116,7 @@ async def test_j32_j33_what_does_not_fit_is_refused_and_told(limits: dict[str, i
 
 
 async def test_j32_104_images() -> None:
-    fields = {"low": [64, 28], "high": [64, 28], "clip_min_frames": 20}
+    fields = {"low": [64, 28], "high": [64, 28], "min_call_frames": 20}
     clips = [CLIP, CLIP.replace("5, 9", "10, 15"), ANSWER]
     result = await rollout(clips, method_fields=fields, limit_images=128, video_path=video())
     assert len(result.images) == 104

@@ -13,7 +13,7 @@ from verl_video_tools.agent_loop.tokens import placeholder_runs
 from verl_video_tools.data.model_inputs import position_ids_4L
 from verl_video_tools.types import StopReason
 
-FIELDS = {"max_frames": 8, "max_pixels": 3136}
+FIELDS = {"initial_frames": 8, "max_pixels": 3136}
 
 
 def call(start: float, end: float) -> str:

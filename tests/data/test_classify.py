@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 
 LETTERS = "aaaabbbcddeeeffffghh" + "aaaaaaaaeefffffffggh"
 """What 40 rows shall become: 20 of the source `left`, 20 of `right`."""
-SETTINGS = ("--method=longvt", "--set=max_frames=4", "--set=max_crop_frames=4", "--num-frames=4")
+SETTINGS = ("--method=longvt", "--set=initial_frames=4", "--set=call_frames=4", "--num-frames=4")
 LOOK = (
     "<think>closer</think>\n<tool_call>\n"
     '{"name": "crop_video", "arguments": {"start_time": 0, "end_time": 1}}\n</tool_call>'

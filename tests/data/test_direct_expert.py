@@ -11,7 +11,7 @@ from verl_video_tools.demo.world import label_at
 from verl_video_tools.methods.direct import Direct
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, 4, 0)]
-METHOD = Direct(num_frames=8)
+METHOD = Direct(initial_frames=8)
 
 
 def test_what_the_first_look_shows_is_answered_and_the_rest_is_guessed() -> None:

@@ -21,7 +21,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.trace.records import RecordWriter
 from verl_video_tools.types import Sample, StopReason
 
-METHOD = get_method("longvt", max_frames=4)
+METHOD = get_method("longvt", initial_frames=4)
 
 
 @pytest.fixture(scope="module")
@@ -137,11 +137,11 @@ async def test_a_call_that_found_no_room_is_not_imitated(videos: list[str], tmp_
 
 async def test_rows_say_what_their_rollout_was_shown(videos: list[str], tmp_path: Path) -> None:
     line = await record(videos[0], GOOD)
-    line["trajectory"]["settings"] = {"max_frames": 9}
+    line["trajectory"]["settings"] = {"initial_frames": 9}
     RecordWriter(tmp_path / "run").write(1, [line])
     export_rollouts(tmp_path / "run", tmp_path / "rft.parquet")
     row = pq.read_table(tmp_path / "rft.parquet").to_pylist()[0]
-    assert json.loads(row["settings"]) == {"max_frames": 9}
+    assert json.loads(row["settings"]) == {"initial_frames": 9}
     assert json.loads(row["first_look"]) == [frame["index"] for frame in line["trajectory"]["initial_frames"]]
 
 

@@ -39,8 +39,8 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 
 END = "<|im_end|>"
 SETTINGS: dict[str, dict[str, Any]] = {
-    "videozoomer": {"glance_frames": 8},
-    "longvt": {"max_frames": 8, "max_crop_frames": 16},
+    "videozoomer": {"initial_frames": 8},
+    "longvt": {"initial_frames": 8, "call_frames": 16},
 }
 WRONG_LOOK = {
     "videozoomer": '<think>here</think><video_zoom>{"segment": [0.0, 2.0], "fps": 2}</video_zoom>',
@@ -421,7 +421,7 @@ def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tm
             record["trajectory"]["settings"] = shown
         own.write_text("".join(json.dumps(record) + "\n" for record in records))
         server.reply = scripted(zoomer.right, num_given=1)
-        command = ["data", "reflect", "--base-url", server.base_url, "--set", "glance_frames=4"]
+        command = ["data", "reflect", "--base-url", server.base_url, "--set", "initial_frames=4"]
         assert run([*command, str(own), str(tmp_path / "corrected.jsonl")]) == 0
         for record in lines(tmp_path / "corrected.jsonl"):
             trajectory = record["trajectory"]

@@ -21,8 +21,8 @@ from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.types import AnswerLabel, Sample
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
-METHOD = LongVT(max_frames=8, max_crop_frames=32)
-SETTINGS = {"max_frames": 8, "max_crop_frames": 32}
+METHOD = LongVT(initial_frames=8, call_frames=32)
+SETTINGS = {"initial_frames": 8, "call_frames": 32}
 
 
 @pytest.fixture(scope="module")

@@ -126,7 +126,7 @@ def test_unusable_sources_are_refused(rows: list[dict[str, Any]], tmp_path: Path
 
 def test_settings_reach_method_and_expert(demo_dir: Path, tmp_path: Path) -> None:
     """With 12 frames per look the ten frames after a time are too few, so rollouts of template C end on an error."""
-    report = export_sft(demo_dir / "train.parquet", tmp_path / "sft.parquet", settings={"num_frames": 12})
+    report = export_sft(demo_dir / "train.parquet", tmp_path / "sft.parquet", settings={"call_frames": 12})
     assert report.dropped["invalid_action"] > 0
     assert "C" not in report.kept
 
@@ -188,11 +188,11 @@ def test_rows_of_several_methods(tmp_path: Path) -> None:
         "framethinker",
     ]
     out = tmp_path / "sft.parquet"
-    report = export_sft(folder / "train.parquet", out, questions_per_video=4, settings={"longvt.max_frames": 8})
+    report = export_sft(folder / "train.parquet", out, questions_per_video=4, settings={"longvt.initial_frames": 8})
     rows = load_rows(out)
     assert Counter(row["agent_name"] for row in rows) == {"framethinker": 2, "longvt": 2} and report.kept.total() == 4
     for row in rows:
         assert ("<action>" in row["turns"][-1]) == (row["agent_name"] == "framethinker")
-    for setting in ("max_frames", "videozoomer.max_frames"):
+    for setting in ("initial_frames", "videozoomer.initial_frames"):
         with pytest.raises(UsageError, match=r"METHOD\.FIELD, with one of the methods framethinker, longvt"):
             export_sft(folder / "train.parquet", out, settings={setting: 8})

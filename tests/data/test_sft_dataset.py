@@ -225,7 +225,7 @@ def test_turns_that_do_not_replay_are_named(
 def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: TrajectorySFTDataset, tmp_path: Path) -> None:
     """Those of a group may have been shown different frames by design, and the run may have had other settings."""
     row = dataset.rows[one_of_each_template(dataset)[0]]
-    settings = json.dumps({"num_frames": 3, "num_frames_long": 3})
+    settings = json.dumps({"initial_frames": 3, "initial_frames_long": 3, "call_frames": 3, "call_frames_long": 3})
     own = make_dataset(write([{**row, "settings": settings}], tmp_path / "own.parquet"))
     shown = dataset.stream(one_of_each_template(dataset)[0]).images
     assert len(own.stream(0).images) < len(shown)

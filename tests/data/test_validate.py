@@ -100,7 +100,7 @@ def test_the_command_keeps_the_good_rows(video: str, tmp_path: Path, capsys: pyt
     assert [bool(json.loads(line)["problems"]) for line in report.read_text().splitlines()] == [False, True, False]
     assert run(["data", "validate", str(out)]) == 0
     assert run(["data", "validate", str(tmp_path / "none.parquet")]) == 2
-    assert run(["data", "validate", str(out), "--set", "num_frames=3"]) == 2
+    assert run(["data", "validate", str(out), "--set", "initial_frames=3"]) == 2
 
 
 @pytest.mark.parametrize("options", [[], ["--out", "out.parquet"], ["--probe"]])

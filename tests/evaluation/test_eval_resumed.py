@@ -77,9 +77,9 @@ def test_another_evaluation_does_not_go_on_in_the_folder(
         assert run(command(video_mme, out, server)) == 0
         before = (out / "results.json").read_bytes()
         capsys.readouterr()
-        assert run(command(video_mme, out, server, "--temperature=0.5", "--set=max_frames=8")) == 2
+        assert run(command(video_mme, out, server, "--temperature=0.5", "--set=call_frames=8")) == 2
     told = capsys.readouterr().err
-    assert "holds another evaluation: config.max_frames was" in told
+    assert "holds another evaluation: config.call_frames was" in told
     assert "sampling.temperature was 0.0 and is now 0.5. Give another --out" in told
     assert (out / "results.json").read_bytes() == before
 

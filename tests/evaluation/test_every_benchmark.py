@@ -56,7 +56,8 @@ def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Pat
     with JudgeServer(reply=scripted(scripts)) as server, JudgeServer() as judge:
         endpoints = [f"--base-url={server.base_url}", f"--judge-base-url={judge.base_url}"]
         paths = [f"--annotations={files.annotations}", f"--videos={files.videos}", f"--out={out}"]
-        assert run(["eval", f"--benchmark={name}", "--method=direct", "--set=num_frames=2", *paths, *endpoints]) == 0
+        method = ["--method=direct", "--set=initial_frames=2"]
+        assert run(["eval", f"--benchmark={name}", *method, *paths, *endpoints]) == 0
     result = json.loads((out / "results.json").read_text())
     overall = result["overall"]
     num_faults = len(read) - len(rows)

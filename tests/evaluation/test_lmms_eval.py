@@ -119,7 +119,7 @@ def test_requests_become_rollouts(adapter: ModuleType, task: ModuleType, docs: l
             batch_size=1,
             device="cuda:0",
             base_url=server.base_url,
-            glance_frames=2,
+            initial_frames=2,
         )
         answers = ask(model, task, docs)
         assert answers == ["A", "B", ""]

@@ -45,7 +45,7 @@ def tool_call(name: str, **arguments: Any) -> str:
 
 
 CASES = [
-    Case("direct", (), "<answer>B</answer>", {"num_frames": 6}),
+    Case("direct", (), "<answer>B</answer>", {"initial_frames": 6}),
     Case(
         "framethinker",
         (
@@ -53,19 +53,19 @@ CASES = [
             "<think>a</think><action>get frame number at time 0:07</action>",
         ),
         "<think>a</think><action>output answer: B</action>",
-        {"num_frames_long": 8},
+        {"initial_frames_long": 8, "call_frames_long": 8},
     ),
     Case(
         "videozoomer",
         ('<think>a</think><video_zoom>{"segment": [2.0, 4.0], "fps": 2}</video_zoom>',),
         "<think>a</think><answer>B</answer>",
-        {"glance_frames": 4},
+        {"initial_frames": 4},
     ),
     Case(
         "longvt",
         (f"<think>a</think>\n{tool_call('crop_video', start_time=5.0, end_time=9.0)}",),
         "<think>a</think><answer>B</answer>",
-        {"max_frames": 8, "max_pixels": 3136},
+        {"initial_frames": 8, "max_pixels": 3136},
     ),
     Case(
         "framemind",
@@ -74,7 +74,7 @@ CASES = [
             "<think>a</think><tool_call>FrameAt(7.26)</tool_call><turn_sum>b</turn_sum>",
         ),
         "<think>a</think><answer>B</answer>",
-        {"low": [8, 28], "high": [4, 84], "tool_side_pixels": 28, "validation_frames": 5},
+        {"low": [8, 28], "high": [4, 84], "tool_side_pixels": 28, "initial_frames": 5},
     ),
     Case(
         "videobrain",

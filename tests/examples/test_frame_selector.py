@@ -33,7 +33,7 @@ def write_flash(path: Path, num_frames: int = 64) -> str:
 
 async def first_look(video: str, **fields: object) -> list[int]:
     sample = Sample(question="What flashes?", ground_truth="A", video_path=video, question_type="mc")
-    episode = Episode(get_method("framethinker", num_frames=4, **fields), sample)
+    episode = Episode(get_method("framethinker", initial_frames=4, **fields), sample)
     assert await episode.start() is not None
     return [frame.index for frame in episode.trajectory.initial_frames]
 

@@ -73,7 +73,7 @@ async def test_every_look_costs(install: Install, make_video: MakeVideo) -> None
 
 async def test_the_method_runs_in_verls_loop(install: Install) -> None:
     folder = install("add_a_method")
-    result = await roll_out(folder, turns_of(folder), method_fields={"num_frames": 4})
+    result = await roll_out(folder, turns_of(folder), method_fields={"initial_frames": 4, "call_frames": 4})
     assert (result.trajectory.method, result.trajectory.stop_reason) == ("frugal", StopReason.ANSWER)
     assert (len(result.images), result.trajectory.flags) == (8, [])
     assert "<look>" in result.text_of(1) and "Turns left" in result.text_of(0)
@@ -140,7 +140,7 @@ async def test_the_tool_refuses(install: Install, make_video: MakeVideo, time: s
 
 async def test_the_tool_runs_in_verls_loop(install: Install) -> None:
     folder = install("add_a_tool")
-    result = await roll_out(folder, turns_of(folder), method_fields={"max_frames": 4, "max_pixels": 3136})
+    result = await roll_out(folder, turns_of(folder), method_fields={"call_frames": 4, "max_pixels": 3136})
     assert [call.name for call in result.trajectory.executed_calls()] == ["look_around", "crop_video"]
     assert result.trajectory.flags == []
 

@@ -34,7 +34,12 @@ def command(output_dir: Path, sft_model: Path) -> list[str]:
     demo = output_dir / "demo_mixed"
     annotations = output_dir / "video_mme_short.parquet"
     pq.write_table(pq.read_table(demo / "video_mme.parquet").slice(0, NUM_ITEMS), annotations)
-    fields = (f"prompt_file={demo}/prompts/framethinker.txt", "max_turn_tokens=96", "num_frames_long=8")
+    fields = (
+        f"prompt_file={demo}/prompts/framethinker.txt",
+        "max_turn_tokens=96",
+        "initial_frames_long=8",
+        "call_frames_long=8",
+    )
     return [
         *(sys.executable, "-m", "verl_video_tools.cli", "eval", "--method=framethinker"),
         *(f"--set={field}" for field in (*fields, "answer_grading=choice")),

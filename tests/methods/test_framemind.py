@@ -136,7 +136,7 @@ def test_j6_rungs_of_a_group() -> None:
     ("frames", "rung"), [(None, (64, 224)), (64, (64, 224)), (48, (48, 336)), (32, (32, 448)), (96, (96, 224))]
 )
 def test_validation_rung_by_frames(frames: int | None, rung: tuple[int, int]) -> None:
-    assert FrameMind(validation_frames=frames).for_session(0, 1, True).own_rung() == rung
+    assert FrameMind(initial_frames=frames).for_session(0, 1, True).own_rung() == rung
 
 
 def test_without_a_ladder_all_rollouts_see_alike() -> None:
@@ -186,7 +186,7 @@ def test_j35_pixels_of_a_shared_decode(video: str) -> None:
         ({"rung": 9}, "rung"),
         ({"rung": 0}, "rung"),
         ({"low": (0, 224)}, "low"),
-        ({"clip_max_frames": 7}, "clip_max_frames"),
+        ({"call_frames": 7}, "call_frames"),
         ({"exploration_share": 1.5}, "exploration_share"),
         ({"continue_on": "always"}, "continue_on"),
         ({"label_decimals": 7}, "label_decimals"),
@@ -267,7 +267,7 @@ async def test_gap_23_judged_answers_are_right_or_wrong(label: str, threshold: f
         async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
             return AnswerLabel(label)
 
-    trajectory = Trajectory("framemind", "?", stop_reason=StopReason.ANSWER, answer="a tall man")
+    trajectory = Trajectory("framemind", "?", INFO, stop_reason=StopReason.ANSWER, answer="a tall man")
     sample = Sample("Who?", "a man", "v.mp4", "open")
     reward = await FrameMind(judge_threshold=threshold).score(trajectory, sample, Stub())
     assert reward["accuracy"] == accuracy

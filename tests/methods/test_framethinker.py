@@ -88,7 +88,7 @@ def test_the_prompt_example_follows_its_own_grammar() -> None:
 
 def test_prompt_file_replaces_the_prompt(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
-    path.write_text('Use {num_frames} frames in {max_turns} turns. {"json": {}}\n')
+    path.write_text('Use {call_frames} frames in {max_turns} turns. {"json": {}}\n')
     system = framethinker(prompt_file=str(path)).prompt(SAMPLE, SHORT_VIDEO, ())[0]
     assert content_text(system.content) == 'Use 8 frames in 5 turns. {"json": {}}'
 

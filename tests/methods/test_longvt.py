@@ -380,7 +380,7 @@ def test_a_video_of_one_frame_is_shown() -> None:
     ("fields", "message"),
     [
         ({"max_turns": 0}, "LongVT.max_turns must be at least 1, got 0"),
-        ({"max_frames": 1}, "LongVT.max_frames must be at least 2, got 1"),
+        ({"initial_frames": 1}, "LongVT.initial_frames must be at least 2, got 1"),
         ({"fps": 0}, "LongVT.fps must be above 0, got 0.0"),
         ({"max_pixels": 100}, "LongVT.max_pixels must be at least 784, got 100"),
         ({"crop_choice": "first"}, "crop_choice"),

@@ -520,7 +520,7 @@ def test_prompt() -> None:
     assert user == f"{QUESTION}\n\n{facts}\n\nframe 0: <image>\nframe 160: <image>"
     for phrase in ("you see 16 frames", "Shows 8 frames", "the best 4", "at most 5 in all"):
         assert phrase in system
-    assert "{uniform_frames}" not in system and "/d/" not in system + user
+    assert "{call_frames}" not in system and "/d/" not in system + user
 
 
 def test_the_prompts_examples_follow_their_own_grammar() -> None:

@@ -37,7 +37,7 @@ def videozoomer(**settings: Any) -> VideoZoomer:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[("max_turns", 0), ("glance_frames", 0), ("glance_fps", 0), ("max_frames", 0), ("max_pixels", 0)],
+        *[("max_turns", 0), ("initial_frames", 0), ("glance_fps", 0), ("call_frames", 0), ("max_pixels", 0)],
         *[("max_turn_tokens", 0), ("tool_deadline_seconds", 0), ("call_penalty", -0.1), ("bonus_condition", "never")],
     ],
 )
@@ -58,7 +58,7 @@ def test_prompt() -> None:
     text = content_text(system.content)
     assert "at most 16 frames" in text and "must not exceed 16" in text and "at most 4 times" in text
     assert "{max" not in text
-    fewer = content_text(videozoomer(max_frames=8, max_turns=3).prompt(SAMPLE, VIDEO, images)[0].content)
+    fewer = content_text(videozoomer(call_frames=8, max_turns=3).prompt(SAMPLE, VIDEO, images)[0].content)
     assert "at most 8 frames" in fewer and "at most 2 times" in fewer
 
 
@@ -71,7 +71,7 @@ def test_the_prompt_example_follows_its_own_grammar() -> None:
 
 def test_prompt_file_replaces_the_prompt(tmp_path: Path) -> None:
     path = tmp_path / "prompt.txt"
-    path.write_text('Up to {max_frames}: <video_zoom>{"segment": [s, e], "fps": n}</video_zoom>\n')
+    path.write_text('Up to {call_frames}: <video_zoom>{"segment": [s, e], "fps": n}</video_zoom>\n')
     system = videozoomer(prompt_file=str(path)).prompt(SAMPLE, VIDEO, ())[0]
     assert content_text(system.content) == 'Up to 16: <video_zoom>{"segment": [s, e], "fps": n}</video_zoom>'
 

@@ -96,8 +96,8 @@ async def test_sizes() -> None:
 async def test_number_of_frames_of_a_clip(start: float, end: float, count: int) -> None:
     frames = await clip(start, end)
     assert (len(frames), frames[0], frames[-1]) == (count, start * 30, min(math.floor(end * 30 + 0.5), 1799))
-    assert len(await clip(start, end, clip_min_frames=20)) == 20
-    assert len(await clip(start, end, clip_max_frames=8)) == 8
+    assert len(await clip(start, end, min_call_frames=20)) == 20
+    assert len(await clip(start, end, call_frames=8)) == 8
 
 
 async def test_j29_clips() -> None:

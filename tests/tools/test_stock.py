@@ -100,7 +100,7 @@ async def test_get_frame_number_answers_in_a_sentence(video: Path) -> None:
 
 
 async def test_video_zoom_shows_the_frames_and_lists_their_times(video: Path) -> None:
-    tool = VideoZoomTool(config={"type": "native", "max_frames": 4})
+    tool = VideoZoomTool(config={"type": "native", "call_frames": 4})
     response, _, metrics = await call(tool, {"segment": [4, 6], "fps": 2}, video)
     assert numbers(response.image) == [120, 140, 160, 180]
     assert response.text == "Shown above, in order: 4.00 s, 4.67 s, 5.33 s, 6.00 s"
@@ -115,7 +115,7 @@ async def test_framemind_shows_frames_and_lists_their_times(video: Path) -> None
     response, _, metrics = await call(FrameAtTool(config={"type": "native"}), {"t": 4.99}, video)
     assert (numbers(response.image), response.text) == ([150], "Shown above, in order: 5.00 s")
     assert [image.size for image in response.image or []] == [(448, 448)] and metrics["ok"] is True
-    clip = VideoClipTool(config={"type": "native", "clip_min_frames": 3, "clip_max_frames": 3})
+    clip = VideoClipTool(config={"type": "native", "min_call_frames": 3, "call_frames": 3})
     response, _, _ = await call(clip, {"t_start": 2, "t_end": 4}, video)
     assert (numbers(response.image), response.text) == ([60, 90, 120], "Shown above, in order: 2.00 s, 3.00 s, 4.00 s")
 
@@ -236,7 +236,7 @@ async def test_a_bug_is_logged_and_does_not_reach_the_loop(
 
 
 async def test_config_takes_the_fields_of_the_method(video: Path) -> None:
-    tool = ChooseFramesTool(config={"type": "native", "num_frames": 3, "box": [48, 48]})
+    tool = ChooseFramesTool(config={"type": "native", "initial_frames": 3, "call_frames": 3, "box": [48, 48]})
     response, _, _ = await call(tool, {"start_frame": 100, "end_frame": 200}, video)
     assert numbers(response.image) == [101, 150, 199]
     assert {image.size for image in response.image} == {(48, 32)}
@@ -486,7 +486,7 @@ async def test_longvts_crop(play: Any, processor: Any, video: Path) -> None:
     """On 10 seconds at 30 frames per second; verl's Hermes parser reads the call, in the form that our prompt asks."""
     named = tool_call("crop_video", start_time=2, end_time=6, video_path=str(video))
     turns = [named, tool_call("crop_video", start_time=8, end_time=60), ANSWER]
-    rollout = await play(turns, method=get_method("longvt", max_frames=4, max_pixels=3136))
+    rollout = await play(turns, method=get_method("longvt", initial_frames=4, max_pixels=3136))
     pictures = rollout.output.multi_modal_data["images"]
     assert numbers(pictures) == [0, 100, 199, 299, 60, 100, 140, 180]
     assert "3.3s <|vision_start|>" in rollout.text

@@ -94,7 +94,7 @@ async def test_the_row_selects_loop_and_tools_and_binds_its_video(video: Path) -
 
 
 def test_rows_take_a_method_and_a_prompt(video: Path) -> None:
-    method = get_method("framethinker", num_frames=3)
+    method = get_method("framethinker", initial_frames=3, call_frames=3)
     rows = list(to_tool_agent_rows([make_row(video, 0), make_row(video, 1)], method, "Be brief."))
     assert [picture_numbers(row) for row in rows] == [[0, 49, 99]] * 2
     assert {row["prompt"][0]["content"] for row in rows} == {"Be brief."}
@@ -166,7 +166,15 @@ def test_the_command_converts(video: Path, tmp_path: Path, capsys: pytest.Captur
     target, prompt = tmp_path / "out.parquet", tmp_path / "prompt.txt"
     prompt.write_text("Be brief.\n")
     capsys.readouterr()  # drop the progress bars of `datasets`
-    options = ["--set", "num_frames=3", "--system-prompt-file", str(prompt), "--skip-unreadable"]
+    options = [
+        "--set",
+        "initial_frames=3",
+        "--set",
+        "call_frames=3",
+        "--system-prompt-file",
+        str(prompt),
+        "--skip-unreadable",
+    ]
     app([str(source), str(target), "--for", "tool_agent", *options], standalone_mode=False)
     (row,) = pq.read_table(target).to_pylist()
     assert picture_numbers(row) == [0, 49, 99]
@@ -185,7 +193,7 @@ def test_the_command_knows_one_loop(video: Path, tmp_path: Path) -> None:
 
 def test_rows_for_longvt(video: Path, tmp_path: Path) -> None:
     source = write_rows(tmp_path / "rows.parquet", [make_row(video)])
-    convert_parquet(source, tmp_path / "out.parquet", method_name="longvt", settings={"max_frames": 4})
+    convert_parquet(source, tmp_path / "out.parquet", method_name="longvt", settings={"initial_frames": 4})
     (row,) = pq.read_table(tmp_path / "out.parquet").to_pylist()
     system, user = row["prompt"]
     assert "crop_video" in system["content"] and "<tools>" in system["content"]

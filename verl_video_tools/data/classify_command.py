@@ -50,7 +50,7 @@ def classify_command(
                 rows,
                 out_dir,
                 Evaluator(
-                    get_method("direct", num_frames=num_frames),
+                    get_method("direct", initial_frames=num_frames),
                     asking.policy(base_model_url, base_model, temperature),
                     base_progress,
                 ),

@@ -20,7 +20,7 @@ class DirectExpert(ScriptedExpert):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         frame = question.evidence[0][0]
-        first_look = linspace_indices(0, spec.num_frames - 1, self.method.num_frames)
+        first_look = linspace_indices(0, spec.num_frames - 1, self.method.initial_frames)
         shown = [frame] if question.kind == "direct" and frame in first_look else []
         thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
         answer = self._answer_to(question, letter)

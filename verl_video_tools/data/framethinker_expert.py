@@ -42,7 +42,7 @@ class FrameThinkerExpert(ScriptedExpert):
     method: FrameThinker = field(default_factory=FrameThinker)
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        """Raises UsageError where the video is too short for a look (`num_frames + 1` frames)."""
+        """Raises UsageError where the video is too short for a look (`call_frames + 1` frames)."""
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
             template, looks = self._careless_plan(rng, spec)
@@ -87,7 +87,7 @@ class FrameThinkerExpert(ScriptedExpert):
         return "B", [(start, start + length)]
 
     def _num_frames(self, spec: VideoSpec) -> int:
-        return self.method.frames_per_look(VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
+        return self.method.frames_per_call(VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
 
     def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
         """The nearest frames of the first look on both sides of a segment."""

@@ -40,7 +40,7 @@ class LongVTExpert(ScriptedExpert):
         if segment is None:
             shown = [question.evidence[0][0]] if first_look_tells else []
         else:
-            shown = self._shown(spec, *segment, self.method.max_crop_frames)
+            shown = self._shown(spec, *segment, self.method.call_frames)
         thought, option = _conclude(rng, spec, question, shown)
         letters = {text: letter for letter, text in question.options.items()}
         answer = _answer(thought, self._answer_to(question, letters[option]))
@@ -50,7 +50,7 @@ class LongVTExpert(ScriptedExpert):
 
     def _first_look_tells(self, spec: VideoSpec, question: Question) -> bool:
         frame = question.evidence[0][0]
-        first_look = self._shown(spec, 0.0, spec.duration_seconds, self.method.max_frames)
+        first_look = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
         nearest = min(first_look, key=lambda shown: abs(shown - frame))
         return label_at(spec, nearest) == label_at(spec, frame)
 

@@ -56,10 +56,10 @@ class VideoBrainExpert(ScriptedExpert):
             return start, end
         if start in linspace_indices(0, spec.num_frames - 1, self.method.initial_frames):
             return None
-        return start, start + self.method.uniform_frames
+        return start, start + self.method.call_frames
 
     def _anywhere(self, rng: random.Random, spec: VideoSpec) -> Range:
-        length = rng.randrange(self.method.uniform_frames, 4 * self.method.uniform_frames)
+        length = rng.randrange(self.method.call_frames, 4 * self.method.call_frames)
         start = rng.randrange(spec.num_frames - length)
         return start, start + length
 
@@ -69,7 +69,7 @@ class VideoBrainExpert(ScriptedExpert):
         if frames is None:
             return Script("direct", (self._conclusion(rng, spec, question, shown),))
         start, end = frames
-        shown = list(linspace_indices(start, end - 1, self.method.uniform_frames))
+        shown = list(linspace_indices(start, end - 1, self.method.call_frames))
         sample = _call(UniformSample.name, start_frame=start, end_frame=end)
         look = f"<thinking>between {start} and {end}</thinking>{sample}"
         return Script("uniform", (*remind(question, [look]), self._conclusion(rng, spec, question, shown)))

@@ -117,7 +117,7 @@ class VideoZoomerExpert(ScriptedExpert):
 
     def _rate(self, spec: VideoSpec, segment: Segment) -> float:
         """One frame per second; half of it, again and again, where that is too much to show."""
-        most_frames = min(_MOST_FRAMES, self.method.max_frames)
+        most_frames = min(_MOST_FRAMES, self.method.call_frames)
         length_seconds = (segment[1] - segment[0]) / spec.fps
         rate = _USUAL_RATE
         while rate * length_seconds > most_frames:

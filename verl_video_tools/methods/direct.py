@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols.blocks import find_blocks
 from verl_video_tools.rewards.grading import grade_answer
@@ -26,7 +26,6 @@ from verl_video_tools.types import (
     PixelEnvelope,
     RecipeBudget,
     Sample,
-    StopReason,
     Tool,
     ToolOutcome,
     Trajectory,
@@ -44,29 +43,29 @@ class Direct(Method):
 
     name: ClassVar[str] = "direct"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
+    renamed_fields: ClassVar[Mapping[str, str]] = {"num_frames": "initial_frames"}
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=128)
 
     max_turns: int = 1
     """The answer's; there is nothing that a second turn could look at."""
-    num_frames: int = 16
+    initial_frames: int = 16
     """Frames shown, from the first of the video to the last (VideoBrain, 4.1)."""
     box: tuple[int, int] = (640, 360)
     """Width and height in pixels that frames are shrunk to fit, never enlarged (VideoBrain's code)."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
+    def check_fields(self) -> None:
         require(self, "max_turns", self.max_turns == 1, "1: without tools nothing follows the first turn")
-        require(self, "num_frames", self.num_frames >= 1, "at least 1")
+        require(self, "initial_frames", self.initial_frames >= 1, "at least 1")
         require(self, "box", min(self.box) >= 1, "two sides of at least 1 pixel")
         require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
     # ------------------------------------------------------------------------------------------------ prompt and turns
 
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        """`num_frames` frames spread evenly, all of a shorter video."""
+        """`initial_frames` frames spread evenly, all of a shorter video."""
         width, height = fit_box(info.width, info.height, *self.box, envelope)
         return FrameRequest(
-            width=width, height=height, indices=linspace_indices(0, info.num_frames - 1, self.num_frames)
+            width=width, height=height, indices=linspace_indices(0, info.num_frames - 1, self.initial_frames)
         )
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
@@ -77,7 +76,7 @@ class Direct(Method):
         content: list[str | ImagePart] = [sample.question.rstrip(), "\n"]
         for image in images:
             content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
-        system = load_prompt("direct.txt", self.prompt_file, num_frames=self.num_frames)
+        system = load_prompt("direct.txt", self.prompt_file, initial_frames=self.initial_frames)
         return [Message("system", (system,)), Message("user", tuple(content))]
 
     def parse(self, text: str) -> ParsedTurn:
@@ -103,19 +102,15 @@ class Direct(Method):
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        """`accuracy` if the answer is right, which is all of `score`; a partly right one counts as wrong.
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy` if the answer is right; a partly right one counts as wrong.
 
         Raises:
-            UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        self.check_sample(sample, judge)
-        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
         is_correct = await grade_answer(trajectory.answer, sample, judge) is AnswerLabel.CORRECT
         accuracy = self.accuracy_reward if is_correct else 0.0
-        return {"score": accuracy, "accuracy": accuracy}
+        return {"accuracy": accuracy}
 
 
 def _split_thought(text: str) -> tuple[str | None, str]:

@@ -19,9 +19,12 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[s
         UsageError: a field does not exist (lists those that do), or a value has the wrong type.
     """
     known = sorted(field.name for field in fields(config_class))
+    renamed: Mapping[str, str] = getattr(config_class, "renamed_fields", {})
     annotations = get_type_hints(config_class)
     checked = {}
     for name, value in values.items():
+        if name in renamed:
+            raise UsageError(f"{config_class.__name__} has no field {name!r} any more; set {renamed[name]} instead")
         if name not in known:
             raise UsageError(f"{config_class.__name__} has no field {name!r}; its fields are: {', '.join(known)}")
         try:

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from verl_video_tools.errors import CallErrorCode
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framemind as protocol
 from verl_video_tools.protocols.refusals import told_error
@@ -35,7 +35,6 @@ from verl_video_tools.types import (
     PixelEnvelope,
     RecipeBudget,
     Sample,
-    StopReason,
     Tool,
     ToolOutcome,
     Trajectory,
@@ -86,6 +85,11 @@ class FrameMind(Method):
 
     name: ClassVar[str] = "framemind"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool", "turn")
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "validation_frames": "initial_frames",
+        "clip_min_frames": "min_call_frames",
+        "clip_max_frames": "call_frames",
+    }
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=12_288, response_tokens=16_384, images=128)
 
     max_turns: int = 3
@@ -112,8 +116,8 @@ class FrameMind(Method):
     """Rungs of the ladder; a training group sets it to its own size (table E1: 8)."""
     rung: int | None = None
     """Rung from 1 to `num_rungs`, the same for all rollouts. None: by the rollout's number in its group; for
-    validation, and outside groups, by `validation_frames`."""
-    validation_frames: int | None = None
+    validation, and outside groups, by `initial_frames`."""
+    initial_frames: int | None = None
     """Frames of the first look in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
     the first rung has (table E1: 64)."""
     frame_rounding: Literal["nearest", "floor", "ceil"] = "nearest"
@@ -129,9 +133,9 @@ class FrameMind(Method):
     # ---- tools
     tool_side_pixels: int = 448
     """Side of the square that tools scale frames to (paper B.2)."""
-    clip_min_frames: int = 8
+    min_call_frames: int = 8
     """Frames of a clip at least (paper B.2)."""
-    clip_max_frames: int = 20
+    call_frames: int = 20
     """Frames of a clip at most (paper B.2). Equal bounds fix the number."""
     clip_frames_per_second: float = 2.0
     """Frames of a clip per second, between the bounds (ours, gap 3)."""
@@ -163,17 +167,16 @@ class FrameMind(Method):
     judge_threshold: float = 0.5
     """Worth from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
+    def check_fields(self) -> None:
         for name in ("low", "high"):
             require(self, name, min(getattr(self, name)) >= 1, "(frames, side in pixels), each at least 1")
-        for name in ("num_rungs", "max_calls_per_turn", "tool_side_pixels", "clip_min_frames"):
+        for name in ("num_rungs", "max_calls_per_turn", "tool_side_pixels", "min_call_frames"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None")
-        frames = self.validation_frames
-        require(self, "validation_frames", frames is None or frames >= 1, "at least 1, or None")
-        bounds = f"at least {self.clip_min_frames}"
-        require(self, "clip_max_frames", self.clip_max_frames >= self.clip_min_frames, bounds)
+        frames = self.initial_frames
+        require(self, "initial_frames", frames is None or frames >= 1, "at least 1, or None")
+        bounds = f"at least {self.min_call_frames}"
+        require(self, "call_frames", self.call_frames >= self.min_call_frames, bounds)
         require(self, "clip_frames_per_second", self.clip_frames_per_second > 0, "above 0")
         require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
         for name in ("exploration_share", "judge_threshold"):
@@ -197,7 +200,7 @@ class FrameMind(Method):
         """Frames and side of this rollout's first look."""
         if self.rung is not None:
             return self.ladder()[self.rung - 1]
-        num_frames = self.low[0] if self.validation_frames is None else self.validation_frames
+        num_frames = self.low[0] if self.initial_frames is None else self.initial_frames
         if self.low[0] == self.high[0]:
             return num_frames, self.low[1]
         share = min(max(Fraction(self.low[0] - num_frames, self.low[0] - self.high[0]), Fraction(0)), Fraction(1))
@@ -228,7 +231,7 @@ class FrameMind(Method):
             duration=told_seconds(info.duration_seconds, decimals=1),
             max_turns=self.max_turns,
             max_calls_per_turn=self.max_calls_per_turn,
-            clip_max_frames=self.clip_max_frames,
+            call_frames=self.call_frames,
         )
         frames = protocol.labelled_frames(images, self.label_decimals)
         return [Message("system", (system,)), Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
@@ -250,8 +253,8 @@ class FrameMind(Method):
 
     def video_clip(self) -> VideoClip:
         return VideoClip(
-            min_frames=self.clip_min_frames,
-            max_frames=self.clip_max_frames,
+            min_frames=self.min_call_frames,
+            max_frames=self.call_frames,
             frames_per_second=self.clip_frames_per_second,
             side_pixels=self.tool_side_pixels,
             endpoints=self.clip_endpoints,
@@ -278,41 +281,35 @@ class FrameMind(Method):
             lasts = "" if video is None else f" The video lasts {told_seconds(video.duration_seconds)} seconds."
             return (f"ERROR: {told_error(record)}.{lasts}",)
         frames = protocol.labelled_frames(outcome.images, self.label_decimals)
-        if record.name == VideoClip.name and len(outcome.images) < self.clip_min_frames:
+        if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
             return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
         return frames
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A clip of the whole video."""
         width, height = frame_size(info, self.tool_side_pixels, self.resize, envelope)
-        indices = linspace_indices(0, info.num_frames - 1, self.clip_max_frames)
+        indices = linspace_indices(0, info.num_frames - 1, self.call_frames)
         return FrameRequest(width=width, height=height, indices=indices)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        """`accuracy`, `format` (0 or below), `tool` and `turn`; `score` is their sum (paper 3.3).
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
-        Tools count by type, from executed calls: using one often is worth no more than using it once. A rollout that
-        was aborted, or whose video could not be read, earns nothing.
+        Tools count by type, from executed calls: using one often is worth no more than using it once.
 
         Raises:
-            UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        self.check_sample(sample, judge)
-        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
         worth = (await grade_answer(trajectory.answer, sample, judge)).worth
         correct = worth > 0 and worth >= self.judge_threshold
         paid_share = 1.0 if correct else self.exploration_share
-        reward = {
+        return {
             "accuracy": self.accuracy_reward if correct else 0.0,
             "format": 0.0 if self._is_valid(trajectory) else -self.format_penalty,
             "tool": self._tools_score(trajectory) * paid_share,
             "turn": self.turn_reward if 2 <= self._num_turns(trajectory) <= self.max_turns else 0.0,
         }
-        return {"score": sum(reward.values()), **reward}
 
     def _is_valid(self, trajectory: Trajectory) -> bool:
         turns = trajectory.turns if self.format_scope == "rollout" else trajectory.turns[-1:]

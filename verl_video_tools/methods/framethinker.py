@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framethinker as protocol
 from verl_video_tools.protocols.refusals import told_error
@@ -61,6 +61,11 @@ class FrameThinker(Method):
 
     name: ClassVar[str] = "framethinker"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "action_bonus", "format", "ccv")
+    unpaid_components: ClassVar[tuple[str, ...]] = ("ccv",)
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "num_frames": "initial_frames and call_frames",
+        "num_frames_long": "initial_frames_long and call_frames_long",
+    }
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=60)
 
     max_turns: int = 5
@@ -68,9 +73,13 @@ class FrameThinker(Method):
     max_turn_tokens: int | None = 8192
     """Tokens generated in one turn at most (code)."""
 
-    num_frames: int = 8
-    """Frames of the first look and of each zoom on a short video (paper 3.1 says "e.g. 8"; code)."""
-    num_frames_long: int = 12
+    initial_frames: int = 8
+    """Frames of the first look on a short video (paper 3.1 says "e.g. 8"; code)."""
+    initial_frames_long: int = 12
+    """The same on a long video (code)."""
+    call_frames: int = 8
+    """Frames of a zoom on a short video (code: as many as the first look)."""
+    call_frames_long: int = 12
     """The same on a long video (code)."""
     box: tuple[int, int] = (640, 360)
     """Pixels (width, height) that a frame of a short video is shrunk to fit (code)."""
@@ -112,9 +121,8 @@ class FrameThinker(Method):
     answer_only: bool = False
     """Prompt for an answer without actions: the last attempt of `inference_attempts`. Wins over `prompt_file`."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
-        for name in ("num_frames", "num_frames_long"):
+    def check_fields(self) -> None:
+        for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("box", "box_long"):
             require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
@@ -123,26 +131,31 @@ class FrameThinker(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def frames_per_look(self, info: VideoInfo) -> int:
-        """Frames that the first look and each zoom show on this video."""
-        return self.num_frames_long if self._is_long(info) else self.num_frames
+    def frames_at_first(self, info: VideoInfo) -> int:
+        """Frames of the first look on this video."""
+        return self.initial_frames_long if self._is_long(info) else self.initial_frames
+
+    def frames_per_call(self, info: VideoInfo) -> int:
+        """Frames that a zoom shows of this video."""
+        return self.call_frames_long if self._is_long(info) else self.call_frames
 
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames spread evenly from the first to the last."""
         box_width, box_height = self._box(info)
         rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
         width, height = fit_box(info.width, info.height, box_width, box_height, envelope, rounding=rounding)
-        indices = linspace_indices(0, info.num_frames - 1, self.frames_per_look(info))
+        indices = linspace_indices(0, info.num_frames - 1, self.frames_at_first(info))
         return FrameRequest(width=width, height=height, indices=indices)
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """The system prompt; then question, blank line and one line per frame."""
-        num_frames = self.frames_per_look(info)
+        call_frames = self.frames_per_call(info)
         system = load_prompt(
             "framethinker_answer_only.txt" if self.answer_only else "framethinker.txt",
             None if self.answer_only else self.prompt_file,
-            num_frames=num_frames,
-            min_gap=num_frames + 1,
+            initial_frames=self.frames_at_first(info),
+            call_frames=call_frames,
+            min_gap=call_frames + 1,
             max_turns=self.max_turns,
         )
         question: Content = (f"{sample.question.rstrip()}\n\n",)
@@ -154,7 +167,7 @@ class FrameThinker(Method):
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         box_width, box_height = self._box(info)
         choose_frames = ChooseFrames(
-            num_frames=self.frames_per_look(info), box_width=box_width, box_height=box_height, compat=self.compat
+            num_frames=self.frames_per_call(info), box_width=box_width, box_height=box_height, compat=self.compat
         )
         return {choose_frames.name: choose_frames, GetFrameNumber.name: GetFrameNumber(compat=self.compat)}
 
@@ -175,32 +188,27 @@ class FrameThinker(Method):
         return tuple(content)
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        """A zoom shows as many frames as the first look, at their size."""
-        return self.first_look(info, sample, envelope)
+        """A zoom of the whole video, at the size of the first look."""
+        indices = linspace_indices(0, info.num_frames - 1, self.frames_per_call(info))
+        return replace(self.first_look(info, sample, envelope), indices=indices)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        """`accuracy`, `action_bonus` and `format`, weighted; `score` is their sum.
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `action_bonus` and `format`, weighted.
 
-        `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too. A
-        rollout that was aborted, or whose video could not be read, earns nothing.
+        `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too.
 
         Raises:
-            UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        self.check_sample(sample, judge)
-        if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
-        findings = await self._findings(trajectory, trajectory.video, sample, judge)
+        findings = await self._findings(trajectory, sample, judge)
         if self.ccv and not findings.consistent:
-            return self.zero_reward()
+            return self.no_components()
         accuracy = self.accuracy_reward if findings.correct else 0.0
         action_bonus = self._action_bonus(findings, len(trajectory.turns), sample.question)
         format_reward = self.format_reward if findings.well_formed else 0.0
         return {
-            "score": accuracy + action_bonus + format_reward,
             "accuracy": accuracy,
             "action_bonus": action_bonus,
             "format": format_reward,
@@ -211,22 +219,21 @@ class FrameThinker(Method):
         """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
         if trajectory.video is None:
             return Verdict(ok=False, failed="structure", reason="the video was never opened")
-        min_gap = self.frames_per_look(trajectory.video) if self.min_gap is None else self.min_gap
+        min_gap = self.frames_per_call(trajectory.video) if self.min_gap is None else self.min_gap
         if self.ccv_profile == "inference":
             rules = ConsistencyRules.inference(min_gap)
         else:
             rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
         return verify_consistency(trajectory.turns, rules)
 
-    async def _findings(
-        self, trajectory: Trajectory, info: VideoInfo, sample: Sample, judge: Judge | None
-    ) -> _Findings:
+    async def _findings(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
         answered = trajectory.stop_reason is StopReason.ANSWER
         well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
         if self.compat == "reference":
             transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
             min_gap = MIN_GAP if self.min_gap is None else self.min_gap
-            read = read_transcript(transcript, info.num_frames, min_gap)
+            assert trajectory.video is not None  # a rollout without one is lost
+            read = read_transcript(transcript, trajectory.video.num_frames, min_gap)
             correct = await self._is_correct(read.answer, sample, judge)
             return _Findings(correct, read.consistent, read.chose_frames, read.found_frame_number, well_formed)
         calls = trajectory.executed_calls()

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from verl_video_tools.errors import CallErrorCode, UsageError
 from verl_video_tools.judge.config import JudgeConfig
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import hermes
 from verl_video_tools.protocols.refusals import told_error
@@ -47,6 +47,7 @@ class LongVT(Method):
 
     name: ClassVar[str] = "longvt"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "temporal_iou")
+    renamed_fields: ClassVar[Mapping[str, str]] = {"max_frames": "initial_frames", "max_crop_frames": "call_frames"}
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=40_960, response_tokens=16_384, images=1152)
 
@@ -57,9 +58,9 @@ class LongVT(Method):
 
     fps: float = 1.0
     """Frames per second of video, in the first look and in crops (code)."""
-    max_frames: int = 512
+    initial_frames: int = 512
     """Frames of the first look; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
-    max_crop_frames: int = 128
+    call_frames: int = 128
     """Frames of one crop (code)."""
     min_pixels: int = 784
     """Least area of a frame in pixels (code: 28 x 28)."""
@@ -95,11 +96,10 @@ class LongVT(Method):
     max_answer_characters: int = 1000
     """An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
+    def check_fields(self) -> None:
         for name in ("max_calls_per_turn", "max_calls_reference", "max_answer_characters"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
-        for name in ("max_frames", "max_crop_frames"):
+        for name in ("initial_frames", "call_frames"):
             require(self, name, getattr(self, name) >= 2, "at least 2")
         require(self, "fps", self.fps > 0, "above 0")
         require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
@@ -110,7 +110,7 @@ class LongVT(Method):
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames of the whole video, the first and the last included."""
         width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.max_frames)
+        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
         return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
@@ -122,7 +122,7 @@ class LongVT(Method):
             duration=told_seconds(info.duration_seconds, decimals=1),
             frames=with_times if self._times else "You see frames of it, spread evenly over its length.",
             fps=f"{self.fps:g}",
-            max_crop_frames=self.max_crop_frames,
+            call_frames=self.call_frames,
             max_turns=self.max_turns,
             tools=hermes.tools_section(self.tool_schemas()),
         )
@@ -143,7 +143,7 @@ class LongVT(Method):
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         crop_video = CropVideo(
             fps=self.fps,
-            max_frames=self.max_crop_frames,
+            max_frames=self.call_frames,
             min_pixels=self.min_pixels,
             max_pixels=self.max_pixels,
             compat=self.compat,
@@ -177,7 +177,7 @@ class LongVT(Method):
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A crop of the whole video."""
         width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.max_crop_frames)
+        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.call_frames)
         return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))
 
     def ends_on_budget(self) -> bool:
@@ -191,29 +191,20 @@ class LongVT(Method):
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        """`accuracy`, `format` and `temporal_iou`, weighted; `score` is their sum (paper 4.2).
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `format` and `temporal_iou`, weighted (paper 4.2).
 
         Time is paid whatever the answer is, also without one. A row without an annotated segment earns nothing for it.
 
         Raises:
-            UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        self.check_sample(sample, judge)
-        if trajectory.video is None or trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
         too_long = trajectory.answer is not None and len(trajectory.answer) >= self.max_answer_characters
         worth = 0.0 if too_long else await self._worth(trajectory.answer, sample, judge)
         accuracy = self.accuracy_reward * worth
         format_reward = self.format_reward if not too_long and is_well_formed(trajectory) else 0.0
-        time = self.time_weight * self._time_term(trajectory, trajectory.video, sample, worth)
-        return {
-            "score": accuracy + format_reward + time,
-            "accuracy": accuracy,
-            "format": format_reward,
-            "temporal_iou": time,
-        }
+        time = self.time_weight * self._time_term(trajectory, sample, worth)
+        return {"accuracy": accuracy, "format": format_reward, "temporal_iou": time}
 
     def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         """As every method's; with `answer_grading="segment"`, whether the truth is a segment.
@@ -244,14 +235,14 @@ class LongVT(Method):
             return temporal_iou(_read_segment(answer), _read_segment(sample.ground_truth))
         return (await grade_answer(answer, sample, judge)).worth
 
-    def _time_term(self, trajectory: Trajectory, info: VideoInfo, sample: Sample, worth: float) -> float:
+    def _time_term(self, trajectory: Trajectory, sample: Sample, worth: float) -> float:
         if self.time_reward == "none":
             return 0.0
         segments = self._segments(trajectory)
         if self.time_reward == "tool":
             return float(bool(segments) and worth >= 0.5)
-        truth = sample.video_segment_seconds
-        if truth is None or not segments:
+        truth, info = sample.video_segment_seconds, trajectory.video
+        if truth is None or info is None or not segments:
             return 0.0
         if self.crop_choice == "union":
             return self._overlap(segments, truth, info)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
 
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import videobrain as protocol
 from verl_video_tools.protocols.framethinker import frame_lines
@@ -31,7 +31,6 @@ from verl_video_tools.types import (
     PixelEnvelope,
     RecipeBudget,
     Sample,
-    StopReason,
     Tool,
     ToolOutcome,
     Trajectory,
@@ -69,6 +68,7 @@ class VideoBrain(Method):
     name: ClassVar[str] = "videobrain"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
     searches: ClassVar[bool] = True
+    renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)
 
     max_turns: int = 6
@@ -78,7 +78,7 @@ class VideoBrain(Method):
 
     initial_frames: int = 16
     """Frames of the first look (paper 4.1)."""
-    uniform_frames: int = 8
+    call_frames: int = 8
     """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
     clip_frames: int = 4
     """Frames shown by clip_sample (paper 4.1)."""
@@ -110,9 +110,8 @@ class VideoBrain(Method):
     right_from: float = 1.0
     """Worth of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
-        for name in ("initial_frames", "uniform_frames", "clip_frames"):
+    def check_fields(self) -> None:
+        for name in ("initial_frames", "call_frames", "clip_frames"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
         require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
@@ -133,7 +132,7 @@ class VideoBrain(Method):
             "videobrain.txt",
             self.prompt_file,
             initial_frames=self.initial_frames,
-            uniform_frames=self.uniform_frames,
+            call_frames=self.call_frames,
             clip_frames=self.clip_frames,
             max_calls=self.max_turns - 1,
         )
@@ -147,7 +146,7 @@ class VideoBrain(Method):
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         box_width, box_height = self.box
         uniform_sample = UniformSample(
-            num_frames=self.uniform_frames,
+            num_frames=self.call_frames,
             box_width=box_width,
             box_height=box_height,
             aspect=self._aspect,
@@ -167,7 +166,7 @@ class VideoBrain(Method):
         tools: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
         if self.compat == "reference":  # FrameThinker's, from which the published environment descends
             tools[ChooseFrames.name] = ChooseFrames(
-                num_frames=self.uniform_frames, box_width=box_width, box_height=box_height, compat=self.compat
+                num_frames=self.call_frames, box_width=box_width, box_height=box_height, compat=self.compat
             )
         return tools
 
@@ -176,36 +175,30 @@ class VideoBrain(Method):
         return protocol.observation(outcomes[0], turns_left)  # several only where all were refused for being several
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        num_frames = max(self.uniform_frames, self.clip_frames)
+        num_frames = max(self.call_frames, self.clip_frames)
         width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
         indices = linspace_indices(0, info.num_frames - 1, num_frames)
         return FrameRequest(width=width, height=height, indices=indices)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        """`accuracy`, `format` and `behavior`; `score` is their sum (paper 3.3).
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `format` and `behavior` (paper 3.3).
 
-        All are 0 where the rollout does not pass the format gate; then no judge is asked. A rollout that was aborted,
-        or whose video could not be read, earns nothing.
+        All are 0 where the rollout does not pass the format gate; then no judge is asked.
 
         Raises:
-            UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        self.check_sample(sample, judge)
-        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
         gate = self.gate(trajectory)
         if gate.fault is not None:
-            return self.zero_reward()
+            return self.no_components()
         worth = (await grade_answer(gate.answer, sample, judge)).worth
-        reward = {
+        return {
             "accuracy": self.accuracy_reward * worth,
             "format": self.format_reward,
             "behavior": self._behavior(sample, worth >= self.right_from, gate.num_calls > 0),
         }
-        return {"score": sum(reward.values()), **reward}
 
     def gate(self, trajectory: Trajectory) -> GateFindings:
         """Whether a rollout keeps the rules of form: by its record, or (reference) by its text."""

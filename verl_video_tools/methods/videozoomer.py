@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from verl_video_tools.methods.fields import require, require_common
+from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import videozoomer as protocol
 from verl_video_tools.rewards.grading import grade_answer
@@ -52,6 +52,7 @@ class VideoZoomer(Method):
 
     name: ClassVar[str] = "videozoomer"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
+    renamed_fields: ClassVar[Mapping[str, str]] = {"glance_frames": "initial_frames", "max_frames": "call_frames"}
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=20_480, response_tokens=32_768, images=128)
 
     max_turns: int = 5
@@ -65,9 +66,9 @@ class VideoZoomer(Method):
 
     glance_fps: float = 0.5
     """Frames per second of the first look (code; 3.1 calls it the default rate)."""
-    glance_frames: int = 64
+    initial_frames: int = 64
     """Frames of the first look at most, then spread evenly over the whole video (paper 4.1)."""
-    max_frames: int = 16
+    call_frames: int = 16
     """Frames per zoom at most: the budget B of paper 3.1."""
     max_pixels: int = 100_352
     """Area of a frame in pixels, to which larger ones are shrunk: 128 tokens of 28x28 (paper appendix A)."""
@@ -86,9 +87,8 @@ class VideoZoomer(Method):
     require_zoom: bool = False
     """A rollout without a zoom earns nothing (an option of the code)."""
 
-    def __post_init__(self) -> None:
-        require_common(self)
-        for name in ("glance_frames", "max_frames", "max_pixels"):
+    def check_fields(self) -> None:
+        for name in ("initial_frames", "call_frames", "max_pixels"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "glance_fps", self.glance_fps > 0, "above 0")
         require(self, "call_penalty", self.call_penalty >= 0, "at least 0")
@@ -96,24 +96,24 @@ class VideoZoomer(Method):
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        """Frames at `glance_fps`; where these are more than `glance_frames`, so many from the first to the last."""
+        """Frames at `glance_fps`; where these are more than `initial_frames`, so many from the first to the last."""
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         if self.compat == "reference":  # a whole number of frames apart, whatever the rate
             indices = tuple(range(0, info.num_frames, max(1, round(info.average_fps / self.glance_fps))))
-            if len(indices) > self.glance_frames:
-                indices = linspace_indices(0, info.num_frames - 1, self.glance_frames)
+            if len(indices) > self.initial_frames:
+                indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
             return FrameRequest(width=width, height=height, indices=indices)
         fps = min(self.glance_fps, info.average_fps)
         seconds = fps_seconds(0.0, info.duration_seconds, fps, info.num_frames)
-        if len(seconds) > self.glance_frames:
+        if len(seconds) > self.initial_frames:
             last_frame_seconds = (info.num_frames - 1) / info.average_fps
-            seconds = uniform_seconds(0.0, last_frame_seconds, self.glance_frames)
+            seconds = uniform_seconds(0.0, last_frame_seconds, self.initial_frames)
         return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """The system prompt; then the frames, each after its label, and the question."""
         max_zooms = self.max_turns - 1
-        system = load_prompt("videozoomer.txt", self.prompt_file, max_frames=self.max_frames, max_zooms=max_zooms)
+        system = load_prompt("videozoomer.txt", self.prompt_file, call_frames=self.call_frames, max_zooms=max_zooms)
         content = (*protocol.labelled_frames(images), f"\n{sample.question.rstrip()}")
         return [Message("system", (system,)), Message("user", content)]
 
@@ -121,7 +121,7 @@ class VideoZoomer(Method):
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
 
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
-        zoom = VideoZoom(max_frames=self.max_frames, max_pixels=self.max_pixels, compat=self.compat)
+        zoom = VideoZoom(max_frames=self.call_frames, max_pixels=self.max_pixels, compat=self.compat)
         return {zoom.name: zoom}
 
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
@@ -133,36 +133,28 @@ class VideoZoomer(Method):
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
-        seconds = uniform_seconds(0.0, info.duration_seconds, self.max_frames)
+        seconds = uniform_seconds(0.0, info.duration_seconds, self.call_frames)
         return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
-        """`accuracy`, `format` and `tool`, weighted; `score` is their sum (paper eq. 1).
-
-        A partly right answer counts as wrong. A rollout that was aborted, or whose video could not be read, earns
-        nothing.
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `format` and `tool`, weighted (paper eq. 1). A partly right answer counts as wrong.
 
         Raises:
-            UsageError: the question is open, and there is no judge.
             JudgeError: the judge gave no verdict.
         """
-        self.check_sample(sample, judge)
-        if trajectory.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED):
-            return self.zero_reward()
         if self.compat == "reference":
             findings = await self._findings_reference(trajectory, sample, judge)
         else:
             findings = await self._findings(trajectory, sample, judge)
         if self.require_zoom and findings.num_calls == 0:
-            return self.zero_reward()
-        reward = {
+            return self.no_components()
+        return {
             "accuracy": self.accuracy_reward if findings.correct else 0.0,
             "format": self.format_reward if findings.well_formed else 0.0,
             "tool": self._tool_reward(findings),
         }
-        return {"score": sum(reward.values()), **reward}
 
     async def _findings(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
         answered = trajectory.stop_reason is StopReason.ANSWER
@@ -175,7 +167,7 @@ class VideoZoomer(Method):
         )
 
     async def _findings_reference(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
-        read = read_turns([turn.text for turn in trajectory.turns], self.max_frames)
+        read = read_turns([turn.text for turn in trajectory.turns], self.call_frames)
         if sample.question_type == "mc":
             correct = grade_letter_reference(read.answer, sample.ground_truth)
         else:

@@ -84,6 +84,10 @@ class Method(ABC):
     name: ClassVar[str]
     reward_components: ClassVar[tuple[str, ...]]
     """Names of the breakdown that `score` returns beside `score` itself, in every case."""
+    unpaid_components: ClassVar[tuple[str, ...]] = ()
+    """Those of `reward_components` that say something of the rollout and are no part of the sum."""
+    renamed_fields: ClassVar[Mapping[str, str]] = {}
+    """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other."""
     recipe_budget: ClassVar[RecipeBudget]
     """Limits of the method's recipe; `replay` applies them when it is given a processor."""
     searches: ClassVar[bool] = False
@@ -110,6 +114,30 @@ class Method(ABC):
     """Path of a system prompt that replaces the packaged one; same placeholders."""
     compat: Compat = "strict"
     """`reference` scores and executes as the published code does; the method's page lists every difference."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """What the base class checks for every method, no method can forget.
+
+        Raises:
+            TypeError: the class overrides `__post_init__` or `score`; names what to override instead.
+        """
+        super().__init_subclass__(**keywords)
+        for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
+            if name in vars(cls):
+                raise TypeError(f"{cls.__name__} overrides Method.{name}; override {instead} instead")
+
+    def __post_init__(self) -> None:
+        from verl_video_tools.methods.fields import require_common  # which imports the types
+
+        require_common(self)
+        self.check_fields()
+
+    def check_fields(self) -> None:  # noqa: B027 (a method without fields of its own has nothing to check)
+        """Check the ranges of the method's own fields, by `methods.fields.require`.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
 
     def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         """Say, before or after a rollout, that its answer could not be graded.
@@ -186,15 +214,40 @@ class Method(ABC):
         """Asked once a turn's calls are answered, the last turn being this one: why no further turn follows, if so."""
         return None
 
-    @abstractmethod
     async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
         """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.
+
+        `score` is the sum of the components but for `unpaid_components`. A rollout that was lost (`Trajectory.is_lost`)
+        earns nothing.
 
         Raises:
             UsageError: the question needs a judge and there is none; see `rewards.grading.check_question`.
             JudgeError: the judge gave no verdict.
         """
+        self.check_sample(sample, judge)
+        if trajectory.is_lost():
+            return self.zero_reward()
+        components = await self.components(trajectory, sample, judge)
+        if set(components) != set(self.reward_components):
+            raise TypeError(
+                f"{type(self).__name__}.components gave {sorted(components)}, and reward_components are "
+                f"{sorted(self.reward_components)}"
+            )
+        paid = sum(value for name, value in components.items() if name not in self.unpaid_components)
+        return {"score": paid, **components}
+
+    @abstractmethod
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """What a rollout that was not lost earns, weighted: a value for each of `reward_components`.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+
+    def no_components(self) -> dict[str, float]:
+        """Components of a rollout that earns nothing."""
+        return dict.fromkeys(self.reward_components, 0.0)
 
     def zero_reward(self) -> dict[str, float]:
         """The breakdown of a rollout that earns nothing."""
-        return {"score": 0.0, **dict.fromkeys(self.reward_components, 0.0)}
+        return {"score": 0.0, **self.no_components()}

@@ -146,6 +146,11 @@ class Trajectory:
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung)."""
 
+    def is_lost(self) -> bool:
+        """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
+        aborted."""
+        return self.video is None or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
+
     def first_look(self) -> list[int]:
         """Indices of the frames that were shown with the question."""
         return [frame.index for frame in self.initial_frames]

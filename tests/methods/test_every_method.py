@@ -1,0 +1,111 @@
+"""What the base class does for every method, so that no author can forget it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.direct import Direct
+from verl_video_tools.types import (
+    Judge,
+    Method,
+    PixelEnvelope,
+    Sample,
+    StopReason,
+    Trajectory,
+    Turn,
+    VideoInfo,
+)
+
+VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)
+SAMPLE = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog"))
+OPEN = replace(SAMPLE, question_type="open", ground_truth="a cat", options=())
+
+RENAMED = [
+    ("framethinker", "num_frames", "initial_frames and call_frames"),
+    ("framethinker", "num_frames_long", "initial_frames_long and call_frames_long"),
+    ("videozoomer", "glance_frames", "initial_frames"),
+    ("videozoomer", "max_frames", "call_frames"),
+    ("longvt", "max_frames", "initial_frames"),
+    ("longvt", "max_crop_frames", "call_frames"),
+    ("videobrain", "uniform_frames", "call_frames"),
+    ("framemind", "validation_frames", "initial_frames"),
+    ("framemind", "clip_min_frames", "min_call_frames"),
+    ("framemind", "clip_max_frames", "call_frames"),
+    ("direct", "num_frames", "initial_frames"),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Careless(Direct):
+    """Pays everything, whatever happened; its author checks nothing."""
+
+    name: ClassVar[str] = "careless"
+
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        return {"accuracy": 1.0}
+
+
+def lost(method: str) -> list[Trajectory]:
+    turn = Turn("<answer>A</answer>", answer="A", well_formed=True)
+    return [
+        Trajectory(method, "Which?", VIDEO, turns=[turn], stop_reason=StopReason.ABORTED, answer="A"),
+        Trajectory(method, "Which?", VIDEO, turns=[turn], stop_reason=StopReason.VIDEO_ERROR, answer="A"),
+        Trajectory(method, "Which?", None, turns=[turn], stop_reason=StopReason.ANSWER, answer="A"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("method", [*map(get_method, METHOD_NAMES), Careless()], ids=lambda method: method.name)
+async def test_a_lost_rollout_earns_nothing(method: Method, number: int) -> None:
+    assert await method.score(lost(method.name)[number], SAMPLE) == method.zero_reward()
+
+
+async def test_an_author_need_not_ask_for_the_judge_nor_add_up() -> None:
+    answered = Trajectory("careless", "Which?", VIDEO, stop_reason=StopReason.ANSWER, answer="A")
+    assert await Careless().score(answered, SAMPLE) == {"score": 1.0, "accuracy": 1.0}
+    with pytest.raises(UsageError, match="needs a judge"):
+        await Careless().score(answered, OPEN)
+
+
+def test_common_fields_are_checked_for_every_method() -> None:
+    with pytest.raises(UsageError, match=r"Careless\.tool_deadline_seconds must be above 0, got 0"):
+        Careless(tool_deadline_seconds=0)
+    with pytest.raises(UsageError, match=r"Careless\.tool_deadline_seconds must be above 0, got 0"):
+        replace(Careless(), tool_deadline_seconds=0)
+
+
+@pytest.mark.parametrize(("overridden", "instead"), [("__post_init__", "check_fields"), ("score", "components")])
+def test_what_a_method_may_not_override_is_refused(overridden: str, instead: str) -> None:
+    with pytest.raises(TypeError, match=rf"Forgetful overrides Method\.{overridden}; override {instead} instead"):
+        type("Forgetful", (Direct,), {overridden: lambda self: None})
+
+
+async def test_components_that_are_not_those_declared_are_named() -> None:
+    class Other(Careless):
+        async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+            return {"acuracy": 1.0}
+
+    answered = Trajectory("careless", "Which?", VIDEO, stop_reason=StopReason.ANSWER, answer="A")
+    with pytest.raises(TypeError, match=r"Other\.components gave \['acuracy'\], and reward_components are \['accuracy"):
+        await Other().score(answered, SAMPLE)
+
+
+@pytest.mark.parametrize(("method", "former", "instead"), RENAMED)
+def test_former_names_of_fields_are_refused_with_the_new_one(method: str, former: str, instead: str) -> None:
+    with pytest.raises(UsageError, match=f"no field {former!r} any more; set {instead} instead"):
+        get_method(method, **{former: 8})
+    assert {name for name, *_ in RENAMED} == set(METHOD_NAMES)
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_initial_frames_and_call_frames_mean_the_same_in_every_method(method: str) -> None:
+    fields: dict[str, Any] = {"initial_frames": 6} if method == "direct" else {"initial_frames": 6, "call_frames": 10}
+    configured = get_method(method, **fields)
+    assert len(configured.first_look(VIDEO, SAMPLE, PixelEnvelope())) == 6
+    dearest = configured.dearest_call(VIDEO, SAMPLE, PixelEnvelope())
+    assert (dearest is None) if method == "direct" else (dearest is not None and len(dearest) == 10)
