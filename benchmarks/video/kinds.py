@@ -98,6 +98,13 @@ WRITERS: dict[str, Callable[[Path], Path]] = {
     "av1.mp4": lambda path: write_video(path, codec="libsvtav1", codec_options={"preset": "12"}),
     "mpeg4.avi": lambda path: write_video(path, codec="mpeg4"),
     "mpeg2.mpg": lambda path: write_video(path, codec="mpeg2video"),
+    # Several frames share the time stamp of one PES packet: FFmpeg guesses their times, after a seek otherwise.
+    "shared_times.mpg": lambda path: write_video(
+        path, codec="mpeg2video", num_frames=150, width=192, height=128, gop_frames=25, codec_options={"b": "150000"}
+    ),
+    "shared_times_no_b.mpg": lambda path: write_video(
+        path, codec="mpeg2video", num_frames=150, width=128, b_frames=0, codec_options={"b": "60000"}
+    ),
     "rotated_90.mp4": lambda path: write_video(path, rotation_degrees=90),
     "rotated_180.mp4": lambda path: write_video(path, rotation_degrees=180),
     "rotated_270.mp4": lambda path: write_video(path, rotation_degrees=-90),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import av
 import numpy as np
@@ -11,9 +10,21 @@ import numpy as np
 from verl_video_tools.video.segments import DecodeRun, SegmentTable
 from verl_video_tools.video.source import Deadline, VideoSource
 
+GUESSED_TIMES = frozenset({"mpeg"})
+"""Containers in which FFmpeg guesses the times of most frames, after a seek otherwise than from the start."""
+
+
+class _SeekMisled(Exception):
+    """After a seek there are other packets than in a pass from the start."""
+
 
 class SegmentReader:
-    """A `FrameReader` over a table of segments."""
+    """A `FrameReader` over a table of segments.
+
+    Every packet is compared with the one that the table's pass over the file has seen in its place, before it is
+    decoded. Where a seek gives others, this and all further packets are read from the start of the file, which needs no
+    decoding before the key frame.
+    """
 
     is_random_access = True
 
@@ -21,6 +32,7 @@ class SegmentReader:
         self._source = source
         self._table = table
         self._decodable: dict[int, list[int]] = {}
+        self._seeks = True
         self._can_skip = _unreferenced_frames_can_be_skipped(source)
         self.num_frames = table.num_frames
         self.pts_at = table.pts_at
@@ -34,9 +46,22 @@ class SegmentReader:
     def decode(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, av.VideoFrame]]:
         """Decode frames, given by ascending distinct indices; those that cannot be decoded are left out."""
         for first_segment, last_segment, wanted in self._runs(indices, deadline):
-            for frame in self._decode_run(first_segment, last_segment, wanted.keys(), deadline):
-                if frame.pts in wanted and not frame.is_corrupt:  # what the decoder failed to restore is flagged
-                    yield wanted[frame.pts], frame
+            yield from self._wanted_of_run(first_segment, last_segment, wanted, deadline)
+
+    def _wanted_of_run(
+        self, first_segment: int, last_segment: int, wanted: Mapping[int, int], deadline: Deadline
+    ) -> Iterator[tuple[int, av.VideoFrame]]:
+        missing = dict(wanted)
+        while True:
+            try:
+                for frame in self._decode_run(first_segment, last_segment, missing.keys(), deadline):
+                    if frame.pts in missing and not frame.is_corrupt:  # what the decoder failed to restore is flagged
+                        yield missing.pop(frame.pts), frame
+                return
+            except _SeekMisled:
+                if not self._seeks:  # the file is another one by now
+                    return
+                self._seeks = False
 
     def _runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, dict[int, int]]]:
         """Group frames by the stretch of segments to decode: (first segment, last segment, {pts: index})."""
@@ -67,19 +92,13 @@ class SegmentReader:
     def _decode_run(
         self, first_segment: int, last_segment: int, wanted_pts: Collection[int], deadline: Deadline
     ) -> Iterator[av.VideoFrame]:
-        """Decode until the wanted frames are out; other frames come with them."""
-        entry = self._table.segment(first_segment, deadline)
-        num_packets = sum(
-            self._table.segment(number, deadline).num_packets for number in range(first_segment, last_segment + 1)
-        )
-        packets = self._source.packets_from(
-            entry.seek_tick,
-            is_entry=lambda packet: packet.pts == entry.key_pts,  # a damaged key frame is no longer marked as one
-            is_beyond=lambda packet: packet.dts is not None and packet.dts > entry.key_pts,
-            deadline=deadline,
-        )
+        """Decode until the wanted frames are out; other frames come with them.
+
+        Raises:
+            _SeekMisled: the packets are not those of the table; frames that came before are right.
+        """
         unsent = set(wanted_pts)
-        for packet in islice(packets, num_packets):
+        for packet in self._packets(first_segment, last_segment, deadline):
             if self._can_skip:
                 self._source.skip_unreferenced(packet.pts not in wanted_pts)
             yield from self._source.decode(packet)
@@ -87,6 +106,23 @@ class SegmentReader:
             if not unsent:
                 break
         yield from self._source.decode(None)
+
+    def _packets(self, first_segment: int, last_segment: int, deadline: Deadline) -> Iterator[av.Packet]:
+        """Packets of a stretch of segments in decode order, each the one that the table knows."""
+        entry = self._table.segment(first_segment, deadline)
+        packets = self._source.packets_from(
+            entry.seek_tick if self._seeks else None,
+            is_entry=entry.packets.begin_with,  # a damaged key frame is no longer marked as one
+            is_beyond=lambda packet: packet.dts is not None and packet.dts > entry.key_pts,
+            deadline=deadline,
+        )
+        for number in range(first_segment, last_segment + 1):
+            marks = self._table.segment(number, deadline).packets
+            for position in range(len(marks)):
+                packet = next(packets, None)
+                if packet is None or not marks.holds(position, packet):
+                    raise _SeekMisled
+                yield packet
 
     def decodable_near(self, index: int, deadline: Deadline) -> int | None:
         """Index of the decodable frame nearest to a frame that is not, None if there is none."""
@@ -105,8 +141,10 @@ class SegmentReader:
 
     def runs(self, indices: Sequence[int], deadline: Deadline) -> Iterator[DecodeRun]:
         """Group frames, given by ascending distinct indices, by the stretch of packets to decode for them."""
+        from_start = bool(self._source.container_names & GUESSED_TIMES)  # other decoders do not compare packets
         for first_segment, _, wanted in self._runs(indices, deadline):
-            yield DecodeRun(self._table.segment(first_segment, deadline).key_pts, wanted)
+            entry = self._table.segment(first_segment, deadline)
+            yield DecodeRun(None if from_start else entry.key_pts, wanted)
 
     def keyframe_indices(self, deadline: Deadline) -> list[int]:
         """Ascending indices of the frames that can be decoded without any other."""

@@ -28,13 +28,35 @@ class PacketsUnusable(Exception):
 
 
 @dataclass(frozen=True)
+class PacketMarks:
+    """What a stretch of packets is known again by: presentation times in ticks, and sizes in bytes.
+
+    A seek may not give the packets that a pass from the start gives: in MPEG program streams several frames share the
+    time stamp of one PES packet, and FFmpeg guesses other times for them after a seek than it does from the start.
+    """
+
+    pts: Ticks
+    num_bytes: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.pts)
+
+    def begin_with(self, packet: av.Packet) -> bool:
+        return self.holds(0, packet)
+
+    def holds(self, position: int, packet: av.Packet) -> bool:
+        """Whether a packet read again is the one at this position."""
+        return bool(packet.pts == self.pts[position] and packet.size == self.num_bytes[position])
+
+
+@dataclass(frozen=True)
 class Segment:
     """Packets from one key frame up to the next segment.
 
     Attributes:
         seek_tick: aim of a seek that should land on the key frame.
         key_pts: presentation time of the key frame, in ticks.
-        num_packets: packets in the segment, those of hidden frames included.
+        packets: those of the segment in decode order, hidden frames included, as one pass over the file gives them.
         frame_pts: times of the frames that are shown, ascending.
         last_duration: duration of the frame shown last, 0 if unknown.
         can_start: the key frame can be decoded without anything before it, as its mark promises.
@@ -42,7 +64,7 @@ class Segment:
 
     seek_tick: int
     key_pts: int
-    num_packets: int
+    packets: PacketMarks
     frame_pts: Ticks
     last_duration: int
     can_start: bool
@@ -70,6 +92,7 @@ class PacketRow:
     is_false_key: bool
     is_hidden: bool
     duration: int
+    num_bytes: int
 
 
 def read_row(source: VideoSource, packet: av.Packet, begins_segment: bool) -> PacketRow:
@@ -78,7 +101,8 @@ def read_row(source: VideoSource, packet: av.Packet, begins_segment: bool) -> Pa
         and source.codec_name == "h264"
         and has_inter_slices(bytes(packet), source.stream.codec_context.extradata)
     )
-    return PacketRow(packet.pts, packet.is_keyframe, is_false_key, packet.is_discard, packet.duration or 0)
+    duration = packet.duration or 0
+    return PacketRow(packet.pts, packet.is_keyframe, is_false_key, packet.is_discard, duration, packet.size)
 
 
 def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int, is_first: bool) -> Segment:
@@ -101,7 +125,7 @@ def make_segment(source: VideoSource, rows: Sequence[PacketRow], seek_tick: int,
     return Segment(
         seek_tick=seek_tick,
         key_pts=key_pts,
-        num_packets=len(rows),
+        packets=PacketMarks(np.array(times, dtype=np.int64), np.array([row.num_bytes for row in rows], dtype=np.int32)),
         frame_pts=np.array([pts for pts, _ in shown], dtype=np.int64),
         last_duration=shown[-1][1] if shown else 0,
         can_start=not rows[0].is_false_key,

@@ -118,7 +118,7 @@ class VideoSource:
 
     def packets_from(
         self,
-        seek_tick: int,
+        seek_tick: int | None,
         is_entry: Callable[[av.Packet], bool],
         is_beyond: Callable[[av.Packet], bool],
         deadline: Deadline,
@@ -127,9 +127,12 @@ class VideoSource:
 
         Seeks lie: MPEG-TS lands between key frames, and an index may point behind the goal. So a seek counts only if
         the entry is met before any packet that `is_beyond` it; else one further back is tried, at last the start.
+
+        Args:
+            seek_tick: aim of the seek in the stream's time base; None reads from the start at once.
         """
-        for back_off_seconds in (*BACK_OFF_SECONDS, None):
-            if back_off_seconds is None:
+        for back_off_seconds in (*(BACK_OFF_SECONDS if seek_tick is not None else ()), None):
+            if back_off_seconds is None or seek_tick is None:
                 self.rewind()
             elif not self._seek(seek_tick - int(back_off_seconds / self.time_base)):
                 continue
