@@ -29,6 +29,7 @@ from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInf
 from verl_video_tools.video import fit_envelope, image_tokens
 
 RECIPES = Path(__file__).parents[1] / "recipes"
+DOCS = RECIPES.parent / "docs"
 STOPPED = 77
 STUB = f"""#!{sys.executable}
 import json, os, runpy, sys
@@ -239,6 +240,46 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
 
 
+LOSS_AGGREGATION = {
+    "framethinker_grpo": "token-mean",
+    "videozoomer_grpo": "seq-mean-token-mean",
+    "longvt_grpo": "seq-mean-token-mean",
+    "videobrain_grpo": "token-mean",
+    "framemind_grpo": "token-mean",
+    "mixed_grpo": "token-mean",
+}
+"""As published; docs/training.md names the sources."""
+
+
+@pytest.mark.parametrize("recipe", grpo_recipes())
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_how_a_recipe_sums_up_its_loss(recipe: str, setting: str, composed: Composed) -> None:
+    """The recipe says so itself, and verl's worker reads it."""
+    actor = composed(recipe, setting).actor_rollout_ref.actor
+    assert actor.loss_agg_mode == LOSS_AGGREGATION[recipe]
+    assert f"loss_agg_mode={LOSS_AGGREGATION[recipe]}" in (RECIPES / f"{recipe}.sh").read_text()
+    row = next(
+        line for line in (DOCS / "training.md").read_text().splitlines() if line.startswith(f"| `recipes/{recipe}.sh`")
+    )
+    assert f"`{LOSS_AGGREGATION[recipe]}`" in row
+
+
+def test_a_mean_per_rollout_is_one_however_the_batch_is_cut() -> None:
+    """verl's own sums: micro-batches of one rollout add up to the mean of the rollouts' means."""
+    import torch
+    from verl.trainer.ppo.core_algos import agg_loss
+
+    lengths = (1, 3, 8)
+    loss_BT = torch.arange(24.0).reshape(3, 8)
+    mask_BT = torch.stack([torch.arange(8) < length for length in lengths]).float()
+    options = {"loss_agg_mode": LOSS_AGGREGATION["longvt_grpo"], "dp_size": 1, "global_batch_size": 3}
+    whole = agg_loss(loss_BT, mask_BT, **options)
+    alone = sum(agg_loss(loss_BT[i : i + 1], mask_BT[i : i + 1], **options) for i in range(3))
+    expected = sum(loss_BT[i, :length].mean() for i, length in enumerate(lengths)) / 3
+    torch.testing.assert_close(whole, expected)
+    torch.testing.assert_close(alone, expected)
+
+
 def test_paper_values_of_framethinker(composed: Composed) -> None:
     config = composed("framethinker_grpo", "gpu")
     actor = config.actor_rollout_ref.actor
@@ -259,7 +300,7 @@ def test_paper_values_of_videozoomer(composed: Composed) -> None:
         32,
         16,
     )
-    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.loss_agg_mode) == (0.2, 0.27, "token-mean")
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.loss_agg_mode) == (0.2, 0.27, "seq-mean-token-mean")
     assert (actor.optim.lr, actor.entropy_coeff) == (1e-6, 0.001)
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.filter_groups.enable is True
@@ -322,7 +363,6 @@ def test_paper_values_of_longvt(composed: Composed) -> None:
     assert actor.optim.lr == 1e-6
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
-    assert actor.loss_agg_mode == "seq-mean-token-mean"
     assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 4
 
 
