@@ -5,6 +5,7 @@ A stub stands for the interpreter: it notes the command that the recipe would ru
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -25,6 +26,7 @@ from omegaconf import DictConfig
 
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.agent_loop.settings import group_methods, method_from_config
+from verl_video_tools.engine import honour_freeze_vision_tower
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.video import fit_envelope, image_tokens
 
@@ -110,6 +112,10 @@ def grpo_recipes() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*_grpo.sh"))
 
 
+def sft_recipes() -> list[str]:
+    return sorted(path.stem for path in RECIPES.glob("*_sft.sh"))
+
+
 def test_every_script_parses() -> None:
     scripts = sorted(RECIPES.glob("*.sh"))
     assert scripts
@@ -192,14 +198,14 @@ def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_pa
     """What a user sets is meant for reinforcement learning: its learning rate would leave the model as it is."""
     meant_for_the_run = {
         **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
-        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine"},
+        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine", "FREEZE_VISION_TOWER": "1"},
     }
     within = _arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
     alone = _arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
     assert within == alone[:-1]  # but for the last: our own option, which is the run's
 
 
-@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*_sft.sh")))
+@pytest.mark.parametrize("recipe", sft_recipes())
 def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
     arguments = _arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
     expected = {"longvt_sft": 500}.get(recipe, 100)
@@ -262,6 +268,44 @@ def test_how_a_recipe_sums_up_its_loss(recipe: str, setting: str, composed: Comp
         line for line in (DOCS / "training.md").read_text().splitlines() if line.startswith(f"| `recipes/{recipe}.sh`")
     )
     assert f"`{LOSS_AGGREGATION[recipe]}`" in row
+
+
+FROZEN_TOWER = {"videobrain_grpo", "videobrain_sft", "videozoomer_sft"}
+"""Recipes that leave the vision tower as it is; docs/training.md names the sources."""
+
+
+def engine_config(recipe: str, composed: Composed, folder: Path, **variables: str) -> Any:
+    """The configuration of the engine that trains, as verl's workers make it of what the recipe sets."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    if recipe.endswith("_grpo"):
+        config = copy.deepcopy(composed(recipe, "gpu")) if not variables else _composed(recipe, "gpu", folder)
+        honour_freeze_vision_tower(config)  # as our trainers do before any worker starts
+        return omega_conf_to_dataclass(config.actor_rollout_ref.actor).engine
+    arguments = _arguments(recipe, folder, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1", **variables)
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return omega_conf_to_dataclass(compose("sft_trainer_engine", overrides=arguments).engine)
+
+
+@pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
+def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, tmp_path: Path) -> None:
+    from verl_video_tools.engine.frozen_tower import FrozenTowerConfig
+
+    engine = engine_config(recipe, composed, tmp_path)
+    assert engine.strategy == "fsdp2"
+    assert isinstance(engine, FrozenTowerConfig) == (recipe in FROZEN_TOWER)
+
+
+@pytest.mark.parametrize("recipe", ["videobrain_grpo", "videobrain_sft", "longvt_grpo", "longvt_sft"])
+def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
+    recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from verl_video_tools.engine.frozen_tower import FrozenTowerConfig
+
+    variables = {"FREEZE_VISION_TOWER": "0" if recipe in FROZEN_TOWER else "1"}
+    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
+    engine = engine_config(recipe, composed, tmp_path, **variables)
+    assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)
 
 
 def test_a_mean_per_rollout_is_one_however_the_batch_is_cut() -> None:

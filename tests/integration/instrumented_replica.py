@@ -1,12 +1,15 @@
 """A rollout replica for tests: logs what the server returned, and plants faults on request.
 
 Loaded in every process through `VERL_USE_EXTERNAL_MODULES=tests.integration.instrumented`; environment variables:
-VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_SKIP_WEIGHT_SYNC=1 (weights are received and
-dropped), VVT_TEST_KILL_ENGINE=generate|update (the engine process dies in the middle of it, after the first step).
+VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_HELD_WEIGHTS (file for one JSON line per update
+of weights: a digest of each that vLLM holds afterwards under its name), VVT_TEST_SKIP_WEIGHT_SYNC=1 (weights are
+received and dropped), VVT_TEST_KILL_ENGINE=generate|update (the engine process dies in the middle of it, after the
+first step).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -35,6 +38,15 @@ class InstrumentedExtension(CpuWorkerExtension):
                 self.model_runner = runner
         else:
             super().update_weights_from_ipc(*args, **kwargs)
+        if path := os.environ.get("VVT_TEST_HELD_WEIGHTS"):
+            held = {name: digest(weight) for name, weight in self.model_runner.get_model().named_parameters()}
+            with open(path, "a") as file:
+                file.write(json.dumps(held) + "\n")
+
+
+def digest(weight: Any) -> str:
+    """Of the values in float32; equal for equal weights, whoever holds them."""
+    return hashlib.sha256(weight.detach().float().contiguous().cpu().numpy().tobytes()).hexdigest()
 
 
 class _IgnoresWeights:
