@@ -59,8 +59,6 @@ METHOD_OPTIONS=(
     actor_rollout_ref.rollout.val_kwargs.temperature=0.01 actor_rollout_ref.rollout.val_kwargs.top_p=0.95
     actor_rollout_ref.rollout.val_kwargs.do_sample=True actor_rollout_ref.rollout.val_kwargs.n=1
     actor_rollout_ref.rollout.enable_chunked_prefill=False
-    # Ours: all rungs take their frames from the first one's, so that a group costs little more to decode than one rollout.
-    +$FRAMEMIND.nested_times=True
 )
 
 source "$REPO/recipes/grpo.sh"

@@ -46,7 +46,6 @@ METHOD_OPTIONS=(
     actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.0
     actor_rollout_ref.actor.loss_agg_mode=token-mean # one for the run: that of three of the five methods
     +actor_rollout_ref.rollout.custom.video_tools.retrieval.model="$(quoted "$RETRIEVAL_MODEL")"
-    +actor_rollout_ref.rollout.custom.video_tools.framemind.nested_times=True
 )
 
 source "$REPO/recipes/grpo.sh"

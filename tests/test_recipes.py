@@ -27,8 +27,10 @@ from omegaconf import DictConfig
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.agent_loop.settings import group_methods, method_from_config
 from verl_video_tools.engine import honour_freeze_vision_tower
+from verl_video_tools.methods import get_method
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.video import fit_envelope, image_tokens
+from verl_video_tools.video.sampling import linspace_indices
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 DOCS = RECIPES.parent / "docs"
@@ -358,7 +360,6 @@ async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: 
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from verl_video_tools.methods import get_method
     from verl_video_tools.types import StopReason, Trajectory, Turn
 
     method = get_method("videozoomer")
@@ -429,7 +430,7 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
     config = composed("framemind_grpo", setting)
     rollout, kwargs = config.actor_rollout_ref.rollout, config.data.mm_processor_kwargs
     method = method_from_config("framemind", rollout)
-    assert method.nested_times and method.low != method.high
+    assert method.low != method.high
     group = group_methods(method, rollout, validate=False)
     assert [member.rung for member in group] == list(range(1, 9))
     envelope = PixelEnvelope(factor, kwargs.get("min_pixels", 28 * 28), kwargs.get("max_pixels", 1 << 20))
@@ -444,6 +445,20 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
         assert fits(len(look), look.width, look.height, config.data.max_prompt_length)
     width, height = fit_envelope(method.tool_side_pixels, method.tool_side_pixels, envelope)
     assert fits(2 * method.clip_max_frames, width, height, config.data.max_response_length)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", ["framemind_grpo", "mixed_grpo"])
+def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting: str, composed: Composed) -> None:
+    """The paper's uniform ladder (4.1), as in evaluation; nested times are left to those who ask for them."""
+    rollout = composed(recipe, setting).actor_rollout_ref.rollout
+    method = method_from_config("framemind", rollout)
+    assert method.nested_times is get_method("framemind").nested_times is False
+    info = VIDEOS["gpu"][0]
+    sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+    for member in group_methods(method, rollout, validate=False):
+        indices = member.first_look(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
+        assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
 
 
 def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
