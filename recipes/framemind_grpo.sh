@@ -51,7 +51,7 @@ METHOD_OPTIONS=(
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
     actor_rollout_ref.actor.kl_loss_type=low_var_kl
     actor_rollout_ref.actor.entropy_coeff=0.0 # ours
-    # Ours: those of EasyR1, on which the paper builds. Its equation 4 is loss_agg_mode=seq-mean-token-sum.
+    # Ours: those of EasyR1, on which the paper builds. The paper's equation 4 is loss_agg_mode=seq-mean-token-sum.
     actor_rollout_ref.actor.loss_agg_mode=token-mean actor_rollout_ref.actor.clip_ratio_low=0.2
     actor_rollout_ref.actor.clip_ratio_high=0.3 actor_rollout_ref.actor.clip_ratio_c=3.0
     actor_rollout_ref.actor.optim.weight_decay=0.01 actor_rollout_ref.actor.grad_clip=1.0
@@ -59,8 +59,6 @@ METHOD_OPTIONS=(
     actor_rollout_ref.rollout.val_kwargs.temperature=0.01 actor_rollout_ref.rollout.val_kwargs.top_p=0.95
     actor_rollout_ref.rollout.val_kwargs.do_sample=True actor_rollout_ref.rollout.val_kwargs.n=1
     actor_rollout_ref.rollout.enable_chunked_prefill=False
-    # Ours: all rungs take their frames from the first one's, so that a group costs little more to decode than one rollout.
-    +$FRAMEMIND.nested_times=True
 )
 
 source "$REPO/recipes/grpo.sh"

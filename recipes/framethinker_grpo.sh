@@ -28,6 +28,10 @@ else
 fi
 MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
 MAX_IMAGES=60 # 12 frames x (first look + 4 calls)
-METHOD_OPTIONS=(actor_rollout_ref.actor.use_kl_loss=False actor_rollout_ref.actor.entropy_coeff=0.0)
+METHOD_OPTIONS=(
+    actor_rollout_ref.actor.use_kl_loss=False actor_rollout_ref.actor.entropy_coeff=0.0
+    # The published script leaves verl's default: all tokens alike. Its verl took the mean of two rollouts at a time.
+    actor_rollout_ref.actor.loss_agg_mode=token-mean
+)
 
 source "$REPO/recipes/grpo.sh"

@@ -10,6 +10,7 @@ RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
 ROLLOUT_TP=${ROLLOUT_TP:-1}
 ROLLOUT_N=${ROLLOUT_N:-8}
 NNODES=${NNODES:-1}
+FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
 
 if [ "$SYNTHETIC" = 0 ]; then
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
@@ -53,7 +54,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         # What was set from outside is meant for this run.
         env -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
-            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER \
+            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u FREEZE_VISION_TOWER \
             SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
 fi
@@ -71,6 +72,7 @@ ACTOR=(
     actor_rollout_ref.actor.ppo_mini_batch_size="$MINI_BATCH_SIZE"
     actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
 )
+[ "$FREEZE_VISION_TOWER" = 0 ] || ACTOR+=(actor_rollout_ref.actor.freeze_vision_tower=True) # our trainers see to it
 ROLLOUT=(
     actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.n="$ROLLOUT_N"
     actor_rollout_ref.rollout.tensor_model_parallel_size="$ROLLOUT_TP"

@@ -43,6 +43,9 @@ fi
 METHOD_OPTIONS=(
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
     actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.0
+    # Equation 1 is length-normalised: the mean over a rollout's own tokens, then the mean over rollouts. So does the
+    # published actor, by one rollout to a micro-batch.
+    actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean
 )
 
 source "$REPO/recipes/grpo.sh"

@@ -44,8 +44,8 @@ MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
 METHOD_OPTIONS=(
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
     actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.0
+    actor_rollout_ref.actor.loss_agg_mode=token-mean # one for the run: that of three of the five methods
     +actor_rollout_ref.rollout.custom.video_tools.retrieval.model="$(quoted "$RETRIEVAL_MODEL")"
-    +actor_rollout_ref.rollout.custom.video_tools.framemind.nested_times=True
 )
 
 source "$REPO/recipes/grpo.sh"

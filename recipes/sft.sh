@@ -13,6 +13,7 @@ LOGGER=${LOGGER:-'["console"]'}
 SAVE_FREQ=${SAVE_FREQ:-100} # steps
 LORA_ALPHA=${LORA_ALPHA:-16}
 NNODES=${NNODES:-1}
+FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
 
 if [ "$SYNTHETIC" = 0 ]; then
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
@@ -82,9 +83,10 @@ DATA=(
 )
 MODEL=(
     model.path="$(quoted "$MODEL_PATH")" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
-    model.exclude_modules='.*visual.*' # the adapter leaves the vision tower alone; without LoRA all weights train
+    model.exclude_modules='.*visual.*' # the adapter leaves the vision tower alone
 )
 ENGINE=(engine.strategy=fsdp2)
+[ "$FREEZE_VISION_TOWER" = 0 ] || ENGINE+=(engine._target_=verl_video_tools.engine.frozen_tower.FrozenTowerConfig)
 OPTIMIZER=(optim.lr="$LEARNING_RATE" optim.lr_scheduler_type=cosine optim.lr_warmup_steps_ratio="$WARMUP_RATIO")
 TRAINER=(
     trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"

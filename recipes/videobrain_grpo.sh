@@ -44,14 +44,14 @@ else
     RETRIEVAL_MODEL=${RETRIEVAL_MODEL:-$DEMO_DIR/clip}
 fi
 MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
+FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-1} # the published script
 MAX_IMAGES=56 # 16 of the first look and 5 x 8
 METHOD_OPTIONS=(
     +$RETRIEVAL.model="$(quoted "$RETRIEVAL_MODEL")"
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
     actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.001
-    # The paper's vision tower stays as it is. verl 0.9.1 has this option, but its FSDP engine does not read it yet, so
-    # the tower trains as well (docs/methods/videobrain.md).
-    actor_rollout_ref.actor.freeze_vision_tower=True
+    # The published script leaves verl's default: all tokens alike. Its verl took the mean of two rollouts at a time.
+    actor_rollout_ref.actor.loss_agg_mode=token-mean
 )
 
 source "$REPO/recipes/grpo.sh"

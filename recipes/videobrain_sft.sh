@@ -25,4 +25,6 @@ else
     EXPORT_OPTIONS=(--retrieval "model=$DEMO_DIR/clip")
 fi
 
+FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-1} # ours: as in the reinforcement learning that follows
+
 source "$REPO/recipes/sft.sh"

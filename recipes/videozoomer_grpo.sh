@@ -39,7 +39,8 @@ else
 fi
 METHOD_OPTIONS=(
     actor_rollout_ref.actor.clip_ratio_low=0.2 actor_rollout_ref.actor.clip_ratio_high=0.27
-    actor_rollout_ref.actor.loss_agg_mode=token-mean
+    # The published actor takes one rollout to a micro-batch: the mean over its tokens, then the mean over rollouts.
+    actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-mean
     actor_rollout_ref.actor.use_kl_loss=True actor_rollout_ref.actor.kl_loss_coef=0.001
     actor_rollout_ref.actor.kl_loss_type=low_var_kl actor_rollout_ref.actor.entropy_coeff=0.001
     # Dynamic sampling: groups whose rollouts all earn the same are replaced before the step. `reward` is the whole

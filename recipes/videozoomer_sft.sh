@@ -10,8 +10,6 @@ set -euo pipefail
 METHOD=videozoomer
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# The paper trains all weights but the vision tower's. verl 0.9.1 cannot freeze a tower under FSDP, so by default the tower
-# trains as well; LORA_RANK above 0 leaves it alone, and adapts the language model instead of training it.
 if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper, but for the learning rate: section 4.1 and the published script
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64}
     LEARNING_RATE=${LEARNING_RATE:-5e-6}
@@ -22,5 +20,7 @@ if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper, but for the learning rate:
 else
     MAX_LENGTH=${MAX_LENGTH:-1536}
 fi
+
+FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-1} # table 5; the published configuration freezes the merger, too
 
 source "$REPO/recipes/sft.sh"

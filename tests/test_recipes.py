@@ -5,6 +5,7 @@ A stub stands for the interpreter: it notes the command that the recipe would ru
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -25,10 +26,14 @@ from omegaconf import DictConfig
 
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.agent_loop.settings import group_methods, method_from_config
+from verl_video_tools.engine import honour_freeze_vision_tower
+from verl_video_tools.methods import get_method
 from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.video import fit_envelope, image_tokens
+from verl_video_tools.video.sampling import linspace_indices
 
 RECIPES = Path(__file__).parents[1] / "recipes"
+DOCS = RECIPES.parent / "docs"
 STOPPED = 77
 STUB = f"""#!{sys.executable}
 import json, os, runpy, sys
@@ -107,6 +112,10 @@ def _arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
 
 def grpo_recipes() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*_grpo.sh"))
+
+
+def sft_recipes() -> list[str]:
+    return sorted(path.stem for path in RECIPES.glob("*_sft.sh"))
 
 
 def test_every_script_parses() -> None:
@@ -191,14 +200,14 @@ def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_pa
     """What a user sets is meant for reinforcement learning: its learning rate would leave the model as it is."""
     meant_for_the_run = {
         **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
-        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine"},
+        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine", "FREEZE_VISION_TOWER": "1"},
     }
     within = _arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
     alone = _arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
     assert within == alone[:-1]  # but for the last: our own option, which is the run's
 
 
-@pytest.mark.parametrize("recipe", sorted(path.stem for path in RECIPES.glob("*_sft.sh")))
+@pytest.mark.parametrize("recipe", sft_recipes())
 def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
     arguments = _arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
     expected = {"longvt_sft": 500}.get(recipe, 100)
@@ -239,6 +248,84 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
 
 
+LOSS_AGGREGATION = {
+    "framethinker_grpo": "token-mean",
+    "videozoomer_grpo": "seq-mean-token-mean",
+    "longvt_grpo": "seq-mean-token-mean",
+    "videobrain_grpo": "token-mean",
+    "framemind_grpo": "token-mean",
+    "mixed_grpo": "token-mean",
+}
+"""As published; docs/training.md names the sources."""
+
+
+@pytest.mark.parametrize("recipe", grpo_recipes())
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_how_a_recipe_sums_up_its_loss(recipe: str, setting: str, composed: Composed) -> None:
+    """The recipe says so itself, and verl's worker reads it."""
+    actor = composed(recipe, setting).actor_rollout_ref.actor
+    assert actor.loss_agg_mode == LOSS_AGGREGATION[recipe]
+    assert f"loss_agg_mode={LOSS_AGGREGATION[recipe]}" in (RECIPES / f"{recipe}.sh").read_text()
+    row = next(
+        line for line in (DOCS / "training.md").read_text().splitlines() if line.startswith(f"| `recipes/{recipe}.sh`")
+    )
+    assert f"`{LOSS_AGGREGATION[recipe]}`" in row
+
+
+FROZEN_TOWER = {"videobrain_grpo", "videobrain_sft", "videozoomer_sft"}
+"""Recipes that leave the vision tower as it is; docs/training.md names the sources."""
+
+
+def engine_config(recipe: str, composed: Composed, folder: Path, **variables: str) -> Any:
+    """The configuration of the engine that trains, as verl's workers make it of what the recipe sets."""
+    from verl.utils.config import omega_conf_to_dataclass
+
+    if recipe.endswith("_grpo"):
+        config = copy.deepcopy(composed(recipe, "gpu")) if not variables else _composed(recipe, "gpu", folder)
+        honour_freeze_vision_tower(config)  # as our trainers do before any worker starts
+        return omega_conf_to_dataclass(config.actor_rollout_ref.actor).engine
+    arguments = _arguments(recipe, folder, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1", **variables)
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return omega_conf_to_dataclass(compose("sft_trainer_engine", overrides=arguments).engine)
+
+
+@pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
+def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, tmp_path: Path) -> None:
+    from verl_video_tools.engine.frozen_tower import FrozenTowerConfig
+
+    engine = engine_config(recipe, composed, tmp_path)
+    assert engine.strategy == "fsdp2"
+    assert isinstance(engine, FrozenTowerConfig) == (recipe in FROZEN_TOWER)
+
+
+@pytest.mark.parametrize("recipe", ["videobrain_grpo", "videobrain_sft", "longvt_grpo", "longvt_sft"])
+def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
+    recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from verl_video_tools.engine.frozen_tower import FrozenTowerConfig
+
+    variables = {"FREEZE_VISION_TOWER": "0" if recipe in FROZEN_TOWER else "1"}
+    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
+    engine = engine_config(recipe, composed, tmp_path, **variables)
+    assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)
+
+
+def test_a_mean_per_rollout_is_one_however_the_batch_is_cut() -> None:
+    """verl's own sums: micro-batches of one rollout add up to the mean of the rollouts' means."""
+    import torch
+    from verl.trainer.ppo.core_algos import agg_loss
+
+    lengths = (1, 3, 8)
+    loss_BT = torch.arange(24.0).reshape(3, 8)
+    mask_BT = torch.stack([torch.arange(8) < length for length in lengths]).float()
+    options = {"loss_agg_mode": LOSS_AGGREGATION["longvt_grpo"], "dp_size": 1, "global_batch_size": 3}
+    whole = agg_loss(loss_BT, mask_BT, **options)
+    alone = sum(agg_loss(loss_BT[i : i + 1], mask_BT[i : i + 1], **options) for i in range(3))
+    expected = sum(loss_BT[i, :length].mean() for i, length in enumerate(lengths)) / 3
+    torch.testing.assert_close(whole, expected)
+    torch.testing.assert_close(alone, expected)
+
+
 def test_paper_values_of_framethinker(composed: Composed) -> None:
     config = composed("framethinker_grpo", "gpu")
     actor = config.actor_rollout_ref.actor
@@ -259,7 +346,7 @@ def test_paper_values_of_videozoomer(composed: Composed) -> None:
         32,
         16,
     )
-    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.loss_agg_mode) == (0.2, 0.27, "token-mean")
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.loss_agg_mode) == (0.2, 0.27, "seq-mean-token-mean")
     assert (actor.optim.lr, actor.entropy_coeff) == (1e-6, 0.001)
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.filter_groups.enable is True
@@ -273,7 +360,6 @@ async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: 
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from verl_video_tools.methods import get_method
     from verl_video_tools.types import StopReason, Trajectory, Turn
 
     method = get_method("videozoomer")
@@ -345,7 +431,7 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
     config = composed("framemind_grpo", setting)
     rollout, kwargs = config.actor_rollout_ref.rollout, config.data.mm_processor_kwargs
     method = method_from_config("framemind", rollout)
-    assert method.nested_times and method.low != method.high
+    assert method.low != method.high
     group = group_methods(method, rollout, validate=False)
     assert [member.rung for member in group] == list(range(1, 9))
     envelope = PixelEnvelope(factor, kwargs.get("min_pixels", 28 * 28), kwargs.get("max_pixels", 1 << 20))
@@ -360,6 +446,20 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
         assert fits(len(look), look.width, look.height, config.data.max_prompt_length)
     width, height = fit_envelope(method.tool_side_pixels, method.tool_side_pixels, envelope)
     assert fits(2 * method.call_frames, width, height, config.data.max_response_length)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", ["framemind_grpo", "mixed_grpo"])
+def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting: str, composed: Composed) -> None:
+    """The paper's uniform ladder (4.1), as in evaluation; nested times are left to those who ask for them."""
+    rollout = composed(recipe, setting).actor_rollout_ref.rollout
+    method = method_from_config("framemind", rollout)
+    assert method.nested_times is get_method("framemind").nested_times is False
+    info = VIDEOS["gpu"][0]
+    sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+    for member in group_methods(method, rollout, validate=False):
+        indices = member.first_look(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
+        assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
 
 
 def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

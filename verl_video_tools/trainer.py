@@ -5,8 +5,9 @@ stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extr
 between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
 - `__init__`: agent loop workers that can score a rollout of several sequences (`agent_loop.worker`), unless others are
-  configured; verl makes them after its trainer. The replay buffer's polling, and a look at what it hands out to
-  validate (`trainer_records.ValidationTap`): verl has options for neither.
+  configured; verl makes them after its trainer. Its option `freeze_vision_tower`, which verl tells no engine
+  (`engine`). The replay buffer's polling, and a look at what it hands out to validate
+  (`trainer_records.ValidationTap`): verl has options for neither.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
   notices itself is left to the watchdog for a while, which names its node.
@@ -46,6 +47,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 from verl_video_tools.actor_check import ActorCheck, storage_units
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
+from verl_video_tools.engine import honour_freeze_vision_tower
 from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
@@ -78,6 +80,7 @@ class VideoToolsMixin(PPOTrainer):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
+        honour_freeze_vision_tower(config)
         agent = config.actor_rollout_ref.rollout.agent
         if not agent.get("agent_loop_manager_class"):
             OmegaConf.update(agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)

@@ -1,8 +1,10 @@
 """A rollout replica for tests: logs what the server returned, and plants faults on request.
 
 Loaded in every process through `VERL_USE_EXTERNAL_MODULES=tests.integration.instrumented`; environment variables:
-VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_SKIP_WEIGHT_SYNC=1 (weights are received and
-dropped), VVT_TEST_KILL_ENGINE=generate|update (the engine process dies in the middle of it, after the first step).
+VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_HELD_WEIGHTS (file for one JSON line per update
+of weights: a digest of each that vLLM holds afterwards under its name), VVT_TEST_SKIP_WEIGHT_SYNC=1 (weights are
+received and dropped), VVT_TEST_KILL_ENGINE=generate|update (the engine process dies in the middle of it, after the
+first step).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 import psutil
 import ray
 
+from tests.integration.digests import digest
 from verl_video_tools.platforms.cpu_vllm import CpuVllmReplica, CpuVllmServer, CpuWorkerExtension
 
 KILL = os.environ.get("VVT_TEST_KILL_ENGINE")
@@ -35,6 +38,12 @@ class InstrumentedExtension(CpuWorkerExtension):
                 self.model_runner = runner
         else:
             super().update_weights_from_ipc(*args, **kwargs)
+        if path := os.environ.get("VVT_TEST_HELD_WEIGHTS"):
+            named = self.model_runner.get_model().named_parameters()
+            # Layers that vLLM's CPU kernels have repacked keep an empty weight.
+            held = {name: digest(weight) for name, weight in named if weight.numel()}
+            with open(path, "a") as file:
+                file.write(json.dumps(held) + "\n")
 
 
 class _IgnoresWeights:

@@ -14,17 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from tests.integration.conftest import REPO, Run, assert_succeeded, run_recipe
+from tests.integration.conftest import INSTRUMENTED, MAX_PROBS_DIFF, REPO, Run, assert_succeeded, run_recipe
+from tests.integration.digests import digest
 from verl_video_tools.demo.dataset import question_from_row
 from verl_video_tools.demo.world import label_at
 from verl_video_tools.methods.framemind import resolution_ladder
-from verl_video_tools.trace.report_curves import read_training
+from verl_video_tools.trace.report_curves import LOG_NAMES, read_log, read_training
 
 pytestmark = pytest.mark.recipes
 
 RECIPES = {path.stem.removesuffix("_grpo") for path in (REPO / "recipes").glob("*_grpo.sh")}
 METHODS = sorted(RECIPES - {"mixed"})
+HELD_WEIGHTS = "videobrain_held_weights.jsonl"
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +39,14 @@ def grpo_run(output_dir: Path) -> Any:
     def run(method: str) -> Run:
         if method not in runs:
             folder = f"recipe_{method}_grpo"
-            runs[method] = run_recipe(folder, f"{method}_grpo", output_dir, "trainer.total_training_steps=2")
+            watched = {"VVT_TEST_HELD_WEIGHTS": str(output_dir / HELD_WEIGHTS), **INSTRUMENTED}
+            runs[method] = run_recipe(
+                folder,
+                f"{method}_grpo",
+                output_dir,
+                "trainer.total_training_steps=2",
+                **(watched if method == "videobrain" else {}),
+            )
         assert_succeeded(runs[method])
         return runs[method]
 
@@ -98,6 +109,49 @@ def test_videobrain_finds_what_it_searches_for(grpo_run: Any) -> None:
                     if any(set(words) <= set(event.label.split()) for event in spec.events):
                         shown += [set(words) <= set(label.split()) for label in labels]
     assert shown and sum(shown) > 0.9 * len(shown)
+
+
+TOWER = "visual."
+
+
+def model_weights(folder: Path) -> dict[str, torch.Tensor]:
+    return {name: weight for file in folder.glob("*.safetensors") for name, weight in load_file(file).items()}
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("stage", ["fine-tuning", "two GRPO steps"])
+def test_videobrain_leaves_the_vision_tower_as_it_is(stage: str, grpo_run: Any, output_dir: Path) -> None:
+    """Bit for bit, and moves every other weight."""
+    run = grpo_run("videobrain")
+    cold_started = output_dir / "videobrain_sft" / "huggingface"
+    stages = {
+        "fine-tuning": (output_dir / "demo_videobrain" / "base", cold_started),
+        "two GRPO steps": (cold_started, run.folder / "huggingface"),
+    }
+    before, after = (model_weights(folder) for folder in stages[stage])
+    assert before.keys() == after.keys()
+    assert {weight.dtype for weight in after.values()} == {torch.float32}
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert same == {name for name in before if TOWER in name} != set()
+
+
+@pytest.mark.timeout(2400)
+def test_vllm_holds_the_frozen_tower_and_the_weights_that_moved(grpo_run: Any, output_dir: Path) -> None:
+    run = grpo_run("videobrain")
+    first, *later = map(json.loads, (output_dir / HELD_WEIGHTS).read_text().splitlines())
+    assert len(later) == 2, "an update before the first step, and one after each"
+    tower = {name for name in first if TOWER in name}
+    base = {
+        name[name.index(TOWER) :]: digest(weight)
+        for name, weight in model_weights(output_dir / "demo_videobrain" / "base").items()
+        if TOWER in name
+    }
+    assert len(tower) > len(base) / 2 and {name: first[name] for name in tower} == {name: base[name] for name in tower}
+    for held in later:
+        assert {name for name in first if held[name] == first[name]} == tower
+    (log,) = run.folder.glob(LOG_NAMES)  # those that vLLM's kernels have repacked show in what they compute
+    differences = [values["training/rollout_probs_diff_mean"] for values in read_log(log).values()]
+    assert len(differences) == 2 and max(differences) <= MAX_PROBS_DIFF
 
 
 @pytest.mark.timeout(2400)
