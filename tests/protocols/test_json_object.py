@@ -46,7 +46,7 @@ def test_where_they_are() -> None:
 def test_half_a_surrogate_pair_and_too_deep_objects_are_none() -> None:
     assert list(json_objects('{"a": "\\ud800"} {"a": 1}')) == [{"a": 1}]
     assert len(list(json_objects('{"a":' * 100 + "1" + "}" * 100))) == 1
-    assert list(json_objects('{"a":' * 101 + "1" + "}" * 101)) == list(json_objects('{"a":' * 100 + "1" + "}" * 100))
+    assert list(json_objects('{"a":' * 101 + "1" + "}" * 101)) == []
 
 
 @pytest.mark.timeout(60)
