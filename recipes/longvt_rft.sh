@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
 # LongVT, reinforcement fine-tuning (arXiv 2511.20785, 4.3): the RL checkpoint, fine-tuned on its own good rollouts.
 #
-#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> NNODES=1 bash recipes/longvt_rft.sh # else 8
+#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> SFT_FILES=<cold start> NNODES=1 \
+#                     bash recipes/longvt_rft.sh             # without NNODES: 8 nodes
 #   laptop        DEVICE=cpu bash recipes/longvt_rft.sh      # after recipes/longvt_grpo.sh
 #
-# SFT_FILES, if given, are parquet files of the cold start to train on beside them. Ends with $SFT_DIR/huggingface.
+# Rollouts alone let the policy forget what none of them shows (docs/learning.md), so COLD_SHARE of the rows, by default
+# that of the published data, are drawn from SFT_FILES: parquet files of the cold start, comma between them. COLD_SHARE=0
+# trains on the rollouts alone. MIN_STEP and MAX_STEP bound the steps whose rollouts count. Ends with $SFT_DIR/huggingface.
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
 set -euo pipefail
 METHOD=longvt
@@ -16,15 +19,22 @@ RL_DIR=${RL_DIR:-$OUTPUT_DIR/longvt_grpo}
 MODEL_PATH=${MODEL_PATH:-$RL_DIR/huggingface}
 RECORDS_DIR=${RECORDS_DIR:-$RL_DIR/trajectories}
 MIN_IOU=${MIN_IOU:-0.3}
+COLD_SHARE=${COLD_SHARE:-0.94}
+[ "$SYNTHETIC" = 0 ] || SFT_FILES=${SFT_FILES:-$OUTPUT_DIR/longvt_sft/train.parquet} # what recipes/longvt_sft.sh wrote
 
 [ -f "$MODEL_PATH/config.json" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model; run recipes/longvt_grpo.sh first" >&2; exit 2; }
 # On several nodes each writes one of its own, the same as the others', rather than read what another is writing.
 RFT_FILE=$SFT_DIR/rft${NODE_RANK:+_node$NODE_RANK}.parquet
-vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" --min-iou "$MIN_IOU"
-TRAIN_FILES=[$(quoted "$RFT_FILE")
-IFS=, read -ra sft_files <<< "${SFT_FILES:-}"
-for file in ${sft_files[@]+"${sft_files[@]}"}; do TRAIN_FILES+=,$(quoted "$file"); done
-TRAIN_FILES+=]
+RFT_OPTIONS=(--min-iou "$MIN_IOU")
+[ -z "${MIN_STEP:-}" ] || RFT_OPTIONS+=(--min-step "$MIN_STEP")
+[ -z "${MAX_STEP:-}" ] || RFT_OPTIONS+=(--max-step "$MAX_STEP")
+if [ "$COLD_SHARE" != 0 ]; then
+    IFS=, read -ra sft_files <<< "${SFT_FILES:?parquet files of the cold start; or COLD_SHARE=0 for the rollouts alone}"
+    for file in "${sft_files[@]}"; do RFT_OPTIONS+=(--cold-start "$file"); done
+    RFT_OPTIONS+=(--cold-share "$COLD_SHARE")
+fi
+vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" "${RFT_OPTIONS[@]}"
+TRAIN_FILES=$RFT_FILE
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings
     NNODES=${NNODES:-8}

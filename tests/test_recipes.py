@@ -48,7 +48,7 @@ os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
 """
 SETTINGS = {
     "cpu": {"DEVICE": "cpu"},
-    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "NNODES": "2"},
+    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "SFT_FILES": "cold.parquet", "NNODES": "2"},
 }
 
 
@@ -87,7 +87,7 @@ def _arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
     stub.write_text(STUB)
     stub.chmod(0o755)
     vvt = folder / "bin" / "vvt"  # the data itself is not needed
-    vvt.write_text("#!/bin/sh\nexit 0\n")
+    vvt.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > '{folder}/vvt.txt'\n")
     vvt.chmod(0o755)
     environment = {
         "PATH": os.environ["PATH"],
@@ -183,16 +183,35 @@ def test_paths_of_any_characters(recipe: str, tmp_path: Path) -> None:
 
 
 def test_lists_of_files_stay_lists(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    arguments = _arguments(
-        "longvt_rft",
-        tmp_path,
-        **{"DEVICE": "cpu", "MODEL_PATH": str(tmp_path), "SFT_DIR": "/a=b", "SFT_FILES": "/c=d/1.parquet,/e/2.parquet"},
-    )
-    (files,) = [argument for argument in arguments if argument.startswith("data.train_files=")]
-    assert files == "data.train_files=['/a=b/rft.parquet','/c=d/1.parquet','/e/2.parquet']"
     given = _arguments("framethinker_sft", tmp_path, DEVICE="cpu", TRAIN_FILES="[/a.parquet,/b.parquet]")
     assert "data.train_files=[/a.parquet,/b.parquet]" in given
+
+
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [
+        ({}, ["--cold-start={folder}/longvt_sft/train.parquet", "--cold-share=0.94"]),
+        ({"SFT_FILES": "/c=d/1.parquet,/e f/2.parquet", "COLD_SHARE": "0.5"},
+         ["--cold-start=/c=d/1.parquet", "--cold-start=/e f/2.parquet", "--cold-share=0.5"]),
+        ({"COLD_SHARE": "0", "MIN_STEP": "3", "MAX_STEP": "20"}, ["--min-step=3", "--max-step=20"]),
+    ],
+)  # fmt: skip
+def test_rft_mixes_rows_of_the_cold_start(variables: dict[str, str], options: list[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    arguments = _arguments(
+        "longvt_rft", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), SFT_DIR="/a=b", MAKE_DEMO="0", **variables
+    )
+    assert "data.train_files='/a=b/rft.parquet'" in arguments
+    words = (tmp_path / "vvt.txt").read_text().splitlines()
+    assert words[:2] == ["data", "export-rft"] and words[3] == "/a=b/rft.parquet"
+    given = [f"{name}={value}" for name, value in zip(words[4::2], words[5::2], strict=True)]
+    assert given == ["--min-iou=0.3", *(option.format(folder=tmp_path) for option in options)]
+
+
+def test_rft_on_real_data_asks_for_the_cold_start(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(AssertionError, match="SFT_FILES: parquet files of the cold start; or COLD_SHARE=0"):
+        _arguments("longvt_rft", tmp_path, DEVICE="gpu", MODEL_PATH=str(tmp_path))
 
 
 @pytest.mark.parametrize("method", ["framethinker", "mixed"])

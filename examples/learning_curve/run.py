@@ -9,7 +9,7 @@ Every stage is one of the package's own commands or recipes, on NeedleClips and 
     sft    recipes/<method>_sft.sh on them
     base   held-out accuracy of the model before all this
     rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last
-    rft    LongVT only: recipes/longvt_rft.sh on the policy's own good rollouts, then its held-out accuracy
+    rft    LongVT only: recipes/longvt_rft.sh on its good rollouts and as many rows of the cold start; accuracy after it
     story  with --story: `rl` once more from the same start, with the choice that the method's paper advises against
 
 Started again, it goes on where it was stopped: finished stages are skipped, and the recipes resume from checkpoints. A
@@ -43,7 +43,9 @@ from verl_video_tools.demo.needle import NEEDLE_KINDS
 from verl_video_tools.demo.questions import Kind
 from verl_video_tools.demo.settings import synthetic_fields
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import get_method
 from verl_video_tools.retrieval import local_from_fields
+from verl_video_tools.rewards.choices import grade_multiple_choice
 from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_outcomes
 
 REPO = Path(__file__).resolve().parents[2]
@@ -78,8 +80,10 @@ class Plan:
     learning_rate: float = 2e-4
 
 
-MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 9, "story": 3}
+MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "story": 3}
 """What a stage takes on two idle cores; `rl` and `story` without their steps."""
+COLD_SHARE = 0.5
+"""Of the rows of RFT; the recipe's 0.94 takes more rows than the hasty expert's good ones are."""
 SECONDS_PER_STEP = {"framethinker": 17, "longvt": 22, "videozoomer": 30, "videobrain": 25, "framemind": 31}
 
 
@@ -260,12 +264,16 @@ class Learning:
         self._train("story", self.held_out, *fields)
 
     def reinforcement_fine_tune(self) -> None:
+        """On the policy's good rollouts, and on what deserves imitation of the hasty expert's."""
+        good = [row for row in load_rows(self.out / "with_tools.parquet") if deserves_imitation(row)]
+        _write_rows(good, self.out / "good_cold_start.parquet")
         self._recipe(
             "longvt_rft",
             *self._options("+data.video_tools"),
             SFT_DIR=self.rft,
             RL_DIR=self.rl,
-            SFT_FILES="",
+            SFT_FILES=self.out / "good_cold_start.parquet",
+            COLD_SHARE=COLD_SHARE,
         )
         self._measure("rft_held_out", self.rft / "huggingface", self.held_out)
 
@@ -401,6 +409,14 @@ class Learning:
 
     def _say(self, text: str) -> None:
         self.console.print(f"[bold]learn {self.method}[/bold] {text}", highlight=False)
+
+
+def deserves_imitation(row: Mapping[str, Any]) -> bool:
+    """Whether a row of the cold start is right, and no guess: the expert looked, or the first look shows the answer."""
+    _, question = question_from_row(row)
+    said = get_method(row["agent_name"]).parse(row["turns"][-1]).answer
+    is_right = grade_multiple_choice(said, row["reward_model"]["ground_truth"], row["extra_info"]["options"])
+    return is_right and (len(row["turns"]) > 1 or question.kind == "direct")
 
 
 def _by_kind(outcomes: Mapping[int, Outcome]) -> dict[str, dict[int, Outcome]]:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from benchmarks.video.files import write_video
 from verl_video_tools.data.cli import app
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
-from verl_video_tools.data.export_rollouts import export_rollouts
+from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
 from verl_video_tools.data.sft import execute
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
@@ -152,6 +152,61 @@ async def test_the_command_names_what_it_kept(videos: list[str], tmp_path: Path)
     assert (result.exit_code, result.stdout) == (0, f"{out}: kept 1 (rollout: 1), dropped 0 (none)\n")
 
 
+async def test_a_range_of_steps(videos: list[str], tmp_path: Path) -> None:
+    """LongVT takes the rollouts of "early" runs."""
+    for step, video in enumerate(videos, start=1):
+        RecordWriter(tmp_path / "run").write(step, [{**await record(video, GOOD), "step": step}])
+    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet")]
+
+    def kept(*options: str) -> list[str]:
+        assert CliRunner().invoke(app, [*command, *options]).exit_code == 0
+        rows = pq.read_table(tmp_path / "rft.parquet").to_pylist()
+        return [row["extra_info"]["video_path"] for row in rows]
+
+    assert kept() == videos
+    assert kept("--max-step", "2") == videos[:2]
+    assert kept("--min-step", "2", "--max-step", "3") == videos[1:3]
+    for options, message in (
+        ({"min_step": 5}, "no rollout is worth"),
+        ({"min_step": 3, "max_step": 2}, "no step lies"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            export_rollouts(tmp_path / "run", tmp_path / "rft.parquet", **options)
+
+
+async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: Path) -> None:
+    RecordWriter(tmp_path / "run").write(1, [await record(video, GOOD) for video in videos[:2]])
+    cold = [
+        {"agent_name": "longvt", "extra_info": {"question": f"q{n}", "video_path": videos[0], "index": n},
+         "reward_model": {"ground_truth": "B"}, "turns": [answer("B")], "template": "A"}
+        for n in range(40)
+    ]  # fmt: skip
+    pq.write_table(pa.Table.from_pylist(cold), tmp_path / "cold.parquet")
+    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet")]
+
+    def mixed(*options: str) -> list[str]:
+        result = CliRunner().invoke(app, [*command, "--cold-start", str(tmp_path / "cold.parquet"), *options])
+        assert result.exit_code == 0, result.output
+        rows = pq.read_table(tmp_path / "rft.parquet").to_pylist()
+        assert [row["turns"] for row in rows[:2]] == [GOOD, GOOD] and all(row["turns"] for row in rows)
+        questions = [row["extra_info"]["question"] for row in rows[2:]]
+        assert f"kept {len(rows)} (cold start: {len(questions)}, rollout: 2)" in result.stdout
+        return questions
+
+    published = mixed()
+    assert len(published) == 31 and published == mixed(), "94 of 100 rows, the same for the same seed"
+    assert published != mixed("--seed", "1") and set(published) < {row["extra_info"]["question"] for row in cold}
+    assert len(mixed("--cold-share", "0.5")) == 2
+    assert len(mixed("--cold-share", "0.99")) == 40, "no row twice"
+    assert pytest.approx(247_996 / (247_996 + 15_353), abs=0.005) == COLD_SHARE
+    for share, message in ((1.0, "from 0 to below 1, got 1"), (0.5, "rl.parquet: no rows with turns")):
+        write_rows(tmp_path / "rl.parquet", videos[:1], ["q"])
+        with pytest.raises(UsageError, match=message):
+            export_rollouts(
+                tmp_path / "run", tmp_path / "x.parquet", cold_start=[tmp_path / "rl.parquet"], cold_share=share
+            )
+
+
 def test_a_run_without_good_rollouts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no rollout is worth keeping: kept 0"):
         export_rollouts(tmp_path, tmp_path / "rft.parquet")
@@ -193,7 +248,8 @@ async def test_pass_rates_of_a_run(videos: list[str], tmp_path: Path) -> None:
     assert indices(tmp_path / "out.parquet") == [1]
 
 
-def test_lengths_are_balanced(videos: list[str], tmp_path: Path) -> None:
+def test_lengths_are_balanced_before_difficulty(videos: list[str], tmp_path: Path) -> None:
+    """Paper 3.2: a pool of balanced lengths, and of its questions those that rollouts answer differently."""
     questions = [f"q{number}" for number in range(8)]
     paths = [videos[number] for number in (0, 1, 0, 1, 2, 2, 3, 3)]
     rows = write_rows(tmp_path / "rows.parquet", paths, questions)
@@ -202,14 +258,32 @@ def test_lengths_are_balanced(videos: list[str], tmp_path: Path) -> None:
     chosen = set()
     for seed in range(8):
         report = filter_rows(rows, tmp_path / "out.parquet", rates, band_seconds=(10, 30), seed=seed)
-        assert report.kept == {"0-10 s": 1, "10-30 s": 1, "above 30 s": 1}
-        assert report.dropped == {"all right": 1, "balance of lengths": 4}
-        first, second, third = indices(tmp_path / "out.parquet")
-        assert first in (0, 1, 2, 3) and second in (4, 5) and third == 6
-        chosen.add((first, second))
+        assert report.kept == {"0-10 s": 2, "10-30 s": 2, "above 30 s": 1}, "what is too easy costs the others nothing"
+        assert report.dropped == {"all right": 1, "balance of lengths": 2}
+        *first, second, third, fourth = indices(tmp_path / "out.parquet")
+        assert set(first) < {0, 1, 2, 3} and (second, third, fourth) == (4, 5, 6)
+        chosen.add(tuple(first))
     assert len(chosen) > 1
     two = filter_rows(rows, tmp_path / "out.parquet", rates, band_seconds=(15,))
-    assert two.kept == {"0-15 s": 3, "above 15 s": 3}
+    assert two.kept == {"0-15 s": 4, "above 15 s": 3}
+
+
+def test_a_band_of_few_rows_does_not_cut_the_others(videos: list[str], tmp_path: Path) -> None:
+    """The size of the middle band, or the one that is asked for, is the bound; short videos cannot crowd out others."""
+    paths = [*videos[:1] * 6, *videos[2:3] * 3, videos[3]]
+    rows = write_rows(tmp_path / "rows.parquet", paths, [f"q{number}" for number in range(10)])
+    report = filter_rows(rows, tmp_path / "pool.parquet", band_seconds=(10, 30))
+    assert report.kept == {"0-10 s": 3, "10-30 s": 3, "above 30 s": 1} and report.dropped == {"balance of lengths": 3}
+    command = ["filter", str(rows), str(tmp_path / "out.parquet"), "--band-seconds", "10", "--band-seconds", "30"]
+    result = CliRunner().invoke(app, [*command, "--rows-per-band", "2"])
+    assert "kept 5 (0-10 s: 2, 10-30 s: 2, above 30 s: 1), dropped 5 (balance of lengths: 5)" in result.stdout
+
+
+def test_rows_without_rollouts_are_no_part_of_the_pool(videos: list[str], tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.parquet", [*videos[:1] * 3, videos[3]], ["a", "b", "c", "d"])
+    rates = {(videos[0], "a"): 0.5, (videos[3], "d"): 0.5}
+    report = filter_rows(rows, tmp_path / "out.parquet", rates, band_seconds=(10,))
+    assert report.kept == {"0-10 s": 1, "above 10 s": 1} and report.dropped == {"no rollouts": 2}
 
 
 def test_pass_rates_from_a_file(tmp_path: Path) -> None:
@@ -237,6 +311,10 @@ def test_impossible_wishes(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.parquet", ["v"], ["q"])
     with pytest.raises(UsageError, match="must be positive and ascend"):
         filter_rows(rows, tmp_path / "out.parquet", {}, band_seconds=(30, 10))
+    with pytest.raises(UsageError, match="nothing to choose by"):
+        filter_rows(rows, tmp_path / "out.parquet")
+    with pytest.raises(UsageError, match="rows per band must be at least 1, and need bounds of bands, got 3"):
+        filter_rows(rows, tmp_path / "out.parquet", {}, rows_per_band=3)
     with pytest.raises(UsageError, match="no row is left: kept 0"):
         filter_rows(rows, tmp_path / "out.parquet", {("v", "q"): 1.0})
     with pytest.raises(UsageError, match="cannot read rows"):

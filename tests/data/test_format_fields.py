@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import string
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.data.format_cases import CASES, prepare
+from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark
 from verl_video_tools.evaluation.benchmarks.fields import (
@@ -15,6 +18,7 @@ from verl_video_tools.evaluation.benchmarks.fields import (
     letter_of,
     listed_options,
     split_options,
+    truth_and_type,
 )
 from verl_video_tools.judge import JudgeConfig
 from verl_video_tools.rewards.grading import check_question
@@ -29,12 +33,41 @@ from verl_video_tools.types import Sample
         ("Why?\nOptions:\nA: One\nB: Two", "Why?", ["One", "Two"]),
         ("Who?\nA. Smith wrote it.\nIs it so?\nA. Yes\nB. No", "Who?\nA. Smith wrote it.\nIs it so?", ["Yes", "No"]),
         ("Why?\nA. One\nC. Two", "Why?\nA. One\nC. Two", []),
-        ("Why?\nA. One\nB. Two\nAnswer now.", "Why?\nA. One\nB. Two\nAnswer now.", []),
+        ("Why?\nA. One\nB. Two\nIt rains.", "Why?\nA. One\nB. Two\nIt rains.", []),
+        ("Why?\n(A): One\n(B): Two", "Why?", ["One", "Two"]),
+        ("Why?\nA. One\nB. Two\nAnswer now.", "Why?", ["One", "Two"]),
         ("Why? ", "Why?", []),
     ],
 )
 def test_option_lines(text: str, question: str, options: list[str]) -> None:
     assert split_options(text) == (question, options)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Answer with the option's letter from the given choices directly.",
+        "Please respond with only the letter of the correct answer.",
+        "Please provide your answer by stating the letter followed by the full option.",
+        "Select the best answer to the question above. Respond with only the letter (A, B) of the correct option.",
+        "Only give the best option.",
+        "Please provide only the single option letter (e.g., A, B, C, D, etc.) within the <answer> </answer> tags.",
+        "Think step by step, then output the final answer within <answer> tags.",
+        "The best answer is:",
+        "Your answer: (",
+        "Answer:",
+        "\n\nAnswer with the letter.\nThe best option is:\n",
+        "\u8bf7\u76f4\u63a5\u56de\u7b54\u9009\u9879\u5b57\u6bcd\u3002",
+    ],
+)
+def test_a_line_that_says_how_to_answer_costs_no_options(line: str) -> None:
+    assert split_options(f"Why?\nA. One\nB. Two\n{line}") == ("Why?", ["One", "Two"])
+
+
+@pytest.mark.parametrize("line", ["and a half.", "The man leaves.", "She answers him.", "Two options are left"])
+def test_other_lines_below_options_leave_a_text_as_it_is(line: str) -> None:
+    text = f"Why?\nA. One\nB. Two\n{line}"
+    assert split_options(text) == (text, [])
 
 
 def test_a_moved_video_is_found_by_the_longest_end_of_its_path(tmp_path: Path) -> None:
@@ -47,9 +80,65 @@ def test_a_moved_video_is_found_by_the_longest_end_of_its_path(tmp_path: Path) -
         find_moved_video(tmp_path, "../circus/lion.mp4")
 
 
-@pytest.mark.parametrize(("answer", "letter"), [("two", "B"), ("B", "B"), ("(B) two", "B"), ("A. one ", "A")])
+@pytest.mark.parametrize(
+    ("answer", "letter"),
+    [
+        ("A. one ", "A"),
+        *((text, "B") for text in ("two", "Two.", "B", " B ", "b", "B.", "(B)", "[B]", "(B) two", "B: two")),
+    ],
+)
 def test_letters_of_answers(answer: str, letter: str) -> None:
     assert letter_of(answer, ["one", "two"], "answer") == letter
+
+
+@pytest.mark.parametrize(
+    ("answer", "options", "truth"),
+    [
+        ("(B)", ["cat", "dog"], ("B", "mc")),
+        ("B. dog", ["cat", "dog"], ("B", "mc")),
+        ("dog", ["cat", "dog"], ("B", "mc")),
+        ("D", ["cat", "dog"], ("D", "mc")),
+        ("(b)", [], ("B", "mc")),
+        ("B.", [], ("B", "mc")),
+        ("B. dog", [], ("B. dog", "open")),
+        ("a dog", [], ("a dog", "open")),
+    ],
+)
+def test_truth_and_type_of_an_answer(answer: str, options: list[str], truth: tuple[str, str]) -> None:
+    assert truth_and_type(answer, options) == truth
+
+
+TRUTH_FIELDS = {
+    "cg-bench": "right_answer",
+    "framethinker-parquet": "ground_truth",
+    "longvideo-reason": "answer",
+    "lsdbench": "correct_answer",
+    "lvbench": "answer",
+    "mlvu-dev": "answer",
+    "mvbench": "answer",
+    "star": "answer",
+    "video-holmes": "Answer",
+    "video-r1": "solution",
+    "videozoomer-json": "solution",
+}
+
+
+@pytest.mark.parametrize("name", TRUTH_FIELDS)
+def test_letters_of_truths_in_every_format(name: str, tmp_path: Path) -> None:
+    """A row of options has an upper-case letter as its truth, however the annotations write it."""
+    source, files = get_source(name), prepare(CASES[name], tmp_path)
+    entry = next(iter(source.entries(files.annotations)))
+    assert isinstance(entry, dict)
+    row = source.row(entry, files)
+    letter, options = row["reward_model"]["ground_truth"], row["extra_info"]["options"]
+    text = options[string.ascii_uppercase.index(letter)]
+    holder = entry["reward_model"] if name == "framethinker-parquet" else entry
+    for form in (letter, letter.lower(), f"{letter}.", f"({letter})", f"{letter}: {text}", f"({letter}) {text}.", text):
+        holder[TRUTH_FIELDS[name]] = form
+        assert source.row(entry, files) == row, form
+    holder[TRUTH_FIELDS[name]] = "(Z)"
+    with pytest.raises(RowError, match=r"must be one of the letters|is none of the options"):
+        source.row(entry, files)
 
 
 @pytest.mark.parametrize("answer", ["three", "C", "A. two", ""])

@@ -16,6 +16,7 @@ from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.evaluation.benchmarks import read_rows as read_annotations
 from verl_video_tools.evaluation.benchmarks.grounding import SegmentJudge, read_segment
 from verl_video_tools.types import AnswerLabel, Sample
 
@@ -92,13 +93,7 @@ def graded(row: dict[str, Any], answer: str | None, label: AnswerLabel) -> Grade
 def rows_of(name: str, tmp_path: Path) -> tuple[Benchmark, list[dict[str, Any]]]:
     case = CASES[name]
     benchmark, files = get_source(name), prepare(case, tmp_path)
-    rows = []
-    for entry in benchmark.entries(files.annotations):
-        try:
-            rows.append(benchmark.row(entry, files))
-        except RowError:
-            continue
-    return benchmark, rows
+    return benchmark, [row for _, row in read_annotations(benchmark, files) if not isinstance(row, RowError)]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -199,6 +199,18 @@ def test_one_picture_names_every_bar_of_any_method() -> None:
     assert len(axes.patches) == 4
 
 
+def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> None:
+    """Mixed with the policy's own rollouts is what the hasty expert was right about and did not guess."""
+    deserves = example["deserves_imitation"]
+    rows = load_rows(finished / "with_tools.parquet")
+    good = [row for row in rows if deserves(row)]
+    assert 0 < len(good) < len(rows)
+    for row in rows:
+        looked_first, is_direct = len(row["turns"]) > 1, row["extra_info"]["classification"] == "direct"
+        assert (looked_first or is_direct) or not deserves(row), "a guess, right or wrong"
+        assert not deserves({**row, "turns": [*row["turns"][:-1], row["turns"][-1].replace("answer:", "answer: not")]})
+
+
 def test_the_tables_have_a_row_per_run_and_leave_empty_what_a_run_lacks() -> None:
     def estimate(mean: float) -> dict[str, Any]:
         return {"mean": mean, "low": mean - 0.05, "high": mean + 0.05}

@@ -114,11 +114,36 @@ def export_rft_command(
     min_accuracy: MinAccuracy = None,
     min_iou: MinIoU = 0.3,
     well_formed: WellFormed = False,
+    min_step: Annotated[int | None, typer.Option(help="First step whose rollouts count; default: the first.")] = None,
+    max_step: Annotated[int | None, typer.Option(help="Last step whose rollouts count; default: the last.")] = None,
+    cold_start: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Rows with turns of the cold start, to be mixed in; repeatable."),
+    ] = None,
+    cold_share: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Their share of all rows at most; default: 0.94, as published."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the choice among the rows of the cold start.")] = 0,
 ) -> None:
-    """Write a policy's own good rollouts for reinforcement fine-tuning: `export-sft` with LongVT's least overlap."""
-    from verl_video_tools.data.export_rollouts import export_rollouts
+    """Write a policy's own good rollouts for reinforcement fine-tuning, and rows of the cold start beside them."""
+    from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
+    from verl_video_tools.errors import UsageError
 
-    report = export_rollouts(records, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
+    if cold_share is not None and not cold_start:
+        raise UsageError("--cold-share needs --cold-start FILE")
+    report = export_rollouts(
+        records,
+        out_parquet,
+        min_accuracy=min_accuracy,
+        min_iou=min_iou,
+        well_formed=well_formed,
+        min_step=min_step,
+        max_step=max_step,
+        cold_start=cold_start or (),
+        cold_share=COLD_SHARE if cold_share is None else cold_share,
+        seed=seed,
+    )
     print(f"{out_parquet}: {report}")
 
 
@@ -136,19 +161,26 @@ def filter_command(
         list[float] | None,
         typer.Option(help="Bound between bands of video length to balance, such as 180; repeatable, ascending."),
     ] = None,
+    rows_per_band: Annotated[
+        int | None, typer.Option(min=1, help="Rows of each band at most; default: as many as the median band has.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0,
 ) -> None:
-    """Drop questions that all rollouts, or none, answered. Balances the rest by video length."""
+    """Balance rows by video length, then drop questions that all rollouts, or none, answered."""
     from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
     from verl_video_tools.errors import UsageError
 
-    if records is not None and pass_rates is None:
-        rates = pass_rates_of_records(records)
-    elif pass_rates is not None and records is None:
-        rates = pass_rates_of_file(pass_rates)
-    else:
+    if records is not None and pass_rates is not None:
         raise UsageError("give either --records or --pass-rates")
-    print(f"{out_parquet}: {filter_rows(in_parquet, out_parquet, rates, band_seconds=band_seconds or (), seed=seed)}")
+    if records is None and pass_rates is None and not band_seconds:
+        raise UsageError("nothing to choose by: give --records or --pass-rates, --band-seconds, or both")
+    rates = pass_rates_of_records(records) if records is not None else None
+    if pass_rates is not None:
+        rates = pass_rates_of_file(pass_rates)
+    report = filter_rows(
+        in_parquet, out_parquet, rates, band_seconds=band_seconds or (), rows_per_band=rows_per_band, seed=seed
+    )
+    print(f"{out_parquet}: {report}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Choose rows for reinforcement learning: neither too easy nor too hard, and of balanced length (LongVT, paper 3.2)."""
+"""Choose rows for reinforcement learning: of balanced length, and then neither too easy nor too hard.
+
+The order is that of LongVT's paper (3.2): a pool of balanced lengths first, and rollouts only of its questions.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import median_low
 from typing import Any
 
 from verl_video_tools.data.parquet import read_table, write_table
@@ -21,6 +25,7 @@ RowKey = tuple[str, str]
 """What a question is known by: path of the video, and text."""
 
 _PROBE_SECONDS = 30.0
+_TOO_EASY_OR_HARD = {0.0: "all wrong", 1.0: "all right"}
 
 
 def pass_rates_of_records(records: str | Path) -> dict[RowKey, float]:
@@ -68,46 +73,58 @@ def _pass_rate(text: str, where: str) -> tuple[RowKey, float]:
 def filter_rows(
     in_parquet: str | Path,
     out_parquet: str | Path,
-    pass_rates: Mapping[RowKey, float],
+    pass_rates: Mapping[RowKey, float] | None = None,
     *,
     band_seconds: Sequence[float] = (),
+    rows_per_band: int | None = None,
     seed: int = 0,
 ) -> ExportReport:
-    """Write the rows whose rollouts were neither all right nor all wrong.
+    """Write a pool of rows of balanced length, less those whose rollouts were all right or all wrong.
 
     Args:
-        pass_rates: by question; a row without one is dropped as "no rollouts".
-        band_seconds: bounds between bands of video length, ascending, in seconds. With any, every band that has rows
-            keeps as many as the smallest one, chosen by `seed`; a video as long as a bound is in the lower band.
+        pass_rates: by question; a row without one is dropped as "no rollouts" before anything else. None: the pool is
+            written as it is, to make rollouts of.
+        band_seconds: bounds between bands of video length, ascending, in seconds; a video as long as a bound is in the
+            lower band. Without any, all rows are the pool.
+        rows_per_band: rows of each band in the pool at most, chosen by `seed`; bands with fewer give all. None: as many
+            as the band of median size has (of two in the middle, the smaller one's): short videos cannot crowd out the
+            others, and a band of few rows does not cut the others to its size.
 
     Returns:
         Rows kept, by band, and dropped, by reason.
 
     Raises:
-        UsageError: a file cannot be read or written, the bounds do not ascend, or no row is left.
-        VideoError: a video of a row that would be kept cannot be read (only with `band_seconds`).
+        UsageError: a file cannot be read or written, the bounds do not ascend, neither rates nor bounds are given,
+            `rows_per_band` is below 1 or has no bounds, or no row is left.
+        VideoError: a video of a row that may be in the pool cannot be read (only with `band_seconds`).
     """
     if list(band_seconds) != sorted(set(band_seconds)) or any(bound <= 0 for bound in band_seconds):
         raise UsageError(f"bounds of bands must be positive and ascend, got {list(band_seconds)}")
+    if rows_per_band is not None and (rows_per_band < 1 or not band_seconds):
+        raise UsageError(f"rows per band must be at least 1, and need bounds of bands, got {rows_per_band}")
+    if pass_rates is None and not band_seconds:
+        raise UsageError("nothing to choose by: give pass rates, bounds of bands, or both")
     table = read_table(in_parquet)
     report = ExportReport()
-    candidates: list[int] = []
     extra_infos: list[dict[str, Any]] = table.column("extra_info").to_pylist()
-    for index, extra_info in enumerate(extra_infos):
-        if reason := _too_easy_or_hard(pass_rates.get(_key(extra_info))):
+    known = [index for index, row in enumerate(extra_infos) if pass_rates is None or _key(row) in pass_rates]
+    if unknown := len(extra_infos) - len(known):
+        report.dropped["no rollouts"] += unknown
+    bands = dict.fromkeys(known, "any length")
+    if band_seconds:
+        durations = asyncio.run(_durations({str(extra_infos[index]["video_path"]) for index in known}))
+        bands = {index: _band(durations[str(extra_infos[index]["video_path"])], band_seconds) for index in known}
+    pool = _balanced(bands, rows_per_band, seed) if band_seconds else known
+    if surplus := len(known) - len(pool):
+        report.dropped["balance of lengths"] += surplus
+    kept: list[int] = []
+    for index in pool:
+        reason = None if pass_rates is None else _TOO_EASY_OR_HARD.get(pass_rates[_key(extra_infos[index])])
+        if reason is not None:
             report.dropped[reason] += 1
         else:
-            candidates.append(index)
-    kept = candidates
-    if band_seconds:
-        paths = {str(extra_infos[index]["video_path"]) for index in candidates}
-        durations = asyncio.run(_durations(paths))
-        bands = {index: _band(durations[str(extra_infos[index]["video_path"])], band_seconds) for index in candidates}
-        kept = _balanced(bands, seed)
-        report.dropped["balance of lengths"] += len(candidates) - len(kept)
-        report.kept.update(bands[index] for index in kept)
-    else:
-        report.kept["any length"] += len(kept)
+            kept.append(index)
+            report.kept[bands[index]] += 1
     if not kept:
         raise UsageError(f"{in_parquet}: no row is left: {report}")
     write_table(table.take(kept), out_parquet)
@@ -116,12 +133,6 @@ def filter_rows(
 
 def _key(fields: Mapping[str, Any]) -> RowKey:
     return str(fields["video_path"]), str(fields["question"])
-
-
-def _too_easy_or_hard(pass_rate: float | None) -> str | None:
-    if pass_rate is None:
-        return "no rollouts"
-    return {0.0: "all wrong", 1.0: "all right"}.get(pass_rate)
 
 
 async def _durations(paths: Iterable[str]) -> dict[str, float]:
@@ -146,13 +157,15 @@ def _band(duration_seconds: float, bounds: Sequence[float]) -> str:
     return f"{lower:g}-{upper:g} s" if math.isfinite(upper) else f"above {lower:g} s"
 
 
-def _balanced(bands: Mapping[int, str], seed: int) -> list[int]:
-    """As many members of each band as the smallest has, in their old order."""
+def _balanced(bands: Mapping[int, str], rows_per_band: int | None, seed: int) -> list[int]:
+    """So many members of each band at most, in their old order."""
     members: dict[str, list[int]] = defaultdict(list)
     for index, band in bands.items():
         members[band].append(index)
     if not members:
         return []
-    size = min(map(len, members.values()))
+    most = rows_per_band or median_low(map(len, members.values()))
     rng = random.Random(seed)
-    return sorted(index for band in sorted(members) for index in rng.sample(members[band], size))
+    return sorted(
+        index for band in sorted(members) for index in rng.sample(members[band], min(most, len(members[band])))
+    )

@@ -1,19 +1,21 @@
 """Recorded rollouts that deserve imitation, as rows for fine-tuning.
 
 A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforcement fine-tuning the policy's own
-(LongVT, paper 3.2 and 4.3).
+(LongVT, paper 3.2 and 4.3), with rows of the cold start beside them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from verl_video_tools.data.parquet import write_table
+from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
@@ -21,6 +23,10 @@ from verl_video_tools.retrieval import recorded_answers
 from verl_video_tools.rewards.temporal import temporal_iou
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason, Trajectory
+
+COLD_SHARE = 0.94
+"""Share of cold-start rows in LongVT's published data for RFT: 247,996 beside 15,353 rollouts (sizes of table 1; the
+published configuration lists the files of both)."""
 
 
 def export_rollouts(
@@ -30,6 +36,11 @@ def export_rollouts(
     min_accuracy: float | None = None,
     min_iou: float = 0.0,
     well_formed: bool = False,
+    min_step: int | None = None,
+    max_step: int | None = None,
+    cold_start: Sequence[str | Path] = (),
+    cold_share: float = COLD_SHARE,
+    seed: int = 0,
 ) -> ExportReport:
     """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
 
@@ -46,16 +57,52 @@ def export_rollouts(
         min_iou: overlap of the last segment that was shown with the annotated one, which only LongVT records; 0.0 asks
             for none. LongVT's paper takes a correct answer and an IoU of at least 0.3 (3.2).
         well_formed: every trained turn follows the method's grammar to the letter, and its calls were executed.
+        min_step, max_step: of the steps that the rollouts were recorded in, the first and the last that count; None:
+            all. LongVT's paper takes "early" runs (3.2) and says no more.
+        cold_start: files of rows with turns that are written behind the rollouts; rollouts alone let a policy forget
+            what none of them shows (docs/learning.md).
+        cold_share: their share of all rows, at most; where the files have more rows, they are drawn by `seed`.
+
+    Returns:
+        What became of the rollouts; the rows of the cold start are kept as "cold start".
 
     Raises:
-        UsageError: the records cannot be read or the rows not written, there are none, or none is good enough.
+        UsageError: the files cannot be read or the rows not written, there are no rollouts, or none is good enough, or
+            a file of the cold start has no turns.
     """
-    lines = read_records(Path(records))
+    if min_step is not None and max_step is not None and min_step > max_step:
+        raise UsageError(f"no step lies between min_step={min_step} and max_step={max_step}")
+    lines = _within_steps(read_records(Path(records)), min_step, max_step)
     rows, report = rows_of_records(lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
     if not rows:
         raise UsageError(f"{records}: no rollout is worth keeping: {report}")
-    write_table(table_of_rows(rows), out_parquet)
+    table = table_of_rows(rows)
+    if cold_start:
+        cold = rows_beside(len(rows), cold_start, cold_share, seed)
+        report.kept["cold start"] += cold.num_rows
+        table = pa.concat_tables([table, cold], promote_options="permissive")
+    write_table(table, out_parquet)
     return report
+
+
+def rows_beside(num_rows: int, files: Sequence[str | Path], share: float, seed: int = 0) -> pa.Table:
+    """Rows of the files, drawn by `seed` and in their order, so many that they are the share of all with `num_rows`
+    others; all of them where they are fewer.
+
+    Raises:
+        UsageError: the share is not from 0 to below 1, or a file cannot be read or has no turns.
+    """
+    if not 0.0 <= share < 1.0:
+        raise UsageError(f"the share of the cold start must be from 0 to below 1, got {share:g}")
+    tables = [read_table(path) for path in files]
+    for path, table in zip(files, tables, strict=True):
+        if not {"turns", "agent_name"} <= set(table.column_names):
+            raise UsageError(f"{path}: no rows with turns; `vvt data export-sft` and `convert --turns` write such rows")
+    cold = pa.concat_tables(tables, promote_options="permissive")
+    wanted = round(num_rows * share / (1.0 - share))
+    if wanted >= cold.num_rows:
+        return cold
+    return cold.take(sorted(random.Random(seed).sample(range(cold.num_rows), wanted)))
 
 
 def rows_of_records(
@@ -85,6 +132,13 @@ def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     table = pa.Table.from_pylist(rows)  # its columns are those of the first row, so all rows have the same
     has_answers = any(row["retrieved_frames"] for row in rows)
     return table if has_answers or not rows else table.drop_columns("retrieved_frames")  # as in `_row`
+
+
+def _within_steps(
+    lines: Iterable[dict[str, Any]], min_step: int | None, max_step: int | None
+) -> Iterator[dict[str, Any]]:
+    first, last = (-math.inf if min_step is None else min_step), (math.inf if max_step is None else max_step)
+    return (line for line in lines if first <= int(line["step"]) <= last)
 
 
 def last_segment_iou(trajectory: Trajectory, video_segment: Any) -> float:

@@ -30,6 +30,7 @@ from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rewards.choices import plain_text
 from verl_video_tools.rewards.grading import decided_by_rule
 from verl_video_tools.rewards.numbers import is_number
+from verl_video_tools.rewards.regression import estimate
 from verl_video_tools.types import AnswerLabel, Method, Sample, VideoInfo
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
@@ -252,6 +253,9 @@ def _question_problems(sample: Sample) -> Iterator[str]:
         return
     if sample.question_type == "numeric" and not is_number(sample.ground_truth):
         yield f"the truth of a numeric question must be a number, got {sample.ground_truth!r}"
+        return
+    if sample.question_type == "regression" and estimate(sample.ground_truth) is None:
+        yield f"the truth of an estimate must be a number, got {sample.ground_truth!r}"
         return
     if sample.question_type == "mc":
         asked = plain_text(sample.question)

@@ -19,7 +19,7 @@ from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import framemind as protocol
 from verl_video_tools.protocols.refusals import told_error
-from verl_video_tools.rewards.grading import grade_answer
+from verl_video_tools.rewards.grading import answer_worth
 from verl_video_tools.tools.frame_at import FrameAt, frame_size
 from verl_video_tools.tools.numbers import told_seconds
 from verl_video_tools.tools.video_clip import VideoClip
@@ -301,7 +301,7 @@ class FrameMind(Method):
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        worth = (await grade_answer(trajectory.answer, sample, judge)).worth
+        worth = await answer_worth(trajectory.answer, sample, judge)
         correct = worth > 0 and worth >= self.judge_threshold
         paid_share = 1.0 if correct else self.exploration_share
         return {

@@ -16,7 +16,7 @@ from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import hermes
 from verl_video_tools.protocols.refusals import told_error
-from verl_video_tools.rewards.grading import grade_answer
+from verl_video_tools.rewards.grading import answer_worth
 from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
 from verl_video_tools.tools.numbers import told_seconds
@@ -233,7 +233,7 @@ class LongVT(Method):
             return 0.0
         if self.answer_grading == "segment":
             return temporal_iou(_read_segment(answer), _read_segment(sample.ground_truth))
-        return (await grade_answer(answer, sample, judge)).worth
+        return await answer_worth(answer, sample, judge)
 
     def _time_term(self, trajectory: Trajectory, sample: Sample, worth: float) -> float:
         if self.time_reward == "none":

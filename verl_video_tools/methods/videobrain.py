@@ -15,7 +15,7 @@ from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols import videobrain as protocol
 from verl_video_tools.protocols.framethinker import frame_lines
-from verl_video_tools.rewards.grading import grade_answer
+from verl_video_tools.rewards.grading import answer_worth
 from verl_video_tools.rewards.videobrain_gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.tools.choose_frames import ChooseFrames
 from verl_video_tools.tools.clip_sample import ClipSample
@@ -193,7 +193,7 @@ class VideoBrain(Method):
         gate = self.gate(trajectory)
         if gate.fault is not None:
             return self.no_components()
-        worth = (await grade_answer(gate.answer, sample, judge)).worth
+        worth = await answer_worth(gate.answer, sample, judge)
         return {
             "accuracy": self.accuracy_reward * worth,
             "format": self.format_reward,

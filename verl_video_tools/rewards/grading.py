@@ -4,6 +4,7 @@
 |---|---|
 | `mc` | the option that it names (`choices`) |
 | `numeric` | the number that it states (`numbers`) |
+| `regression` | how near the number is that it states (`regression`) |
 | `open` | equality with the truth up to case, spacing and outer punctuation; else the judge |
 """
 
@@ -13,6 +14,7 @@ from verl_video_tools.errors import UsageError
 from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.rewards.choices import grade_multiple_choice, names_option, plain_text
 from verl_video_tools.rewards.numbers import grade_number, is_number
+from verl_video_tools.rewards.regression import estimate, relative_accuracy
 from verl_video_tools.types import AnswerLabel, Judge, Sample
 
 
@@ -23,8 +25,8 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         judge: the judge, or, where none will be asked, the options of the one that there is.
 
     Raises:
-        UsageError: the question is open and there is no judge, numeric and its truth no number, or multiple choice and
-            its truth none of the options.
+        UsageError: the question is open and there is no judge, numeric or an estimate and its truth no number, or
+            multiple choice and its truth none of the options.
     """
     if sample.question_type == "open" and judge is None:
         raise UsageError(
@@ -36,6 +38,11 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
             f"the truth of a numeric question must be a number, got {sample.ground_truth!r}; "
             "make the question open and configure a judge"
         )
+    if sample.question_type == "regression" and estimate(sample.ground_truth) is None:
+        raise UsageError(
+            f"the truth of an estimate must be a number, got {sample.ground_truth!r}; "
+            "make the question open and configure a judge"
+        )
     if sample.question_type == "mc" and not names_option(sample.ground_truth, sample.options or None):
         raise UsageError(
             f"the truth of a multiple-choice question must be the letter or the text of an option, got "
@@ -44,9 +51,16 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
 
 
 def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
-    """The label of an answer that needs no judge; None for one that does."""
+    """The label of an answer that needs no judge; None for one that does.
+
+    An estimate is partly right up to a relative error of a half.
+    """
     if answer is None or not answer.strip():
         return AnswerLabel.INCORRECT
+    if sample.question_type == "regression":
+        worth = relative_accuracy(answer, sample.ground_truth)
+        graded = (label for label in AnswerLabel if worth >= label.worth)  # the best one comes first
+        return next(graded)
     if sample.question_type == "mc":
         is_correct = grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
     elif sample.question_type == "numeric":
@@ -71,3 +85,15 @@ async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) 
         return label
     assert answer is not None and judge is not None  # only answers to open questions are left to a judge
     return await judge.judge(sample.question, sample.ground_truth, answer)
+
+
+async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) -> float:
+    """What an answer is worth, from 0 to 1, to methods that pay for a part: of an estimate one less its relative error,
+    else that of its label (`AnswerLabel.worth`).
+
+    Raises:
+        UsageError: as `check_question`.
+        JudgeError: the judge gave no verdict.
+    """
+    label = await grade_answer(answer, sample, judge)
+    return relative_accuracy(answer, sample.ground_truth) if sample.question_type == "regression" else label.worth

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from verl_video_tools.errors import RowError
 
-QuestionType = Literal["mc", "numeric", "open"]
+QuestionType = Literal["mc", "numeric", "regression", "open"]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,14 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 
 COLOURS = {"red": 0, "green": 1, "blue": 2}
 PROMPTS = {name: instructions(f"{name}.txt")[:40] for name in ("caption", "questions", "text_check", "visual_check")}
-SMALL = ["--set", "min_part_seconds=2", "--set", "max_part_seconds=4", "--set", "scan_fps=10"]
+SMALL = {
+    "min_part_seconds": 2,
+    "max_part_seconds": 4,
+    "scan_fps": 10,
+    "min_video_seconds": 5,
+    "max_evidence_share": 0.5,
+    "questions_per_request": 9,
+}
 
 
 @pytest.fixture
@@ -63,7 +70,7 @@ WRITTEN = [
     {"question": "Which colour comes after red?", "answer": "green", "first_part": 2, "last_part": 2},
     {"question": "Which colour does the wall have last?", "answer": "yellow", "first_part": 3, "last_part": 3},
     {"question": "What is blue?", "answer": "blue", "first_part": 3, "last_part": 3},
-    {"question": "What is unclear?", "answer": "everything", "first_part": 1, "last_part": 3},
+    {"question": "What is unclear?", "answer": "everything", "first_part": 1, "last_part": 1},
     {"question": "Which colour comes after red?", "answer": "green", "first_part": 2, "last_part": 2},
 ]
 
@@ -82,10 +89,10 @@ def honest(request: dict[str, Any]) -> Reply:
             return chat_reply(json.dumps({"score": float(f"Answer: {colour(request)}" in asked)}))
 
 
-def haystack(videos: Path, out: Path, url: str | None, *options: str) -> int:
+def haystack(videos: Path, out: Path, url: str | None, *options: str, **fields: float) -> int:
     where = [] if url is None else ["--base-url", url]
-    several = ["--set", "questions_per_request=9"]
-    return run(["data", "haystack", str(videos), str(out), *where, *SMALL, *several, *options])
+    settings = [f"--set={name}={value}" for name, value in {**SMALL, **fields}.items()]
+    return run(["data", "haystack", str(videos), str(out), *where, *settings, *options])
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
@@ -277,7 +284,7 @@ def test_no_estimate_without_a_video(server: JudgeServer, tmp_path: Path, capfd:
 
 def test_the_estimate_counts_evidence_of_several_parts() -> None:
     parts = [(10.0 * number, 10.0 * number + 10.0) for number in range(15)]
-    scenes = {"a.mp4": {"parts": parts, "width": 64, "height": 64}}
+    scenes = {"a.mp4": {"parts": parts, "width": 64, "height": 64, "duration_seconds": 1500.0}}
     found = {step.step: step for step in estimate(scenes, HaystackConfig())}
     two_parts = len(shown_seconds((0.0, 20.0), HaystackConfig().check_fps, HaystackConfig().max_frames))
     assert (found["visual checks"].requests, found["visual checks"].pictures) == (3, 3 * two_parts)
@@ -298,9 +305,47 @@ def test_a_reply_that_is_cut_is_answered(videos: Path, server: JudgeServer, tmp_
     assert len(again) == 3 and "it is cut at its limit of 70 tokens" in texts_of(again[0]["messages"][-1])
 
 
+def test_evidence_that_is_a_large_part_of_its_video_is_dropped(
+    videos: Path, server: JudgeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A crop of the whole video would be grounded by it, and shows nothing that the first look did not."""
+    whole = {"question": "What is painted?", "answer": "a wall", "first_part": 1, "last_part": 3}
+
+    def reply(request: dict[str, Any]) -> Reply:
+        return chat_reply(json.dumps([whole, WRITTEN[0]])) if role(request) == "questions" else honest(request)
+
+    server.reply = reply
+    assert haystack(videos, tmp_path / "run", server.base_url) == 0
+    assert [row["extra_info"]["video_segment"] for row in rows_of(tmp_path / "run")] == [[2.5, 6.0]]
+    assert "dropped, its segment is a large part of its video: 1" in capfd.readouterr().out
+    # 3.5 of 9 seconds
+    assert haystack(videos, tmp_path / "narrow", server.base_url, max_evidence_share=0.38) == 1
+    assert "dropped, its segment is a large part of its video: 2" in capfd.readouterr().out
+    assert HaystackConfig().max_evidence_share < 0.3, "the IoU from which a crop counts as grounded (paper 3.2)"
+
+
+def test_short_videos_are_left_out_before_any_model_is_asked(
+    videos: Path, server: JudgeServer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_scenes(tmp_path / "short.mp4", [2.0, 2.0])
+    listed = tmp_path / "videos.txt"
+    listed.write_text(f"{videos / 'scenes.mp4'}\n{tmp_path / 'short.mp4'}\n")
+    assert haystack(listed, tmp_path / "run", server.base_url) == 0
+    told = f"scenes: 1 left out as shorter than 5 s (min_video_seconds), for example {tmp_path / 'short.mp4'} (4.0 s)"
+    assert told in capfd.readouterr().err
+    assert Counter(map(role, server.requests))["caption"] == 3
+    num_requests = len(server.requests)
+    for options in ([], ["--estimate"]):
+        assert haystack(videos, tmp_path / "none", server.base_url, *options, min_video_seconds=10) == 2
+        assert "no video is long enough" in capfd.readouterr().err
+    assert len(server.requests) == num_requests
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--set", "max_evidence_share=0"], "max_evidence_share must be above 0, at most 1"),
+        (["--set", "min_video_seconds=-1"], "min_video_seconds must be at least 0"),
         (["--set", "min_score=2"], "min_score must be 0 to 1"),
         (["--set", "max_part_seconds=3"], "max_part_seconds must be at least 4"),
         (["--set", "score=2"], "no field 'score'"),

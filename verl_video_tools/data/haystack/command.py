@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -57,7 +57,14 @@ def haystack_command(
     from verl_video_tools.data.haystack.config import HaystackConfig, claim
     from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
     from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
-    from verl_video_tools.data.haystack.pipeline import STEPS, Models, failures, find_parts, make_questions
+    from verl_video_tools.data.haystack.pipeline import (
+        STEPS,
+        Models,
+        failures,
+        find_parts,
+        make_questions,
+        short_videos,
+    )
     from verl_video_tools.data.haystack.rows import write_rows
     from verl_video_tools.data.probe_files import find_videos
     from verl_video_tools.data.progress import progress_bars
@@ -102,6 +109,12 @@ def haystack_command(
         _tell_failures(STEPS[0], unreadable)  # before the estimate, which counts the others only
     if len(unreadable) == len(scenes):
         raise VideoError(f"{videos}: none of {len(scenes)} videos can be read; mend them, then give --retry-failed")
+    if short := short_videos(scenes, config):
+        _tell_short(short, config.min_video_seconds)
+    if len(unreadable) + len(short) == len(scenes):
+        raise UsageError(
+            f"{videos}: no video is long enough; give longer ones, or a lower min_video_seconds and another folder"
+        )
     _print_estimate(estimate_costs(scenes, config), input_price, output_price)
     if estimate:
         return 0
@@ -137,6 +150,15 @@ def _print_outcome(outcome: Outcome, out: Path) -> None:
         print(f"  dropped, {reason}: {count}")
     for step, errors in outcome.failures.items():
         _tell_failures(step, errors)
+
+
+def _tell_short(short: Mapping[str, float], min_seconds: float) -> None:
+    path, seconds = next(iter(short.items()))
+    typer.echo(
+        f"scenes: {len(short)} left out as shorter than {min_seconds:g} s (min_video_seconds), for example {path} "
+        f"({seconds:.1f} s)",
+        err=True,
+    )
 
 
 def _tell_failures(step: str, errors: Sequence[str]) -> None:

@@ -21,6 +21,9 @@ class HaystackConfig:
         UsageError: a value outside its range.
     """
 
+    min_video_seconds: float = 512.0
+    """Shorter videos are left out: LongVT's first look has up to 512 frames, one per second, as many as a crop shows of
+    the same seconds."""
     scan_fps: float = 4.0
     """Frames per second that are compared to find cuts."""
     cut_threshold: float = 27.0
@@ -49,6 +52,10 @@ class HaystackConfig:
     """Length of a check's reply at most."""
     max_evidence_seconds: float = 300.0
     """Questions with a longer segment are dropped (code)."""
+    max_evidence_share: float = 0.2
+    """Questions whose segment is a larger part of its video are dropped. The paper wants a window that is narrow beside
+    the video (1), and counts a crop as grounded from an IoU of 0.3 on (3.2), which a crop of the whole video must not
+    reach."""
     min_score: float = 0.85
     """Least score of the check by sight that keeps a question (code)."""
 
@@ -61,7 +68,17 @@ class HaystackConfig:
             require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("max_caption_tokens", "max_question_tokens", "max_verdict_tokens"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "min_video_seconds", self.min_video_seconds >= 0, "at least 0")
+        require(self, "max_evidence_share", 0 < self.max_evidence_share <= 1, "above 0, at most 1")
         require(self, "min_score", 0 <= self.min_score <= 1, "0 to 1")
+
+    def evidence_fault(self, seconds: float, video_seconds: float) -> str | None:
+        """Why a question may not be about a segment of this length, in a video of that one; None if it may."""
+        if seconds > self.max_evidence_seconds:
+            return "its segment is long"
+        if seconds > self.max_evidence_share * video_seconds:
+            return "its segment is a large part of its video"
+        return None
 
 
 def claim(folder: Path, facts: Mapping[str, Any]) -> None:

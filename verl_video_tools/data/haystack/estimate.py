@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from verl_video_tools.data.haystack.config import HaystackConfig
 from verl_video_tools.data.haystack.log import Record
 from verl_video_tools.data.haystack.models import instructions
-from verl_video_tools.data.haystack.pipeline import shown_seconds
+from verl_video_tools.data.haystack.pipeline import short_videos, shown_seconds
 from verl_video_tools.data.haystack.scenes import Part
 from verl_video_tools.video import fit_pixels
 
@@ -47,9 +47,10 @@ def estimate(scenes: Mapping[str, Record], config: HaystackConfig) -> list[StepC
     text = _Sum("text checks", instructions("text_check.txt"))
     sight = _Sum("visual checks", instructions("visual_check.txt"))
     count, question_tokens = config.questions_per_request, config.max_question_tokens
-    for scene in scenes.values():
+    short = short_videos(scenes, config)
+    for video, scene in scenes.items():
         parts = [(float(start), float(end)) for start, end in scene.get("parts", [])]
-        if not parts:
+        if not parts or video in short:
             continue
         width, height = fit_pixels(scene["width"], scene["height"], config.frame_pixels)
         frame_tokens = math.ceil(width / PATCH_PIXELS) * math.ceil(height / PATCH_PIXELS) + LABEL_TOKENS
@@ -60,16 +61,16 @@ def estimate(scenes: Mapping[str, Record], config: HaystackConfig) -> list[StepC
             group = parts[first : first + config.captions_per_request]
             read = len(group) * (config.max_caption_tokens + HEADING_TOKENS)
             questions.add(1, 0, read, count * question_tokens)
-            if most := _most_frames(group, config):
+            if most := _most_frames(group, scene["duration_seconds"], config):
                 text.add(count, 0, read + question_tokens, config.max_verdict_tokens)
                 sight.add(count, most, most * frame_tokens + question_tokens, config.max_verdict_tokens)
     return [step.cost() for step in (captions, questions, text, sight)]
 
 
-def _most_frames(parts: Sequence[Part], config: HaystackConfig) -> int:
+def _most_frames(parts: Sequence[Part], video_seconds: float, config: HaystackConfig) -> int:
     """Of the evidence of one question, which is some of these parts in a row; 0 if any evidence is too long to keep."""
     spans = [(start, end) for number, (start, _) in enumerate(parts) for _, end in parts[number:]]
-    kept = [(start, end) for start, end in spans if end - start <= config.max_evidence_seconds]
+    kept = [(start, end) for start, end in spans if config.evidence_fault(end - start, video_seconds) is None]
     return max((len(shown_seconds(span, config.check_fps, config.max_frames)) for span in kept), default=0)
 
 

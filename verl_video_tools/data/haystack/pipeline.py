@@ -76,6 +76,12 @@ async def find_parts(
     return await run_step(folder / "scenes.jsonl", scans, jobs, retry_failed, progress)
 
 
+def short_videos(scenes: Mapping[str, Record], config: HaystackConfig) -> dict[str, float]:
+    """Seconds of each video that is too short to be asked about, by path."""
+    lengths = {video: scene["duration_seconds"] for video, scene in scenes.items() if "error" not in scene}
+    return {video: seconds for video, seconds in lengths.items() if seconds < config.min_video_seconds}
+
+
 async def make_questions(
     scenes: Mapping[str, Record],
     folder: Path,
@@ -86,7 +92,7 @@ async def make_questions(
     retry_failed: bool = False,
     progress: Sequence[Progress] = (lambda num_done, num_wanted: None,) * 4,
 ) -> Outcome:
-    """All steps that ask models, from what `find_parts` found.
+    """All steps that ask models, from what `find_parts` found; of short videos (`short_videos`) nothing is asked.
 
     Args:
         concurrency: items under way at a time.
@@ -109,7 +115,12 @@ async def make_questions(
             outcome.failures[STEPS[number]] = errors
         return {key: record for key, record in records.items() if "error" not in record}
 
-    parts = {video: [(start, end) for start, end in scene.get("parts", [])] for video, scene in scenes.items()}
+    short = short_videos(scenes, config)
+    parts = {
+        video: [(start, end) for start, end in scene.get("parts", [])]
+        for video, scene in scenes.items()
+        if video not in short
+    }
     captions = await step(
         1,
         "captioner",
@@ -128,7 +139,7 @@ async def make_questions(
         Candidate(group=key, **question) for key, record in written.items() for question in record["questions"]
     ]
     outcome.num_written = len(candidates)
-    candidates = _after_rules(candidates, config, outcome)
+    candidates = _after_rules(candidates, scenes, config, outcome)
 
     texts = {key: numbered(group) for key, group in groups.items()}
     read = await step(
@@ -236,12 +247,15 @@ async def _frames(path: str, part: Part, fps: float, config: HaystackConfig) -> 
 # -------------------------------------------------------------------------------------------------------------- counts
 
 
-def _after_rules(candidates: Sequence[Candidate], config: HaystackConfig, outcome: Outcome) -> list[Candidate]:
+def _after_rules(
+    candidates: Sequence[Candidate], scenes: Mapping[str, Record], config: HaystackConfig, outcome: Outcome
+) -> list[Candidate]:
     left, asked = [], set[tuple[str, str]]()
     for item in candidates:
         reason = fault(item.question, item.answer)
-        if reason is None and item.end_seconds - item.start_seconds > config.max_evidence_seconds:
-            reason = "its segment is long"
+        if reason is None:
+            video_seconds = scenes[item.video]["duration_seconds"]
+            reason = config.evidence_fault(item.end_seconds - item.start_seconds, video_seconds)
         if reason is None and (item.video, words(item.question)) in asked:
             reason = "it was asked before"
         asked.add((item.video, words(item.question)))

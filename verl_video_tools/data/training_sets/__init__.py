@@ -12,7 +12,9 @@ from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, Benchmark, g
 
 _TRAINING_SETS = {
     "framethinker-parquet": "verl_video_tools.data.training_sets.framethinker_parquet:FrameThinkerParquet",
+    "llava-video-178k": "verl_video_tools.data.training_sets.llava_video:LLaVAVideo",
     "longvt-parquet": "verl_video_tools.data.training_sets.longvt_parquet:LongVTParquet",
+    "video-espresso": "verl_video_tools.data.training_sets.video_espresso:VideoEspresso",
     "video-r1": "verl_video_tools.data.training_sets.video_r1:VideoR1",
     "videozoomer-json": "verl_video_tools.data.training_sets.videozoomer_json:VideoZoomerJSON",
 }

@@ -19,8 +19,9 @@ from verl_video_tools.data.parquet import row_batches
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
-from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, split_options
-from verl_video_tools.types import QuestionType, default_question_type
+from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, split_options, truth_and_type
+from verl_video_tools.rewards.choices import canonical_letter
+from verl_video_tools.types import QuestionType
 
 _COLUMNS = ("reward_model", "extra_info")
 _QUESTION_TYPES: dict[str, QuestionType] = {"mc": "mc", "oe": "open"}
@@ -46,7 +47,8 @@ class FrameThinkerParquet(Benchmark):
         given = extra_info.get("question_type")
         if given and given not in _QUESTION_TYPES:
             raise RowError(f"the field 'question_type' must be mc or oe, got {given!r}")
-        question_type = _QUESTION_TYPES[given] if given else default_question_type(truth)
+        letter, likely_type = truth_and_type(truth, options if canonical_letter(truth, options) else ())
+        question_type = _QUESTION_TYPES[given] if given else likely_type
         row = benchmark_row(
             self.name,
             index=str(extra_info.get("index", "")),
@@ -54,7 +56,7 @@ class FrameThinkerParquet(Benchmark):
             video_path=find_moved_video(files.videos, str(required(extra_info, "video_path"))),
             question=question if question_type == "mc" else str(extra_info["question"]),
             options=options if question_type == "mc" else (),
-            truth=truth,
+            truth=letter if question_type == "mc" else truth,
             question_type=question_type,
         )
         if extra_info.get("classification"):

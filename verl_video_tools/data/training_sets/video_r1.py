@@ -4,8 +4,8 @@ Format: `Video-R1-260k.json` (and `Video-R1-COT-165k.json`), a list of `problem_
 "image"), `problem_type`, `options` (each with its letter), `solution` (between answer tags), `path`, `data_source`.
 Read from src/r1-v/src/open_r1/grpo.py of github.com/tulerfeng/Video-R1 and converters in other public repositories.
 
-Numerical and regression questions both become numeric ones, which are right or wrong; OCR and free-form ones need a
-judge. Questions about pictures are no rows.
+Numerical questions are right or wrong, regression questions worth one less their relative error, as Video-R1 pays them;
+OCR and free-form ones need a judge, where Video-R1 compares words. Questions about pictures are no rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from verl_video_tools.types import QuestionType
 QUESTION_TYPES: dict[str, QuestionType] = {
     "multiple choice": "mc",
     "numerical": "numeric",
-    "regression": "numeric",
+    "regression": "regression",
     "OCR": "open",
     "free-form": "open",
 }

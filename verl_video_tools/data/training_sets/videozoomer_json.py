@@ -14,8 +14,7 @@ from typing import ClassVar
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
-from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, split_options, tagged_answer
-from verl_video_tools.types import default_question_type
+from verl_video_tools.evaluation.benchmarks.fields import find_moved_video, split_options, tagged_answer, truth_and_type
 
 _MEDIA_MARKS = ("<image>", "<video>")
 
@@ -38,7 +37,7 @@ class VideoZoomerJSON(Benchmark):
         for mark in _MEDIA_MARKS:
             problem = problem.replace(mark, "")
         question, options = split_options(problem)
-        truth = tagged_answer(required(entry, "solution"))
+        truth, question_type = truth_and_type(tagged_answer(required(entry, "solution")), options)
         return benchmark_row(
             str(entry.get("data_source") or self.name),
             index=str(entry["doc_id"]),
@@ -47,5 +46,5 @@ class VideoZoomerJSON(Benchmark):
             question=question,
             options=options,
             truth=truth,
-            question_type="mc" if options else default_question_type(truth),
+            question_type=question_type,
         )

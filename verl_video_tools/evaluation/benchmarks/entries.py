@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.rewards.choices import canonical_letter
 from verl_video_tools.types import QuestionType
 
 Entry = Mapping[str, Any]
@@ -170,10 +171,11 @@ def find_video(folder: Path | None, name: str) -> Path:
 
 
 def without_letters(options: Sequence[Any]) -> list[str]:
-    """Options without the letters `A.`, `(A)` or `A:` that they all begin with, if they do."""
+    """Options without the letters `A.`, `(A)`, `(A):` or `A:` that they all begin with, if they do."""
     texts = [str(option).strip() for option in options]
     labelled = [
-        re.match(rf"\(?{letter}\s*[.):]\s*", text) for letter, text in zip(string.ascii_uppercase, texts, strict=False)
+        re.match(rf"\(?{letter}\s*(?:\)\s*[.:]?|[.:])\s*", text)
+        for letter, text in zip(string.ascii_uppercase, texts, strict=False)
     ]
     if len(labelled) == len(texts) and all(labelled):
         return [text[label.end() :] for label, text in zip(labelled, texts, strict=True) if label]
@@ -198,7 +200,8 @@ def benchmark_row(
     Args:
         index: what the benchmark calls the question.
         options: texts without letters; none for a question that is not multiple-choice.
-        truth: the letter of the right option, or the text of the answer.
+        truth: the right option, by its letter in any published form or by its text; the text of the answer where there
+            are no options.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
@@ -209,8 +212,11 @@ def benchmark_row(
     if not question.strip():
         raise RowError("the question is empty")
     letters = string.ascii_uppercase[: len(options)]
-    if options and (truth not in letters or len(truth) != 1):
-        raise RowError(f"the truth must be one of the letters {letters}, got {truth!r}")
+    if options:
+        letter = canonical_letter(truth, options)
+        if letter is None:
+            raise RowError(f"the truth must be one of the letters {letters}, got {truth!r:.80}")
+        truth = letter
     lines = [question.strip(), *(f"{letter}. {text}" for letter, text in zip(letters, options, strict=True))]
     text = "\n".join(lines)
     extra_info: dict[str, Any] = {

@@ -19,8 +19,21 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     read_entries,
     without_letters,
 )
+from verl_video_tools.rewards.choices import canonical_letter
+from verl_video_tools.types import QuestionType
 
-_OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*[.):]\s*(.*\S)\s*")
+_OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*(?:\)\s*[.:]?|[.:])\s*(.*\S)\s*")
+# What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
+# letter of the correct answer.", "The best answer is:", "Answer with the option's letter ...".
+_INSTRUCTION = re.compile(
+    r"\W*(?:(?:please|kindly|answer|respond|reply|choose|select|pick|provide|give|output|state|write|return|indicate|think|only"
+    r"|just|directly|do\s+not|don't|you\s+(?:must|should|may|can)|format)\b.*?\b(?:answers?|options?|letters?|choices?|<answer>)"
+    r"|(?:answer|respond|reply|output)\b"
+    r"|(?:the|your)\s+(?:(?:best|correct|final)\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*\(?\s*$"
+    r"|.*(?:\u9009\u9879|\u5b57\u6bcd|\u56de\u7b54|\u7b54\u6848))",
+    re.IGNORECASE,
+)
+_LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
@@ -46,7 +59,8 @@ def letter_at(position: Any, options: Sequence[str], field: str) -> str:
 
 
 def letter_of(answer: Any, options: Sequence[str], field: str) -> str:
-    """The letter of the first option with this text, with or without its letter before it; a letter stays what it is.
+    """The letter of the first option with this text; a letter in any published form (`B`, `(B)`, `B.`, `b`, `B. text`)
+    is that of its option.
 
     Raises:
         RowError: no option has it.
@@ -55,12 +69,25 @@ def letter_of(answer: Any, options: Sequence[str], field: str) -> str:
     texts = [option.strip() for option in options]
     if text in texts:
         return string.ascii_uppercase[texts.index(text)]
-    by_letter = dict(zip(string.ascii_uppercase, texts, strict=False))
-    if text in by_letter:
-        return text
-    if (labelled := _OPTION_LINE.fullmatch(text)) and by_letter.get(labelled[1]) == labelled[2]:
-        return labelled[1]
-    raise RowError(f"the field {field!r} is none of the options: {text!r:.80}")
+    letter = canonical_letter(text, options)
+    if letter is None:
+        raise RowError(f"the field {field!r} is none of the options: {text!r:.80}")
+    return letter
+
+
+def truth_and_type(answer: str, options: Sequence[str]) -> tuple[str, QuestionType]:
+    """The truth of a question, and its type, by what its annotations give as the answer.
+
+    It is `mc` with options, or where the answer is nothing but a letter, else `open`.
+
+    Returns:
+        As the truth an upper-case letter for `mc`, unless the answer names none of the options; `benchmark_row` refuses
+        that.
+    """
+    if options:
+        return canonical_letter(answer, options) or answer, "mc"
+    lone = _LONE_LETTER.fullmatch(answer.strip())
+    return (lone[1].upper(), "mc") if lone else (answer, "open")
 
 
 def listed_options(options: Any, field: str) -> list[str]:
@@ -92,23 +119,25 @@ def lettered_options(options: Any, field: str) -> list[str]:
 def split_options(text: str) -> tuple[str, list[str]]:
     """Question and options of a text that ends with a line for each option: ``A. text``, ``(A) text`` or ``A: text``.
 
+    Lines below the options that say how to answer are left out; what a method wants is in its prompt.
+
     Returns:
         The text as it is, and no options, where it does not end so.
     """
     lines = text.rstrip().splitlines()
-    options: list[str] = []
     read = [_OPTION_LINE.fullmatch(line) for line in lines]
     for start in reversed([number for number, found in enumerate(read) if found and found[1] == "A"]):
+        options: list[str] = []
         for letter, found in zip(string.ascii_uppercase, read[start:], strict=False):
             if found is None or found[1] != letter:
                 break
             options.append(found[2])
-        if len(options) == len(lines) - start >= 2:
+        below = lines[start + len(options) :]
+        if len(options) >= 2 and all(not line.strip() or _INSTRUCTION.match(line) for line in below):
             question = lines[:start]
             if question and _OPTIONS_HEADING.fullmatch(question[-1]):
                 question.pop()
             return "\n".join(question).strip(), options
-        options = []
     return text.strip(), []
 
 

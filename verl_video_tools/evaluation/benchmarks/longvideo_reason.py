@@ -18,8 +18,13 @@ from typing import ClassVar
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
-from verl_video_tools.evaluation.benchmarks.fields import find_first_video, split_name, split_options, tagged_answer
-from verl_video_tools.types import default_question_type
+from verl_video_tools.evaluation.benchmarks.fields import (
+    find_first_video,
+    split_name,
+    split_options,
+    tagged_answer,
+    truth_and_type,
+)
 
 _SUBSETS = tuple(f"longvideo_eval_subset{number}" for number in range(10))
 
@@ -34,8 +39,7 @@ class LongVideoReason(Benchmark):
         videos = required(entry, "videos")
         video = PurePosixPath(videos if isinstance(videos, str) else videos[0])
         question, options = split_options(str(required(entry, "problem")))
-        truth = tagged_answer(required(entry, "answer"))
-        question_type = "mc" if options else default_question_type(truth)
+        truth, question_type = truth_and_type(tagged_answer(required(entry, "answer")), options)
         if question_type == "mc" and not options:
             raise RowError(f"the field 'answer' is the letter {truth!r}, but 'problem' does not end with option lines")
         problem_type = entry.get("problem_type")
