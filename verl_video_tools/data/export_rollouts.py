@@ -30,6 +30,7 @@ def export_rollouts(
     min_accuracy: float | None = None,
     min_iou: float = 0.0,
     well_formed: bool = False,
+    keep_reasoning: bool = False,
 ) -> ExportReport:
     """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
 
@@ -46,12 +47,15 @@ def export_rollouts(
         min_iou: overlap of the last segment that was shown with the annotated one, which only LongVT records; 0.0 asks
             for none. LongVT's paper takes a correct answer and an IoU of at least 0.3 (3.2).
         well_formed: every trained turn follows the method's grammar to the letter, and its calls were executed.
+        keep_reasoning: write recorded native reasoning as a column `reasoning`, for a model that shall reason so, too.
 
     Raises:
         UsageError: the records cannot be read or the rows not written, there are none, or none is good enough.
     """
     lines = read_records(Path(records))
-    rows, report = rows_of_records(lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
+    rows, report = rows_of_records(
+        lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed, keep_reasoning=keep_reasoning
+    )
     if not rows:
         raise UsageError(f"{records}: no rollout is worth keeping: {report}")
     write_table(table_of_rows(rows), out_parquet)
@@ -59,7 +63,12 @@ def export_rollouts(
 
 
 def rows_of_records(
-    lines: Iterable[Mapping[str, Any]], *, min_accuracy: float | None, min_iou: float, well_formed: bool
+    lines: Iterable[Mapping[str, Any]],
+    *,
+    min_accuracy: float | None,
+    min_iou: float,
+    well_formed: bool,
+    keep_reasoning: bool = False,
 ) -> tuple[list[dict[str, Any]], ExportReport]:
     """The rows that `export_rollouts` writes for these lines of a file of records, and what became of all lines."""
     report = ExportReport()
@@ -68,7 +77,7 @@ def rows_of_records(
     for line in lines:
         fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
-            row = _row(line)
+            row = _row(line, keep_reasoning)
             key = (row["extra_info"]["video_path"], row["extra_info"]["question"], *row["turns"])
             fault = "repetition" if key in seen else None
         if fault is not None:
@@ -118,7 +127,7 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
     return None
 
 
-def _row(line: Mapping[str, Any]) -> dict[str, Any]:
+def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
     trajectory: Trajectory = line["trajectory"]
     # Parquet has no type for what is empty in every row.
     extra_info = {name: value for name, value in line["extra_info"].items() if value not in (None, {}, [])}
@@ -136,4 +145,5 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
         "retrieved_frames": recorded_answers(trajectory),
         "settings": json.dumps(trajectory.settings),
         "first_look": json.dumps(trajectory.first_look()),
+        **({"reasoning": [turn.reasoning for turn in trajectory.turns]} if keep_reasoning else {}),
     }

@@ -68,6 +68,7 @@ class VideoBrain(Method):
 
     name: ClassVar[str] = "videobrain"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
+    thought_tag: ClassVar[str | None] = "thinking"
     searches: ClassVar[bool] = True
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)
 

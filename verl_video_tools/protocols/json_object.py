@@ -46,13 +46,6 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         position = text.find("{", end)
 
 
-def without_reasoning(reply: str) -> str:
-    """What follows the reasoning that some models send along; nothing if the reasoning was cut off."""
-    if "</think>" in reply:
-        return reply.rpartition("</think>")[2]
-    return "" if reply.lstrip().startswith("<think>") else reply
-
-
 def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"the number {digits[:40]} is too large")

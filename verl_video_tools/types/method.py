@@ -86,6 +86,9 @@ class Method(ABC):
     """Names of the breakdown that `score` returns beside `score` itself, in every case."""
     recipe_budget: ClassVar[RecipeBudget]
     """Limits of the method's recipe; `replay` applies them when it is given a processor."""
+    thought_tag: ClassVar[str | None] = "think"
+    """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
+    reasoning from the method's own thought (`protocols.reasoning`)."""
     searches: ClassVar[bool] = False
     """A tool of the method finds frames by text, which takes a retriever (docs/retrieval.md)."""
 
