@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.video.files import MakeVideo
-from tests.agent_loop.harness import processor, tokenizer
+from tests.agent_loop.harness import open_reasoning, processor, tokenizer
 from tests.chat_server import REASONING_SHAPES, scripted, thinking
 from tests.judge_server import JudgeServer
 from tests.retrieval.encoder import ColourEncoder
@@ -223,12 +223,3 @@ def test_reasoning_is_trained_on_only_where_it_is_kept(
     assert trained == "".join(turn + END for turn in turns)
     whole = tokenizer().decode(item["input_ids"])
     assert whole.count("<|im_start|>assistant\n<think>") == 2 and "<think>\n<think>" not in whole
-
-
-def open_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the tiny model a chat template that opens the reasoning, as those of thinking models do."""
-    header = "'<|im_start|>assistant\\n' -}}\n{%- endif"
-    for template in (tokenizer(), processor(), processor().tokenizer):
-        opening = template.chat_template.replace(header, header.replace("\\n'", "\\n<think>\\n'"))
-        assert opening != template.chat_template
-        monkeypatch.setattr(template, "chat_template", opening)
