@@ -35,10 +35,11 @@ def export_rollouts(
     """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
 
     A rollout is kept if it ended with an answer, unflagged, with no turn cut and no call refused for a budget; if it
-    passed its method's consistency check, where there is one; and if it is as right, as near and as well-formed as
-    asked. Rollouts of a question that say the same are written once. Reflections keep their column
-    `first_trained_turn`. The columns `settings` and `first_look` (JSON) say which config of its group a rollout had,
-    and what it was shown: fine-tuning has to show the same.
+    passed its method's consistency check, where there is one; if it is as right, as near and as well-formed as asked;
+    and if it took the form that it was to take and no check of its logic rejected it. Rollouts of a question that say
+    the same are written once. Reflections keep their column `first_trained_turn`. The columns `settings` and
+    `first_look` (JSON) say which config of its group a rollout had, and what it was shown: fine-tuning has to show the
+    same.
 
     Args:
         records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
@@ -112,6 +113,10 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return str(trajectory.stop_reason)
     if any(turn.truncated for turn in trajectory.turns):
         return "cut turn"
+    if line.get("template_fault") is not None:
+        return "other form"
+    if (logic := line.get("logic")) is not None and not logic["consistent"]:
+        return "illogical"
     if any(call.found_no_room() for call in trajectory.calls()):
         return "no room for a call"  # fine-tuning has no such limit: its replay would show what was refused
     reward, method = line["reward"], get_method(trajectory.method)
@@ -140,7 +145,7 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "reward_model": {"style": "rule", "ground_truth": line["ground_truth"]},
         "extra_info": extra_info,
         "turns": [turn.text for turn in trajectory.turns],
-        "template": "reflection" if first_trained_turn else "rollout",
+        "template": line.get("template") or ("reflection" if first_trained_turn else "rollout"),
         "first_trained_turn": first_trained_turn,
         "retrieved_frames": recorded_answers(trajectory),
         "settings": json.dumps(trajectory.settings),
