@@ -63,3 +63,32 @@ def scripted(scripts: Mapping[str, Sequence[str]], num_given: int = 0) -> Callab
         return chat_reply(turns[sum(message["role"] == "assistant" for message in messages) - num_given])
 
     return reply
+
+
+REASONING_SHAPES = ("in the text", "opened by the template", "a field", "an older field")
+"""How native reasoning comes: `<think>...</think>`, `...</think>`, `reasoning`, `reasoning_content`."""
+
+
+def thinking(
+    speaks: Callable[[dict[str, Any]], Reply], shape: str, reasoning: str
+) -> Callable[[dict[str, Any]], Reply]:
+    """The same model, but it reasons before it says the same; stop strings end a reasoning, too, as with vLLM."""
+
+    def reply(request: dict[str, Any]) -> Reply:
+        body = json.loads(speaks(request).body or b"")
+        (choice,) = body["choices"]
+        message, said = choice["message"], choice["message"]["content"]
+        thought = f"\n{reasoning}\n"
+        stopped = [string for string in request.get("stop", []) if string in thought]
+        if stopped:
+            thought = thought[: thought.index(stopped[0]) + len(stopped[0])]
+            choice["stop_reason"] = stopped[0]
+        if shape in ("a field", "an older field"):
+            message["reasoning" if shape == "a field" else "reasoning_content"] = thought
+            message["content"] = None if stopped else f"\n\n{said}"
+        else:
+            opening = "<think>" if shape == "in the text" else ""
+            message["content"] = f"{opening}{thought}" if stopped else f"{opening}{thought}</think>\n\n{said}"
+        return Reply(json.dumps(body).encode())
+
+    return reply

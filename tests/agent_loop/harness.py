@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 import torch
 from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWorker, DictConfigWrap
@@ -49,6 +50,16 @@ def tokenizer() -> Any:
 def processor(family: Family = "qwen2_5_vl") -> Any:
     """As verl's workers load it, with the model's `get_rope_index` bound to it."""
     return hf_processor(model_dir(family))
+
+
+def open_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the tiny model a chat template that opens the reasoning, as those of thinking models do."""
+    header = "'<|im_start|>assistant\\n' -}}\n{%- endif"
+    processors = (processor(), processor("qwen2_5_vl"))  # two to the cache
+    for template in (tokenizer(), *processors, *(each.tokenizer for each in processors)):
+        opening = template.chat_template.replace(header, header.replace("\\n'", "\\n<think>\\n'"))
+        assert opening != template.chat_template
+        monkeypatch.setattr(template, "chat_template", opening)
 
 
 @lru_cache(maxsize=8)

@@ -134,12 +134,13 @@ class Episode:
 
     # ----------------------------------------------------------------------------------------------------------- turns
 
-    async def step(self, text: str, truncated: bool = False) -> Content | None:
+    async def step(self, text: str, truncated: bool = False, reasoning: str | None = None) -> Content | None:
         """Take one assistant turn.
 
         Args:
             text: the turn without its end-of-turn token.
             truncated: the turn was cut by its token limit; its calls are refused, a complete answer still counts.
+            reasoning: native reasoning that was taken from the turn (`protocols.reasoning`); recorded, and not read.
 
         Returns:
             The observation to append as a user message, or None if the rollout has ended.
@@ -151,6 +152,7 @@ class Episode:
             answer=parsed.answer,
             well_formed=parsed.well_formed,
             truncated=truncated,
+            reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
 

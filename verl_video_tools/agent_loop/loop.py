@@ -40,10 +40,14 @@ from verl_video_tools.agent_loop.tokens import (
     processor_token_counts,
 )
 from verl_video_tools.errors import InvariantError, RowError, SetupError, UsageError
+from verl_video_tools.protocols.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.types import FrameRecord, ImagePart, Message, PixelEnvelope, Sample, StopReason, Trajectory
 from verl_video_tools.video import envelope_of, fit_envelope
 
 logger = logging.getLogger(__name__)
+
+_TAIL_TOKENS = 8
+"""Of a prompt, enough for the tag that its end may open, however it is tokenised."""
 
 
 class VideoAgentLoop(AgentLoopBase):
@@ -119,11 +123,16 @@ class VideoAgentLoop(AgentLoopBase):
 
             request_id = uuid4().hex
             while trajectory.stop_reason is None:
+                # The template may open a reasoning; the turn's text is then without the tag that began it.
+                opened = opens_reasoning(self._decode(tokens.current.ids[-_TAIL_TOKENS:]))
                 turn_text, truncated = await self._generate(
                     tokens, budget, request_id, sampling_params, timing, server_fields
                 )
                 started = time.perf_counter()
-                observation = await episode.step(turn_text, truncated)
+                said = SpokenTurn(turn_text)
+                if opened:
+                    said = take_apart(turn_text, self.method, opened=True, cut=truncated)
+                observation = await episode.step(said.text, truncated, said.reasoning)
                 if observation is not None:
                     await asyncio.to_thread(tokens.append_observation, observation)
                 timing.tool_calls += time.perf_counter() - started

@@ -41,6 +41,9 @@ class Asking:
     jpeg_quality: Annotated[
         int | None, typer.Option(min=1, max=95, help="Send pictures as JPEG of this quality; default: PNG.")
     ] = None
+    native_reasoning: Annotated[
+        bool, typer.Option(help="Take native reasoning apart from what the model says; off: read turns to the letter.")
+    ] = True
     api_key_env: APIKeyEnv = "VVT_API_KEY"
     judge_base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Endpoint of a judge, for open questions.")
@@ -65,6 +68,7 @@ class Asking:
             temperature=temperature,
             deadline_seconds=self.deadline_seconds,
             jpeg_quality=self.jpeg_quality,
+            native_reasoning=self.native_reasoning,
             api_key_env=self.api_key_env,
         )
 

@@ -21,6 +21,7 @@ from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.generate_command import generate_command, reflect_command
 from verl_video_tools.data.haystack.command import haystack_command
+from verl_video_tools.data.logic_command import logic_command
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.data.rows_commands import decontaminate_command, split_command, stats_command
 from verl_video_tools.data.validate_command import validate_command
@@ -44,6 +45,7 @@ data_app.command("convert")(convert_command)
 data_app.command("decontaminate")(decontaminate_command)
 data_app.command("generate")(generate_command)
 data_app.command("haystack")(haystack_command)
+data_app.command("logic")(logic_command)
 data_app.command("probe")(probe_command)
 data_app.command("reflect")(reflect_command)
 app.command("budget")(budget_command)

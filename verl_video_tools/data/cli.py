@@ -26,7 +26,12 @@ MinAccuracy = Annotated[
 MinIoU = Annotated[
     float, typer.Option(min=0.0, max=1.0, help="Least overlap of the last look with the annotated segment; 0: any.")
 ]
+KeepReasoning = Annotated[
+    bool, typer.Option("--keep-reasoning", help="Also write recorded native reasoning, for a model that reasons so.")
+]
 WellFormed = Annotated[bool, typer.Option("--well-formed", help="Keep only rollouts that follow the grammar strictly.")]
+
+_FILTERS = "--min-accuracy, --min-iou, --well-formed and --keep-reasoning"
 
 
 @app.command("export-sft")
@@ -42,6 +47,7 @@ def export_sft_command(
     min_accuracy: MinAccuracy = None,
     min_iou: MinIoU = 0.0,
     well_formed: WellFormed = False,
+    keep_reasoning: KeepReasoning = False,
     seed: Annotated[int, typer.Option(help="Seed of the scripted expert's choices.")] = 0,
     imperfection: Annotated[
         float,
@@ -74,7 +80,7 @@ def export_sft_command(
     from verl_video_tools.errors import UsageError
     from verl_video_tools.retrieval import local_from_fields
 
-    filters = min_accuracy is not None or min_iou > 0.0 or well_formed
+    filters = min_accuracy is not None or min_iou > 0.0 or well_formed or keep_reasoning
     scripted = (
         imperfection > 0.0
         or in_words
@@ -85,13 +91,18 @@ def export_sft_command(
     )
     if source.suffix != ".parquet":
         if scripted:
-            raise UsageError("recorded rollouts take --min-accuracy, --min-iou and --well-formed; others need .parquet")
+            raise UsageError(f"recorded rollouts take {_FILTERS}; others need .parquet")
         report = export_rollouts(
-            source, out_parquet, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed
+            source,
+            out_parquet,
+            min_accuracy=min_accuracy,
+            min_iou=min_iou,
+            well_formed=well_formed,
+            keep_reasoning=keep_reasoning,
         )
     else:
         if filters:
-            raise UsageError("--min-accuracy, --min-iou and --well-formed choose among recorded rollouts, not rows")
+            raise UsageError(f"{_FILTERS} choose among recorded rollouts, not rows")
         report = export_sft(
             source,
             out_parquet,
@@ -125,6 +136,7 @@ def export_rft_command(
         typer.Option(min=0.0, max=1.0, help="Their share of all rows at most; default: 0.94, as published."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the choice among the rows of the cold start.")] = 0,
+    keep_reasoning: KeepReasoning = False,
 ) -> None:
     """Write a policy's own good rollouts for reinforcement fine-tuning, and rows of the cold start beside them."""
     from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
@@ -143,6 +155,7 @@ def export_rft_command(
         cold_start=cold_start or (),
         cold_share=COLD_SHARE if cold_share is None else cold_share,
         seed=seed,
+        keep_reasoning=keep_reasoning,
     )
     print(f"{out_parquet}: {report}")
 

@@ -41,14 +41,16 @@ def export_rollouts(
     cold_start: Sequence[str | Path] = (),
     cold_share: float = COLD_SHARE,
     seed: int = 0,
+    keep_reasoning: bool = False,
 ) -> ExportReport:
     """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
 
     A rollout is kept if it ended with an answer, unflagged, with no turn cut and no call refused for a budget; if it
-    passed its method's consistency check, where there is one; and if it is as right, as near and as well-formed as
-    asked. Rollouts of a question that say the same are written once. Reflections keep their column
-    `first_trained_turn`. The columns `settings` and `first_look` (JSON) say which config of its group a rollout had,
-    and what it was shown: fine-tuning has to show the same.
+    passed its method's consistency check, where there is one; if it is as right, as near and as well-formed as asked;
+    and if it took the form that it was to take and no check of its logic rejected it. Rollouts of a question that say
+    the same are written once. Reflections keep their column `first_trained_turn`. The columns `settings` and
+    `first_look` (JSON) say which config of its group a rollout had, and what it was shown: fine-tuning has to show the
+    same.
 
     Args:
         records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
@@ -62,6 +64,7 @@ def export_rollouts(
         cold_start: files of rows with turns that are written behind the rollouts; rollouts alone let a policy forget
             what none of them shows (docs/learning.md).
         cold_share: their share of all rows, at most; where the files have more rows, they are drawn by `seed`.
+        keep_reasoning: write recorded native reasoning as a column `reasoning`, for a model that shall reason so, too.
 
     Returns:
         What became of the rollouts; the rows of the cold start are kept as "cold start".
@@ -73,7 +76,9 @@ def export_rollouts(
     if min_step is not None and max_step is not None and min_step > max_step:
         raise UsageError(f"no step lies between min_step={min_step} and max_step={max_step}")
     lines = _within_steps(read_records(Path(records)), min_step, max_step)
-    rows, report = rows_of_records(lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed)
+    rows, report = rows_of_records(
+        lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed, keep_reasoning=keep_reasoning
+    )
     if not rows:
         raise UsageError(f"{records}: no rollout is worth keeping: {report}")
     table = table_of_rows(rows)
@@ -106,7 +111,12 @@ def rows_beside(num_rows: int, files: Sequence[str | Path], share: float, seed: 
 
 
 def rows_of_records(
-    lines: Iterable[Mapping[str, Any]], *, min_accuracy: float | None, min_iou: float, well_formed: bool
+    lines: Iterable[Mapping[str, Any]],
+    *,
+    min_accuracy: float | None,
+    min_iou: float,
+    well_formed: bool,
+    keep_reasoning: bool = False,
 ) -> tuple[list[dict[str, Any]], ExportReport]:
     """The rows that `export_rollouts` writes for these lines of a file of records, and what became of all lines."""
     report = ExportReport()
@@ -115,7 +125,7 @@ def rows_of_records(
     for line in lines:
         fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
-            row = _row(line)
+            row = _row(line, keep_reasoning)
             key = (row["extra_info"]["video_path"], row["extra_info"]["question"], *row["turns"])
             fault = "repetition" if key in seen else None
         if fault is not None:
@@ -157,6 +167,10 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return str(trajectory.stop_reason)
     if any(turn.truncated for turn in trajectory.turns):
         return "cut turn"
+    if line.get("template_fault") is not None:
+        return "other form"
+    if (logic := line.get("logic")) is not None and not logic["consistent"]:
+        return "illogical"
     if any(call.found_no_room() for call in trajectory.calls()):
         return "no room for a call"  # fine-tuning has no such limit: its replay would show what was refused
     reward, method = line["reward"], get_method(trajectory.method)
@@ -172,7 +186,7 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
     return None
 
 
-def _row(line: Mapping[str, Any]) -> dict[str, Any]:
+def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
     trajectory: Trajectory = line["trajectory"]
     # Parquet has no type for what is empty in every row.
     extra_info = {name: value for name, value in line["extra_info"].items() if value not in (None, {}, [])}
@@ -185,9 +199,10 @@ def _row(line: Mapping[str, Any]) -> dict[str, Any]:
         "reward_model": {"style": "rule", "ground_truth": line["ground_truth"]},
         "extra_info": extra_info,
         "turns": [turn.text for turn in trajectory.turns],
-        "template": "reflection" if first_trained_turn else "rollout",
+        "template": line.get("template") or ("reflection" if first_trained_turn else "rollout"),
         "first_trained_turn": first_trained_turn,
         "retrieved_frames": recorded_answers(trajectory),
         "settings": json.dumps(trajectory.settings),
         "first_look": json.dumps(trajectory.first_look()),
+        **({"reasoning": [turn.reasoning for turn in trajectory.turns]} if keep_reasoning else {}),
     }

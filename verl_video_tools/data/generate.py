@@ -18,6 +18,7 @@ from typing import Any
 
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG
 from verl_video_tools.data.append import appended
+from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import EndpointError, JudgeError, RowError, UsageError
@@ -55,6 +56,7 @@ class RolloutTask:
         given_turns: assistant turns that the rollout starts with.
         given_first_look: indices of the frames that these turns were written about; None: whatever the method shows.
         settings: fields of the method that are this rollout's own, kept in its record.
+        template: form that the dialogue is to take; recorded with how the dialogue departs from it.
     """
 
     uid: str
@@ -63,6 +65,7 @@ class RolloutTask:
     given_turns: tuple[str, ...] = ()
     given_first_look: tuple[int, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    template: DialogueTemplate | None = None
 
     @property
     def key(self) -> Key:
@@ -74,12 +77,16 @@ class GenerationSummary:
     """What a file of records holds; a rollout that was made again counts as it ended last."""
 
     records: dict[Key, tuple[float, int, str, tuple[str, ...]]] = field(default_factory=dict)
+    templates: dict[Key, tuple[str, bool]] = field(default_factory=dict)
+    """Of rollouts that were to take a form: which, and whether they did."""
 
     def add(self, record: Mapping[str, Any]) -> None:
         trajectory: Trajectory = record["trajectory"]
         acc, num_calls = float(record["reward"]["acc"]), len(trajectory.executed_calls())
         key = str(record["uid"]), int(record["session_id"])
         self.records[key] = acc, num_calls, str(trajectory.stop_reason), tuple(trajectory.flags)
+        if record.get("template") is not None:
+            self.templates[key] = record["template"], record["template_fault"] is None and not trajectory.flags
 
     @property
     def num_flagged(self) -> int:
@@ -101,20 +108,36 @@ class GenerationSummary:
         return (
             f"{len(self.records)} rollouts, accuracy {self.accuracy:.3f}, "
             f"{sum(num_calls) / max(1, len(num_calls)):.2f} executed calls per rollout; "
-            f"ended by {listed(stops)}; failures {listed(failures)}"
+            f"ended by {listed(stops)}; failures {listed(failures)}{self._listed_templates()}"
         )
 
+    def _listed_templates(self) -> str:
+        wanted = Counter(name for name, _ in self.templates.values())
+        kept = Counter(name for name, is_kept in self.templates.values() if is_kept)
+        told = ", ".join(f"{name}: {kept[name]} of {wanted[name]}" for name in sorted(wanted))
+        return f"; templates kept {told}" if told else ""
 
-def tasks_of_rows(rows_parquet: str | Path, num_samples: int) -> list[RolloutTask]:
+
+def tasks_of_rows(
+    rows_parquet: str | Path, num_samples: int, templates: Sequence[DialogueTemplate] = (), seed: int | None = None
+) -> list[RolloutTask]:
     """So many rollouts of each row; the uid is the row's place in the file, from 0.
 
+    Args:
+        templates: forms of which each dialogue takes one, by their shares; `seed` decides which.
+
     Raises:
-        UsageError: the file cannot be read, or has no rows.
+        UsageError: the file cannot be read, or has no rows; or no template suits one of them.
     """
     rows = read_table(rows_parquet).to_pylist()
     if not rows:
         raise UsageError(f"{rows_parquet} has no rows")
-    return [RolloutTask(str(number), sample, row) for number, row in enumerate(rows) for sample in range(num_samples)]
+    tasks = [RolloutTask(str(number), sample, row) for number, row in enumerate(rows) for sample in range(num_samples)]
+    if not templates:
+        return tasks
+    questions = [str(_entries(task.row, "extra_info").get("question", "")) for task in tasks]
+    forms = allotted(templates, questions, seed or 0)
+    return [replace(task, template=form) for task, form in zip(tasks, forms, strict=True)]
 
 
 async def generate(
@@ -229,7 +252,7 @@ async def _record(
             sample,
             given_turns=task.given_turns,
             given_first_look=task.given_first_look,
-            instruction=instruction,
+            instruction=_joined(instruction, "" if task.template is None else task.template.instruction),
             seed=_seed_of(task, seed),
             retriever=retriever,
         )
@@ -260,8 +283,21 @@ async def _record(
         "reward": reward_info(method, reward, bool(rollout.trajectory.flags)),
         "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
+        **_form_of(task.template, rollout.trajectory),
         "trajectory": rollout.trajectory,
     }
+
+
+def _joined(instruction: str | None, of_template: str) -> str | None:
+    return "\n\n".join(text for text in (instruction, of_template) if text) or None
+
+
+def _form_of(template: DialogueTemplate | None, trajectory: Trajectory) -> Record:
+    """The form that a dialogue was to take, and how it departs from that; a failed one does not count as departing."""
+    if template is None:
+        return {}
+    fault = None if trajectory.flags else template.fault(trajectory)
+    return {"template": template.name, "template_fault": fault}
 
 
 def _entries(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:

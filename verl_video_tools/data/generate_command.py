@@ -34,16 +34,28 @@ def generate_command(
     temperature: Temperature = 1.0,
     seed: Seed = None,
     settings: Settings = None,
+    templates: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="Forms that dialogues shall take: framethinker, or a TOML file."),
+    ] = None,
+    template_share: Annotated[
+        list[str] | None, typer.Option(metavar="TEMPLATE=SHARE", help="Another share of a template; repeatable.")
+    ] = None,
     retry_flagged: RetryFlagged = False,
     *,
     asking: Asking,
 ) -> int:
     """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
+    from verl_video_tools.data.dialogue_templates import load_templates, with_shares
     from verl_video_tools.data.generate import tasks_of_rows
 
+    if templates is None and template_share:
+        raise UsageError("--template-share belongs to --templates")
+    forms = () if templates is None else load_templates(templates)
+    forms = with_shares(forms, read_assignments(template_share or [], "--template-share"))
     return _run(
         "generate",
-        tasks_of_rows(rows, num_samples),
+        tasks_of_rows(rows, num_samples, forms, seed),
         _apart(out, rows),
         method,
         settings,

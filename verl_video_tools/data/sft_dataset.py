@@ -29,11 +29,15 @@ from verl_video_tools.agent_loop.tokens import TokenStream, check_invariants, pr
 from verl_video_tools.data.model_inputs import image_inputs, position_ids_4L
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
+from verl_video_tools.protocols.reasoning import opens_reasoning, with_reasoning
 from verl_video_tools.retrieval import RecordedRetriever
 from verl_video_tools.types import Method, Sample, Trajectory
 from verl_video_tools.video import envelope_of
 
 logger = logging.getLogger(__name__)
+
+_TAIL_TOKENS = 8
+"""Of a prompt, enough for the tag of a reasoning that its end may open."""
 
 DEFAULT_CACHE_MIB = 1024
 
@@ -45,6 +49,9 @@ class TrajectorySFTDataset(Dataset):
     mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
     list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
     were their own (`settings`) and the frames that were shown first (`first_look`): others are an error.
+
+    A column `reasoning` (a text or null per turn) has the native reasoning before each turn; it is trained on, and not
+    read as part of the turn. Where the model's chat template opens a reasoning, the turn goes on from there.
 
     Options, all under `data`:
         pad_mode: must be `no_padding`.
@@ -162,10 +169,12 @@ class TrajectorySFTDataset(Dataset):
         _check_first_look(row, episode.trajectory)
         stream.start(messages)
         num_taken, first_trained_turn = 0, _first_trained_turn(row)
-        for text in row["turns"]:
+        reasoning = row.get("reasoning") or [None] * len(row["turns"])
+        for text, thought_before in zip(row["turns"], reasoning, strict=True):
             if episode.trajectory.stop_reason is not None:
                 break
-            ids = self._turn_ids(text, method)
+            opened = opens_reasoning(self.tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
+            ids = self._turn_ids(with_reasoning(text, thought_before, opened=opened), method)
             if num_taken < first_trained_turn:
                 stream.append_context(ids)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ class Completion:
     """What a chat model replied."""
 
     text: str
+    """Empty where the model sent nothing but reasoning in a field of its own."""
     finish_reason: str | None = None
     """`length` where the reply was cut at its token limit."""
     stop_reason: str | None = None
@@ -26,6 +27,8 @@ class Completion:
     """The endpoint would have named a stop string, had one ended the reply."""
     num_tokens: int = 0
     """Tokens generated, 0 where the endpoint does not count them."""
+    reasoning: str | None = None
+    """Native reasoning in a field of its own, as servers with a reasoning parser send it; never empty."""
 
 
 def read_completion(reply: Any) -> Completion:
@@ -37,6 +40,9 @@ def read_completion(reply: Any) -> Completion:
     try:
         choice = reply["choices"][0]
         text = choice["message"]["content"]
+        reasoning = _reasoning(choice["message"])
+        if text is None and reasoning is not None:  # cut before a word was said
+            text = ""
         usage = reply.get("usage") or {}
         # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
         stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
@@ -52,25 +58,36 @@ def read_completion(reply: Any) -> Completion:
         stop_reason if isinstance(stop_reason, str) else None,
         tells_stop,
         num_tokens,
+        reasoning,
     )
+
+
+def _reasoning(message: Mapping[str, Any]) -> str | None:
+    """vLLM says `reasoning`, older releases and SGLang `reasoning_content`."""
+    found = (message.get(name) for name in ("reasoning_content", "reasoning"))
+    return next((text for text in found if isinstance(text, str) and text.strip()), None)
 
 
 def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
     """The text with the stop string that ended it, where the endpoint left it out.
 
     One that never names stop strings is taken to have left out a closing tag whose opening tag stands unclosed in the
-    text. Where one does, and names none, the model itself ended its turn there, and nothing is added.
+    text; what native reasoning names does not count. Where one does, and names none, the model itself ended its turn
+    there, and nothing is added.
     """
     text = completion.text
+    if completion.reasoning is not None and not text.strip():
+        return text  # it ended the reasoning
     if completion.finish_reason != "stop" or text.endswith(tuple(stop)):
         return text
     if completion.stop_reason in stop:
         return text + str(completion.stop_reason)
     if completion.tells_stop:
         return text
+    spoken = text.rpartition("</think>")[2]
     for string in stop:
         closing = re.fullmatch(r"</(\w+)>", string)
-        if closing is not None and text.count(f"<{closing[1]}>") > text.count(string):
+        if closing is not None and spoken.count(f"<{closing[1]}>") > spoken.count(string):
             return text + string
     return text
 

@@ -19,6 +19,7 @@ from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
 from verl_video_tools.endpoint.config import EndpointConfig
 from verl_video_tools.errors import EndpointError
 from verl_video_tools.methods.fields import require
+from verl_video_tools.protocols.reasoning import CLOSING, SpokenTurn, lacks_opening, take_apart
 from verl_video_tools.types import Message, Method, PixelEnvelope, Retriever, Sample, Trajectory
 
 _KEEP_STOP = "include_stop_str_in_output"
@@ -42,6 +43,10 @@ class PolicyConfig(EndpointConfig):
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
+    native_reasoning: bool = True
+    """Take native reasoning apart from what the model says (`protocols.reasoning`); it is recorded, and neither read
+    nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
+    reasoning."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -68,6 +73,10 @@ class ChatPolicy:
         self.config = config
         self._client = EndpointClient(config)
         self._knows_keep_stop = True
+        self._opens_reasoning = False
+        """The chat template has been seen to open a reasoning."""
+        self._names_stop = False
+        """A reasoning has been seen to name the stop string, which ended it there."""
 
     async def rollout(
         self,
@@ -110,7 +119,7 @@ class ChatPolicy:
         number = 0
         while episode.trajectory.stop_reason is None:
             if number < len(given_turns):
-                text, truncated = given_turns[number], False
+                text, truncated, reasoning = given_turns[number], False, None
             else:
                 visible = visible_messages(method.context_policy(), messages)
                 request = [  # what has lost its pictures is text, and cheap to encode
@@ -124,10 +133,12 @@ class ChatPolicy:
                         episode.abort(str(error))
                         break
                     completion = Completion("", finish_reason="length")
-                text, truncated = completion.text, completion.finish_reason == "length"
+                said = self._spoken(completion, method)
+                text, reasoning = said.text, said.reasoning
+                truncated = completion.finish_reason == "length" and not text.endswith(method.stop)
                 num_tokens += completion.num_tokens
             number += 1
-            observation = await episode.step(text, truncated)
+            observation = await episode.step(text, truncated, reasoning)
             if observation is not None:
                 messages += (answered := [Message("assistant", (text,)), Message("user", observation)])
                 encoded += await self._encoded(answered)
@@ -173,7 +184,7 @@ class ChatPolicy:
             body["max_tokens"] = method.max_turn_tokens
         if seed is not None:
             body["seed"] = seed
-        if method.stop:
+        if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
         async with self._client.turn() as turn:
             body["model"] = await turn.model()
@@ -184,7 +195,28 @@ class ChatPolicy:
                     raise
                 del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
                 completion = await turn.retried(lambda: self._attempt(turn, body))
-        return replace(completion, text=restore_stop(completion, method.stop))
+            if "stop" not in body:
+                return completion
+            completion = replace(completion, text=restore_stop(completion, method.stop))
+            if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
+                del body["stop"]
+                whole = await turn.retried(lambda: self._attempt(turn, body))
+                if whole.reasoning is not None or CLOSING in whole.text:
+                    self._names_stop = True
+                    return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
+        return completion
+
+    def _spoken(self, completion: Completion, method: Method) -> SpokenTurn:
+        """What the model says, up to its first stop string, and what it thought before."""
+        if not self.config.native_reasoning:
+            return SpokenTurn(completion.text)
+        cut = completion.finish_reason == "length"
+        # A reply that was cut before the reasoning ended bears no sign of it where the template has opened it.
+        opened = self._opens_reasoning and cut
+        said = take_apart(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
+        self._opens_reasoning = self._opens_reasoning or lacks_opening(completion.text)
+        ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
+        return replace(said, text=said.text[: min(ends, default=None)])
 
     async def _attempt(self, turn: Turn, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
@@ -197,6 +229,15 @@ class ChatPolicy:
                 raise
             self._knows_keep_stop = False
             raise AttemptFailed(str(error)) from error
+
+
+def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:
+    """Whether a stop string may have ended a native reasoning that names it: servers look for it there, too."""
+    if completion.finish_reason != "stop":
+        return False
+    if not completion.text.strip():
+        return completion.reasoning is not None
+    return completion.reasoning is None and completion.text.endswith(tuple(stop)) and CLOSING not in completion.text
 
 
 def _instructed(messages: Sequence[Message], instruction: str) -> list[Message]:

@@ -102,6 +102,7 @@ async def evaluate(
         "prompt_digest": prompt_digest(method.prompt_file),
         "context": method.context_policy(),
         "sampling": {"temperature": policy.temperature, "seed": seed},
+        "native_reasoning": policy.native_reasoning,
         "pictures": _pictures(policy),
         "grader": _grader(rule),
         "judge": None if judge is None else await _judge(judge),

@@ -11,7 +11,8 @@ import re
 from typing import Any
 
 from verl_video_tools.errors import JudgeError
-from verl_video_tools.protocols.json_object import json_objects, without_reasoning
+from verl_video_tools.protocols.json_object import json_objects
+from verl_video_tools.protocols.reasoning import without_reasoning
 from verl_video_tools.types import AnswerLabel
 
 _LABELS = {

@@ -13,6 +13,7 @@ from typing import ClassVar
 from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
 from verl_video_tools.protocols.blocks import find_blocks
+from verl_video_tools.protocols.reasoning import split_thought
 from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.types import (
     AnswerLabel,
@@ -44,6 +45,7 @@ class Direct(Method):
     name: ClassVar[str] = "direct"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
     renamed_fields: ClassVar[Mapping[str, str]] = {"num_frames": "initial_frames"}
+    thought_tag: ClassVar[str | None] = None
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=128)
 
     max_turns: int = 1
@@ -81,7 +83,7 @@ class Direct(Method):
 
     def parse(self, text: str) -> ParsedTurn:
         """The last `<answer>` block after the thinking, or else all that stands there; nothing if that never ends."""
-        thought, said = _split_thought(text)
+        thought, said = split_thought(text, _THOUGHT_TAGS)
         blocks = find_blocks(said, "answer")
         is_cut = thought is None and said.startswith(tuple(f"<{tag}>" for tag in _THOUGHT_TAGS))
         words = "" if is_cut else said
@@ -111,15 +113,3 @@ class Direct(Method):
         is_correct = await grade_answer(trajectory.answer, sample, judge) is AnswerLabel.CORRECT
         accuracy = self.accuracy_reward if is_correct else 0.0
         return {"accuracy": accuracy}
-
-
-def _split_thought(text: str) -> tuple[str | None, str]:
-    """What a reasoning model thought, None if that never ends, and what it then said; both stripped.
-
-    A server's chat template may have written the opening tag, so that only the closing one is in the text.
-    """
-    for tag in _THOUGHT_TAGS:
-        before, closing, after = text.rpartition(f"</{tag}>")
-        if closing:
-            return before.strip().removeprefix(f"<{tag}>").strip(), after.strip()
-    return None, text.strip()

@@ -67,6 +67,7 @@ class VideoBrain(Method):
 
     name: ClassVar[str] = "videobrain"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
+    thought_tag: ClassVar[str | None] = "thinking"
     searches: ClassVar[bool] = True
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)

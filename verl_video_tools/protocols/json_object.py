@@ -104,13 +104,6 @@ def _object_spans(text: str, start: int) -> tuple[list[tuple[int, int]], int]:
     return complete, begin + 1
 
 
-def without_reasoning(reply: str) -> str:
-    """What follows the reasoning that some models send along; nothing if the reasoning was cut off."""
-    if "</think>" in reply:
-        return reply.rpartition("</think>")[2]
-    return "" if reply.lstrip().startswith("<think>") else reply
-
-
 def _finite(digits: str) -> float:
     if not math.isfinite(number := float(digits)):
         raise ValueError(f"the number {digits[:40]} is too large")

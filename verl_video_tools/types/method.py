@@ -90,6 +90,9 @@ class Method(ABC):
     """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other."""
     recipe_budget: ClassVar[RecipeBudget]
     """Limits of the method's recipe; `replay` applies them when it is given a processor."""
+    thought_tag: ClassVar[str | None] = "think"
+    """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
+    reasoning from the method's own thought (`protocols.reasoning`)."""
     searches: ClassVar[bool] = False
     """A tool of the method finds frames by text, which takes a retriever (docs/retrieval.md)."""
 

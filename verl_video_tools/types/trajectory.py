@@ -111,6 +111,8 @@ class Turn:
     well_formed: bool = False
     truncated: bool = False
     """The turn was cut by its token limit."""
+    reasoning: str | None = None
+    """What the model thought before it said `text`, where that is native reasoning and not the method's thought."""
 
 
 @dataclass

@@ -12,7 +12,8 @@ from verl_video_tools.data.haystack.log import digest
 from verl_video_tools.endpoint import AttemptFailed, EndpointClient, EndpointConfig
 from verl_video_tools.endpoint.chat import read_completion, to_chat_message
 from verl_video_tools.prompt_files import read_prompt
-from verl_video_tools.protocols.json_object import json_objects, without_reasoning
+from verl_video_tools.protocols.json_object import json_objects
+from verl_video_tools.protocols.reasoning import without_reasoning
 from verl_video_tools.types import Content, Message
 
 Result = TypeVar("Result")

@@ -71,7 +71,9 @@ function frameStrip(frames, summary) {
 function turnView(turn, position, summary) {
   const marks = [turn.truncated ? "cut by its token limit" : null, turn.well_formed ? "well-formed" : "not well-formed",
     turn.answer === null ? null : "answers"].filter((mark) => mark !== null).join(", ");
-  const body = element("div", { class: "body" }, element("div", { class: "text" }, turn.text));
+  const body = element("div", { class: "body" });
+  if (turn.reasoning) body.append(lazyDetails("Native reasoning", () => element("div", { class: "text soft" }, turn.reasoning)));
+  body.append(element("div", { class: "text" }, turn.text));
   for (const call of turn.calls) {
     const outcome = call.ok ? `ok, ${plural(call.frames.length, "frame")}, ${number(call.latency_ms, 1)} ms` : call.error || "refused";
     body.append(element("div", { class: call.ok ? "call" : "call refused" },

@@ -1,0 +1,204 @@
+"""Episodes with a model that reasons before it speaks, in the shapes in which servers send that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from benchmarks.video.files import write_video
+from tests.chat_server import REASONING_SHAPES, chat_reply, scripted, thinking
+from tests.judge_server import JudgeServer
+from verl_video_tools.endpoint.chat import read_completion
+from verl_video_tools.endpoint.client import AttemptFailed
+from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
+from verl_video_tools.methods import get_method
+from verl_video_tools.types import Method, Sample, StopReason, Trajectory
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
+
+QUESTION = "Which one?"
+THINKER = get_method("framethinker")
+SCRIPTS: dict[str, tuple[Method, list[str]]] = {
+    "framethinker": (
+        THINKER,
+        [
+            "<think>there, 20 and 60</think><action>choose frames between 20 and 60</action>",
+            "<think>so</think><action>output answer: B</action>",
+        ],
+    ),
+    "videozoomer": (
+        get_method("videozoomer", glance_frames=4),
+        [
+            '<think>there</think><video_zoom>{"segment": [2.0, 4.0], "fps": 2}</video_zoom>',
+            "<think>so</think><answer>B</answer>",
+        ],
+    ),
+    "longvt": (
+        get_method("longvt", max_frames=4, max_crop_frames=4),
+        [
+            '<think>there</think>\n<tool_call>\n{"name": "crop_video", "arguments": {"start_time": 2, "end_time": 5}}\n'
+            "</tool_call>",
+            "<think>so</think>\n<answer>B</answer>",
+        ],
+    ),
+    "framemind": (
+        get_method("framemind", low=(4, 56), high=(4, 56)),
+        [
+            "<think>there</think><tool_call>FrameAt(2.0)</tool_call><turn_sum>what</turn_sum>",
+            "<think>so</think><answer>B</answer>",
+        ],
+    ),
+    "videobrain": (
+        get_method("videobrain", initial_frames=4),
+        [
+            '<thinking>there</thinking><tool_call>{"name": "uniform_sample", "arguments": {"start_frame": 2, '
+            '"end_frame": 50}}</tool_call>',
+            "<thinking>so</thinking><answer>B</answer>",
+        ],
+    ),
+    "direct": (get_method("direct", num_frames=4), ["<answer>B</answer>"]),
+}
+NAMES_CALLS = (
+    'I could write <tool_call>{"name": "crop_video", "arguments": {}}</tool_call>, <action>output answer: A</action> '
+    'or <video_zoom>{"segment": [0.0, 1.0], "fps": 1}</video_zoom>, or <answer>A</answer>.'
+)
+
+
+@pytest.fixture
+def server() -> Iterator[JudgeServer]:
+    with JudgeServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
+    path = write_video(tmp_path_factory.mktemp("video") / "v.mp4", num_frames=100, fps=10)
+    return Sample(QUESTION, "B", str(path), "mc", extra_info={"classification": "f"})
+
+
+async def rollouts(
+    server: JudgeServer, sample: Sample, method: Method, number: int = 1, **options: Any
+) -> list[Trajectory]:
+    async with ChatPolicy(PolicyConfig(base_url=server.base_url, **options)) as policy:
+        return [(await policy.rollout(method, sample)).trajectory for _ in range(number)]
+
+
+def record_of(trajectory: Trajectory, *, reasons: bool) -> dict[str, Any]:
+    """All that does not depend on the clock, the cache and the reasoning."""
+    record = trajectory.to_dict()
+    del record["cache"]
+    for turn in record["turns"]:
+        assert (turn.pop("reasoning") == NAMES_CALLS) == reasons
+        for call in turn["calls"]:
+            del call["latency_ms"]
+    return record
+
+
+@pytest.mark.parametrize("shape", REASONING_SHAPES)
+@pytest.mark.parametrize("name", list(SCRIPTS))
+async def test_a_rollout_is_that_of_a_model_without_reasoning(
+    server: JudgeServer, sample: Sample, name: str, shape: str
+) -> None:
+    method, turns = SCRIPTS[name]
+    server.reply = scripted({QUESTION: turns})
+    (plain,) = await rollouts(server, sample, method)
+    asked = [request["messages"] for request in server.requests]
+    assert (plain.answer, len(plain.executed_calls()), plain.flags) == ("B", len(turns) - 1, [])
+
+    server.requests.clear()
+    server.reply = thinking(server.reply, shape, NAMES_CALLS)
+    for trajectory in await rollouts(server, sample, method, number=2):
+        assert record_of(trajectory, reasons=True) == record_of(plain, reasons=False)
+        assert await method.score(trajectory, sample) == await method.score(plain, sample)
+    assert [
+        messages for messages in [request["messages"] for request in server.requests] if messages not in asked
+    ] == []
+    # Reasoning that names a stop string is asked for once more, and from then on without it.
+    assert len(server.requests) == 2 * len(turns) + (name == "videozoomer")
+
+
+@pytest.mark.parametrize("shape", REASONING_SHAPES)
+@pytest.mark.parametrize("name", ["framethinker", "videozoomer", "longvt", "framemind", "videobrain"])
+async def test_a_turn_without_a_thought_takes_the_reasoning_for_it(
+    server: JudgeServer, sample: Sample, name: str, shape: str
+) -> None:
+    method, turns = SCRIPTS[name]
+    tag = "thinking" if name == "videobrain" else "think"
+    server.reply = thinking(
+        scripted({QUESTION: [turn.partition(f"</{tag}>")[2] for turn in turns]}), shape, f"{NAMES_CALLS} From 20 to 60"
+    )
+    (trajectory,) = await rollouts(server, sample, method)
+    assert (trajectory.answer, len(trajectory.executed_calls()), len(trajectory.calls())) == ("B", 1, 1)
+    assert all(turn.well_formed and turn.reasoning is None for turn in trajectory.turns)
+    assert all("I could write tool_call{" in str(turn.thought) for turn in trajectory.turns)
+    assert (await method.score(trajectory, sample))["accuracy"] > 0
+
+
+@pytest.mark.parametrize("shape", REASONING_SHAPES)
+@pytest.mark.parametrize("name", list(SCRIPTS))
+async def test_reasoning_that_was_cut_is_a_cut_turn(server: JudgeServer, sample: Sample, name: str, shape: str) -> None:
+    """Whatever it names; it is nobody's failure but the model's, and no reason to ask again."""
+    method, turns = SCRIPTS[name]
+    speaks = scripted({QUESTION: turns})
+    whole = thinking(speaks, shape, "so")
+    server.reply = whole
+    async with ChatPolicy(PolicyConfig(base_url=server.base_url)) as policy:
+        await policy.rollout(method, sample)  # the template shows itself by the first reply that is not cut
+        server.requests.clear()
+        cut = NAMES_CALLS
+        if shape == "in the text":
+            server.reply = lambda request: chat_reply(f"<think>\n{cut}", "length")
+        elif shape == "opened by the template":
+            server.reply = lambda request: chat_reply(cut, "length")
+        else:
+            field = "reasoning" if shape == "a field" else "reasoning_content"
+            message = {"role": "assistant", "content": None, field: cut}
+            server.reply = lambda request: chat_reply("", "length", message=message)
+        trajectory = (await policy.rollout(method, sample)).trajectory
+    (turn,) = trajectory.turns
+    assert (trajectory.stop_reason, trajectory.answer, trajectory.flags) == (StopReason.RESPONSE_BUDGET, None, [])
+    assert (turn.text, turn.truncated, turn.calls, turn.reasoning) == ("", True, [], cut)
+    assert len(server.requests) == 1
+
+
+async def test_a_request_for_frames_ends_the_turn_also_where_the_server_does_not_stop(
+    server: JudgeServer, sample: Sample
+) -> None:
+    method, (zoom, answer) = SCRIPTS["videozoomer"]
+    server.reply = thinking(
+        scripted({QUESTION: [f"{zoom}\nmade-up frames <answer>A</answer>", answer]}), "a field", NAMES_CALLS
+    )
+    (trajectory,) = await rollouts(server, sample, method)
+    assert [turn.text for turn in trajectory.turns] == [zoom, answer]
+    assert ["stop" in request for request in server.requests] == [True, False, False]
+
+
+@pytest.mark.parametrize("shape", ["in the text", "opened by the template"])
+async def test_turns_are_read_to_the_letter_where_that_is_asked(
+    server: JudgeServer, sample: Sample, shape: str
+) -> None:
+    _, turns = SCRIPTS["framethinker"]
+    server.reply = thinking(scripted({QUESTION: turns[1:]}), shape, "so")
+    (trajectory,) = await rollouts(server, sample, THINKER, native_reasoning=False)
+    assert trajectory.turns[0].text.endswith(f"\nso\n</think>\n\n{turns[1]}") and not trajectory.turns[0].well_formed
+    assert not THINKER.verify(trajectory).ok or shape == "opened by the template"
+
+
+@pytest.mark.parametrize(
+    "text", ["<think>a</think><action>output answer: B</action>", "  <think>a\n</think>\nso <action>x</action>", "B"]
+)
+async def test_a_model_without_reasoning_is_recorded_as_it_wrote(
+    server: JudgeServer, sample: Sample, text: str
+) -> None:
+    server.reply = lambda request: chat_reply(text)
+    (trajectory,) = await rollouts(server, sample, THINKER)
+    assert (trajectory.turns[0].text, trajectory.turns[0].reasoning) == (text, None)
+
+
+@pytest.mark.parametrize("message", [{"content": None}, {"content": None, "reasoning": " "}, {"content": 3}, "B", None])
+def test_a_reply_without_words_or_reasoning_is_none(message: Any) -> None:
+    with pytest.raises(AttemptFailed, match="is no chat completion"):
+        read_completion({"choices": [{"message": message}]})

@@ -1,0 +1,149 @@
+"""Forms that a teacher's dialogues are to take: told as instructions, drawn by shares, and checked on what was done.
+
+FrameThinker's cold start has five (arXiv 2509.24304, F.2). A file of templates is TOML, one table for each, whose keys
+are the fields of `DialogueTemplate`; `framethinker_templates.toml` is the packaged one.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.fields import checked_fields, require
+from verl_video_tools.prompt_files import read_prompt
+from verl_video_tools.types import CallRecord, Trajectory
+
+_PACKAGED = {"framethinker": "framethinker_templates.toml"}
+_TIME = re.compile(r"\d+:\d{2}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DialogueTemplate:
+    """One form of a dialogue.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    name: str
+    share: float
+    """In proportion to the shares of the other templates."""
+    instruction: str = ""
+    """Appended to the method's system prompt."""
+    calls: tuple[str, ...] | None = None
+    """Names of the calls that the dialogue makes, in order; None: any."""
+    segments: Literal["inside", "apart"] | None = None
+    """How the second of two segments lies to the first, by `start_frame` and `end_frame` of the calls: inside it and
+    shorter, or without overlap."""
+    needs_time: bool = False
+    """Only for questions that name a time such as 0:34."""
+
+    def __post_init__(self) -> None:
+        require(self, "share", self.share >= 0.0, "at least 0")
+        segments = self.calls is not None and len(self.calls) >= 2
+        require(self, "segments", self.segments is None or segments, "left out where there are no two calls")
+
+    def suits(self, question: str) -> bool:
+        """Whether a question can be answered in this form."""
+        return self.share > 0.0 and (not self.needs_time or _TIME.search(question) is not None)
+
+    def fault(self, trajectory: Trajectory) -> str | None:
+        """How a dialogue departs from this form; None where it keeps to it."""
+        if self.calls is None:
+            return None
+        calls = trajectory.calls()
+        if refused := [call.name for call in calls if not call.ok]:
+            return f"a call was not carried out: {refused[0]}"
+        if (made := tuple(call.name for call in calls)) != self.calls:
+            return f"calls {_listed(made)} instead of {_listed(self.calls)}"
+        return None if self.segments is None else self._segments_fault(calls)
+
+    def _segments_fault(self, calls: Sequence[CallRecord]) -> str | None:
+        shown = [(call.arguments["start_frame"], call.arguments["end_frame"]) for call in calls if _is_segment(call)]
+        if len(shown) != 2:
+            return f"{len(shown)} segments instead of 2"
+        (start, end), (next_start, next_end) = shown
+        inside = start <= next_start and next_end <= end and (start, end) != (next_start, next_end)
+        apart = next_end <= start or end <= next_start
+        if inside if self.segments == "inside" else apart:
+            return None
+        return f"segment {next_start} to {next_end} is not {self.segments} {start} to {end}"
+
+
+def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
+    """The templates of a file, or those packaged for a method, by its name.
+
+    Raises:
+        UsageError: there are none, or they cannot be read.
+    """
+    if source not in _PACKAGED and not Path(source).exists():
+        raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(_PACKAGED)}")
+    text = read_prompt(__package__, _PACKAGED.get(source, ""), None if source in _PACKAGED else source)
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{source}: no TOML file: {error}") from error
+    if not tables or not all(isinstance(table, dict) for table in tables.values()):
+        raise UsageError(f"{source}: a file of templates has a table for each, such as [A]")
+    templates = []
+    for name, table in tables.items():
+        if "share" not in table:
+            raise UsageError(f"{source}: template {name} has no share")
+        fields = {**table, "name": name, "instruction": str(table.get("instruction", "")).strip()}
+        templates.append(DialogueTemplate(**checked_fields(DialogueTemplate, fields)))
+    return tuple(templates)
+
+
+def with_shares(templates: Sequence[DialogueTemplate], shares: Mapping[str, object]) -> tuple[DialogueTemplate, ...]:
+    """The templates, some with another share.
+
+    Raises:
+        UsageError: a name that none has, or no share.
+    """
+    names = [template.name for template in templates]
+    if unknown := sorted(shares.keys() - set(names)):
+        raise UsageError(f"there is no template {unknown[0]!r}; there are: {', '.join(names)}")
+    return tuple(
+        replace(template, **checked_fields(DialogueTemplate, {"share": shares.get(template.name, template.share)}))
+        for template in templates
+    )
+
+
+def allotted(templates: Sequence[DialogueTemplate], questions: Sequence[str], seed: int) -> list[DialogueTemplate]:
+    """A template for a dialogue about each question, by the shares of those that suit it: each gets its number of
+    dialogues to within about one, whichever questions those are.
+
+    Args:
+        seed: of the order in which questions are served.
+
+    Raises:
+        UsageError: none suits one of the questions.
+    """
+    order = list(range(len(questions)))
+    random.Random(seed).shuffle(order)
+    chosen: dict[int, DialogueTemplate] = {}
+    due = dict.fromkeys((template.name for template in templates), 0.0)
+    for number in order:
+        suited = [template for template in templates if template.suits(questions[number])]
+        if not suited:
+            raise UsageError(f"no template with a share suits the question {questions[number][:80]!r}")
+        total = sum(template.share for template in suited)
+        for template in suited:
+            due[template.name] += template.share / total
+        chosen[number] = max(suited, key=lambda template: due[template.name])
+        due[chosen[number].name] -= 1.0
+    return [chosen[number] for number in range(len(questions))]
+
+
+def _is_segment(call: CallRecord) -> bool:
+    return {"start_frame", "end_frame"} <= call.arguments.keys()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,158 @@
+"""Whether the reasoning of recorded dialogues is sound, as another model sees it (FrameThinker, paper F.2).
+
+The paper keeps what led to the right answer, and lets a second model filter out illogical reasoning paths. Only right
+dialogues are asked about. A file of checked records grows by whole lines, and goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.data.append import appended
+from verl_video_tools.endpoint import AttemptFailed, EndpointClient, EndpointConfig
+from verl_video_tools.endpoint.chat import read_completion
+from verl_video_tools.endpoint.client import Turn
+from verl_video_tools.errors import EndpointError, UsageError
+from verl_video_tools.prompt_files import prompt_digest, read_prompt
+from verl_video_tools.protocols.json_object import json_objects
+from verl_video_tools.protocols.reasoning import without_reasoning
+from verl_video_tools.trace.records import read_records
+from verl_video_tools.types import StopReason, Trajectory
+
+Key = tuple[int, str, int]
+"""What a record is known by: `step`, `uid` and `session_id`."""
+
+
+@dataclass
+class LogicSummary:
+    """What became of the records of a file.
+
+    Attributes:
+        consistent: dialogues that the model found sound.
+        rejected: those that it did not, with its reason.
+        failed: those without a verdict, with the failure; the next run asks again.
+        left_out: dialogues that were not asked about: flagged, unanswered, wrong, or of another form than was asked.
+    """
+
+    consistent: set[Key] = field(default_factory=set)
+    rejected: dict[Key, str] = field(default_factory=dict)
+    failed: dict[Key, str] = field(default_factory=dict)
+    left_out: int = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        verdict, key = record["logic"], key_of(record)
+        if verdict["consistent"]:
+            self.consistent.add(key)
+        else:
+            self.rejected[key] = str(verdict["reason"])
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.consistent)} dialogues sound, {len(self.rejected)} rejected, {len(self.failed)} without a "
+            f"verdict; {self.left_out} others not asked about"
+        )
+
+
+def key_of(record: Mapping[str, Any]) -> Key:
+    return int(record["step"]), str(record["uid"]), int(record["session_id"])
+
+
+async def check_logic(
+    records: str | Path,
+    out: str | Path,
+    config: EndpointConfig,
+    *,
+    prompt_file: str | Path | None = None,
+    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+) -> LogicSummary:
+    """Ask about each right dialogue of `records` that `out` does not hold yet, and append it with the verdict.
+
+    A line of `out` is the record with an entry `logic`: `consistent`, `reason`, `model`, and the digest of the prompt
+    that replaced the packaged one.
+
+    Args:
+        records: a file of records, or the folder of a training run.
+        progress: called before the first dialogue and after each, with the number done and wanted.
+
+    Raises:
+        UsageError: the records or the prompt cannot be read, `out` is no such file, or holds verdicts by another
+            prompt.
+        EndpointError: the endpoint cannot be reached, or lists no model where none was named.
+    """
+    prompt, digest = read_prompt(__package__, "logic_prompt.txt", prompt_file), prompt_digest(prompt_file)
+    lines = {key_of(line): line for line in read_records(Path(records))}  # of one made again the last counts
+    asked = {key: line for key, line in lines.items() if _is_worth_asking(line)}
+    summary = LogicSummary(left_out=len(lines) - len(asked))
+    with appended(Path(out), "step") as file:
+        for line in read_records(Path(out)):
+            if "logic" not in line or line["logic"]["prompt_digest"] != digest:
+                raise UsageError(f"{out} holds records without a verdict by this prompt; give another file to write")
+            summary.add(line)
+        left = {key: line for key, line in asked.items() if key not in summary.consistent | summary.rejected.keys()}
+        num_done = len(asked) - len(left)
+        progress(num_done, len(asked))
+        if not left:
+            return summary
+        async with EndpointClient(config) as client:
+            await client.check_reachable()
+            waiting = iter(left.items())
+
+            async def work() -> None:
+                nonlocal num_done
+                for key, line in waiting:
+                    try:
+                        verdict = await _verdict(client, prompt, line["trajectory"])
+                    except EndpointError as error:
+                        summary.failed[key] = str(error)
+                    else:
+                        checked = {**line, "trajectory": line["trajectory"].to_dict()}
+                        checked["logic"] = {**verdict, "prompt_digest": digest}
+                        text = json.dumps(checked, ensure_ascii=False, default=str)
+                        file.write(text.encode(errors="backslashreplace") + b"\n")
+                        file.flush()
+                        summary.add(checked)
+                    num_done += 1
+                    progress(num_done, len(asked))
+
+            await asyncio.gather(*(work() for _ in range(min(config.concurrency, len(left)))))
+    return summary
+
+
+def _is_worth_asking(record: Mapping[str, Any]) -> bool:
+    trajectory: Trajectory = record["trajectory"]
+    is_right = trajectory.stop_reason is StopReason.ANSWER and record["reward"]["acc"] > 0.0
+    return is_right and not trajectory.flags and not record.get("template_fault")
+
+
+async def _verdict(client: EndpointClient, prompt: str, trajectory: Trajectory) -> dict[str, Any]:
+    """The model's verdict on one dialogue. Raises EndpointError if there is none."""
+    dialogue = {
+        "question": trajectory.question,
+        "frames_shown_first": trajectory.first_look(),
+        "turns": [{"said": turn.text, "reply": turn.observation} for turn in trajectory.turns],
+    }
+    messages = [
+        {"role": "system", "content": prompt},
+        {"role": "user", "content": json.dumps(dialogue, ensure_ascii=False)},
+    ]
+    async with client.turn() as turn:
+        model = await turn.model()
+        return await turn.retried(lambda: _attempt(turn, model, messages))
+
+
+async def _attempt(turn: Turn, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
+    completion = read_completion(await turn.chat_completion({"model": model, "messages": messages, "temperature": 0.0}))
+    found = [
+        entry for entry in json_objects(without_reasoning(completion.text)) if isinstance(entry.get("consistent"), bool)
+    ]
+    if len({entry["consistent"] for entry in found}) != 1:
+        again = 'That cannot be read. Reply with one JSON object: {"consistent": true or false, "reason": "..."}'
+        # Asked the same, a model says the same again.
+        messages[2:] = [{"role": "assistant", "content": completion.text}, {"role": "user", "content": again}]
+        raise AttemptFailed(f"the reply holds no verdict: {completion.text[:200]!r}")
+    return {"consistent": found[-1]["consistent"], "reason": str(found[-1].get("reason", "")), "model": model}
