@@ -50,8 +50,8 @@ ANSWERS = {
     "videobrain": "<thinking>so</thinking><answer>{}</answer>",
 }
 SETTINGS: Mapping[str, Sequence[str]] = {
-    "videozoomer": ["--set=glance_frames=4"],
-    "longvt": ["--set=max_frames=4", "--set=max_crop_frames=4"],
+    "videozoomer": ["--set=initial_frames=4"],
+    "longvt": ["--set=initial_frames=4", "--set=call_frames=4"],
     "framemind": ["--set=low=[4,56]", "--set=high=[4,56]"],
     "videobrain": ["--set=initial_frames=4"],
 }

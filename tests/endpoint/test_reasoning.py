@@ -30,14 +30,14 @@ SCRIPTS: dict[str, tuple[Method, list[str]]] = {
         ],
     ),
     "videozoomer": (
-        get_method("videozoomer", glance_frames=4),
+        get_method("videozoomer", initial_frames=4),
         [
             '<think>there</think><video_zoom>{"segment": [2.0, 4.0], "fps": 2}</video_zoom>',
             "<think>so</think><answer>B</answer>",
         ],
     ),
     "longvt": (
-        get_method("longvt", max_frames=4, max_crop_frames=4),
+        get_method("longvt", initial_frames=4, call_frames=4),
         [
             '<think>there</think>\n<tool_call>\n{"name": "crop_video", "arguments": {"start_time": 2, "end_time": 5}}\n'
             "</tool_call>",
