@@ -59,7 +59,7 @@ SCRIPTS: dict[str, tuple[Method, list[str]]] = {
             "<thinking>so</thinking><answer>B</answer>",
         ],
     ),
-    "direct": (get_method("direct", num_frames=4), ["<answer>B</answer>"]),
+    "direct": (get_method("direct", initial_frames=4), ["<answer>B</answer>"]),
 }
 NAMES_CALLS = (
     'I could write <tool_call>{"name": "crop_video", "arguments": {}}</tool_call>, <action>output answer: A</action> '
