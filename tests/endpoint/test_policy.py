@@ -218,7 +218,7 @@ async def test_a_bad_reply_is_tried_again(server: JudgeServer, sample: Sample, b
 
 async def test_an_endpoint_that_fails_flags_the_rollout(server: JudgeServer, sample: Sample) -> None:
     server.reply = lambda request: Reply(b"{}", status=500)
-    trajectory = (await rollout(server, sample, options={"max_attempts": 2})).trajectory
+    trajectory = (await rollout(server, sample, options={"deadline_seconds": 0.5})).trajectory
     assert (trajectory.stop_reason, trajectory.flags) == (StopReason.ABORTED, ["aborted"])
     assert "HTTP 500" in str(trajectory.error) and "in 2 attempts" in str(trajectory.error)
     server.reply = lambda request: Reply(b'{"error": {"message": "too long"}}', status=400)
