@@ -42,10 +42,9 @@ class CircuitBreaker(Generic[Question]):
             JudgeError: the judge is down.
         """
         if self._fault is not None:
-            self._question = question  # the latest: were it always the same, one that no judge answers would hold it down
-            raise JudgeError(
-                f"not asked: the judge counts as down and is asked again every {self._interval_seconds:g} s; {self._fault}"
-            )
+            self._question = question  # the latest: one that no judge answers must not hold it down for ever
+            every = f"is asked again every {self._interval_seconds:g} s"
+            raise JudgeError(f"not asked: the judge counts as down and {every}; {self._fault}")
 
     def replied(self) -> None:
         """The judge answered, whatever it said."""

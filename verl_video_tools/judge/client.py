@@ -61,7 +61,7 @@ class LLMJudge:
     """A `Judge` (`verl_video_tools.types`) on an OpenAI-compatible endpoint.
 
     May be used from several event loops, one after the other or in different threads: connections, the bound on
-    requests in flight, the sharing of identical judgements and the knowledge that the judge is down belong to the running
+    requests in flight, the sharing of identical judgements and whether the judge counts as down belong to the running
     loop. Close it in each (`async with`, or `aclose`).
 
     Args:

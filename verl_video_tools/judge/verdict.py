@@ -39,13 +39,14 @@ _LABELLED_LINE = re.compile(
     rf"^(?:[^\S\n]|[*_#>-])*{_LABEL_WORD}(?:[^\S\n]|[*_])*[:=](.*)$", re.IGNORECASE | re.MULTILINE
 )
 _BEGINS_LINE = re.compile(
-    rf"^(?:[^\S\n]|[*_#>`\[-])*(?:json[^\S\n]*)?(?:{_LABEL_WORD}(?:[^\S\n]|[*_])*[:=](?:[^\S\n]|[*_])*)?$", re.IGNORECASE
+    rf"^(?:[^\S\n]|[*_#>`\[-])*(?:json[^\S\n]*)?(?:{_LABEL_WORD}(?:[^\S\n]|[*_])*[:=](?:[^\S\n]|[*_])*)?$",
+    re.IGNORECASE,
 )
 _NEXT_OBJECT = re.compile(r"[\s,;]*$")
 _DRESS = " \t\r\n*_`\"'.,;"
 
-_NEGATED = r"(?:not|n['’]t|never|hardly|neither|nor|cannot|far from)\W+(?:\w+\W+){0,2}"
-_INCORRECT_WORDS = rf"\b(?:incorrect(?:ly)?|wrong(?:ly)?|(?:in|un)accurate|false)\b|{_NEGATED}(?:correct|right|accurate)\b"
+_NEGATED = r"(?:not|n['\u2019]t|never|hardly|neither|nor|cannot|far from)\W+(?:\w+\W+){0,2}"
+_INCORRECT_WORDS = rf"\b(?:incorrect(?:ly)?|wrong(?:ly)?|inaccurate|false)\b|{_NEGATED}(?:correct|right|accurate)\b"
 _LOWER = {
     AnswerLabel.CORRECT: re.compile(rf"{_INCORRECT_WORDS}|\bpartial(?:ly)?\b", re.IGNORECASE),
     AnswerLabel.PARTIAL: re.compile(_INCORRECT_WORDS, re.IGNORECASE),
@@ -77,9 +78,8 @@ def read_verdict(reply: str) -> AnswerLabel:
         raise JudgeError(f"the judge's reply holds no readable label: {reply[:200]!r}")
     beside = [rest, *(str(value) for found in objects for name, value in found.content.items() if name != "label")]
     if label in _LOWER and any(_LOWER[label].search(words) for words in beside):
-        raise JudgeError(
-            f"the judge's reply holds no readable label: it says {label.value}, and speaks of a lower one: {reply[:200]!r}"
-        )
+        contradiction = f"it says {label.value}, and speaks of a lower one"
+        raise JudgeError(f"the judge's reply holds no readable label: {contradiction}: {reply[:200]!r}")
     return label
 
 
