@@ -16,7 +16,13 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from verl_video_tools.endpoint.config import EndpointConfig
-from verl_video_tools.endpoint.retries import AttemptFailed, OutOfTime, Unavailable, retry_after_seconds, wait_seconds
+from verl_video_tools.endpoint.retries import (
+    AttemptFailed,
+    InternalError,
+    Unavailable,
+    retry_after_seconds,
+    wait_seconds,
+)
 from verl_video_tools.errors import EndpointError, UsageError
 
 if TYPE_CHECKING:
@@ -65,8 +71,7 @@ class EndpointClient:
         """Wait for one of the turns that may be taken at once; what is done within has to meet the deadline.
 
         Raises:
-            OutOfTime: no usable reply within `deadline_seconds`.
-            EndpointError: none in `max_attempts`, or a request that is refused.
+            EndpointError: no usable reply within `max_attempts` and `deadline_seconds`, or a request that is refused.
         """
         session = self._session()
         async with session.slots:
@@ -142,6 +147,8 @@ class Turn:
         self.ends_at = self.began_at + config.deadline_seconds
         self.failure: str | None = None
         """Why the last attempt failed."""
+        self.is_late = False
+        """It has failed because the endpoint was not available in time."""
 
     @property
     def known_model(self) -> str | None:
@@ -162,20 +169,22 @@ class Turn:
             AttemptFailed: worth another attempt.
             EndpointError: not worth one.
         """
-        return await _requested(self.session.client.post("/chat/completions", cast_to=object, body=dict(body)))
+        reply = await _requested(self.session.client.post("/chat/completions", cast_to=object, body=dict(body)))
+        self.session.replied_at = asyncio.get_running_loop().time()
+        return reply
 
     async def retried(self, attempt: Callable[[], Awaitable[Result]], patience_seconds: float | None = None) -> Result:
         """The result of the first attempt that does not raise `AttemptFailed`.
 
         A reply that cannot be used costs one of `max_attempts`; an endpoint that is busy, failing or not reached is
-        asked again until the deadline, after the pause that it asks for.
+        asked again until the deadline, after the pause that it asks for. One that fails on this request (HTTP 500),
+        while it replies to others, has given a reply that cannot be used.
 
         Args:
-            patience_seconds: for how long such an endpoint is asked again, if not until the deadline.
+            patience_seconds: for how long an endpoint that is not available is asked again, if not until the deadline.
 
         Raises:
-            OutOfTime: the endpoint stayed unavailable.
-            EndpointError: no reply could be used in `max_attempts`.
+            EndpointError: the endpoint stayed unavailable, or no reply could be used in `max_attempts`.
         """
         from tenacity import AsyncRetrying, retry_if_exception_type
 
@@ -192,29 +201,31 @@ class Turn:
 
         def is_enough(state: RetryCallState) -> bool:
             nonlocal num_unusable
-            if state.outcome is not None and isinstance(state.outcome.exception(), Unavailable):
-                return loop.time() + state.upcoming_sleep > gives_up_at
-            num_unusable += 1
-            return num_unusable >= self.config.max_attempts
+            error = None if state.outcome is None else state.outcome.exception()
+            fails_on_this = isinstance(error, InternalError) and self.session.replied_at > self.began_at
+            num_unusable += fails_on_this or not isinstance(error, Unavailable)
+            self.is_late = isinstance(error, Unavailable) and loop.time() + state.upcoming_sleep > gives_up_at
+            return self.is_late or num_unusable >= self.config.max_attempts
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(AttemptFailed), wait=wait_seconds, stop=is_enough, reraise=True
         )
         try:
             return await retrying(noted)
-        except Unavailable as error:
-            raise self.out_of_time(patience_seconds) from error
         except AttemptFailed as error:
+            if self.is_late:
+                raise self.out_of_time(patience_seconds) from error
             raise EndpointError(
                 f"no usable reply from {self.config.base_url} in {self.config.max_attempts} attempts; "
                 f"the last failed with: {self.failure}"
             ) from error
 
-    def out_of_time(self, seconds: float | None = None) -> OutOfTime:
-        """The error of an endpoint that gave no usable reply in time."""
+    def out_of_time(self, seconds: float | None = None) -> EndpointError:
+        """The error of an endpoint that was not available in time."""
+        self.is_late = True
         what = f"the last attempt failed with: {self.failure}" if self.failure else "it did not reply"
         limit_seconds = min(seconds or self.config.deadline_seconds, self.config.deadline_seconds)
-        return OutOfTime(f"no usable reply from {self.config.base_url} within {limit_seconds:g} s; {what}")
+        return EndpointError(f"no usable reply from {self.config.base_url} within {limit_seconds:g} s; {what}")
 
 
 class _Session:
@@ -234,6 +245,8 @@ class _Session:
             max_retries=0,
         )
         self.slots = asyncio.Semaphore(config.concurrency)
+        self.replied_at = float("-inf")
+        """When a request for a completion was last answered, on the event loop's clock."""
         self.first_model: str | None = None
         self.first_model_lock = asyncio.Lock()
 
@@ -280,7 +293,8 @@ async def _requested(request: Awaitable[Any]) -> Any:
     except openai.APIStatusError as error:
         reason = f"HTTP {error.status_code}: {error.message:.200}"
         if error.status_code in _RETRIED_STATUS or error.status_code >= 500:
-            raise Unavailable(reason, retry_after_seconds(error.response.headers)) from error
+            kind = InternalError if error.status_code == 500 else Unavailable
+            raise kind(reason, retry_after_seconds(error.response.headers)) from error
         raise EndpointError(f"the endpoint refused the request, {reason}") from error
     except openai.APIConnectionError as error:
         raise Unavailable(_cause(error)) from error

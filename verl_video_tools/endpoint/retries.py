@@ -37,8 +37,8 @@ class Unavailable(AttemptFailed):
         self.retry_after_seconds = retry_after_seconds
 
 
-class OutOfTime(EndpointError):
-    """The endpoint gave no usable reply before the deadline."""
+class InternalError(Unavailable):
+    """HTTP 500: the endpoint fails altogether or on what it was asked; the latter where it replies to others."""
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:

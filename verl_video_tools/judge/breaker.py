@@ -18,17 +18,21 @@ Question = TypeVar("Question")
 class CircuitBreaker(Generic[Question]):
     """Whether a judge counts as down. Used within one event loop.
 
-    It is down once a judgement has failed at its deadline, and no other has got a reply since that one began: each that
-    was under way has tried for as long in vain. From then on questions are refused at once, and a task asks one of them
-    again at intervals, on which no rollout waits, until it is answered.
+    It is down once a judgement has failed because it was not available, and none has got a reply for as long as one may
+    take: all that were under way have tried in vain. From then on questions are refused at once, and a task asks one of
+    them again at intervals, on which no rollout waits, until it is answered.
 
     Args:
         probe: asks one question, once, and waits for the reply; raises where none comes.
+        silence_seconds: time without a reply, after which a failure shows that it is down.
         interval_seconds: pause before the first probe, and between two.
     """
 
-    def __init__(self, probe: Callable[[Question], Awaitable[object]], interval_seconds: float) -> None:
+    def __init__(
+        self, probe: Callable[[Question], Awaitable[object]], silence_seconds: float, interval_seconds: float
+    ) -> None:
         self._probe = probe
+        self._silence_seconds = silence_seconds
         self._interval_seconds = interval_seconds
         self._replied_at = float("-inf")
         self._fault: str | None = None
@@ -53,13 +57,10 @@ class CircuitBreaker(Generic[Question]):
             self._fault = None
             logger.warning("the judge is back")
 
-    def failed(self, question: Question, began_at: float, error: EndpointError) -> None:
-        """A judgement got no reply before its deadline.
-
-        Args:
-            began_at: when it began, on the event loop's clock.
-        """
-        if self._fault is not None or self._replied_at >= began_at:
+    def failed(self, question: Question, error: EndpointError) -> None:
+        """The judge was not available for a question."""
+        silent_seconds = asyncio.get_running_loop().time() - self._replied_at
+        if self._fault is not None or silent_seconds < self._silence_seconds:
             return
         self._fault, self._question = str(error), question
         logger.error("the judge counts as down: %s", error)

@@ -16,7 +16,7 @@ import numpy as np
 
 from verl_video_tools.endpoint.chat import Completion, read_completion
 from verl_video_tools.endpoint.client import EndpointClient, Turn
-from verl_video_tools.endpoint.retries import AttemptFailed, OutOfTime, Unavailable
+from verl_video_tools.endpoint.retries import AttemptFailed, Unavailable
 from verl_video_tools.errors import EndpointError, JudgeError
 from verl_video_tools.judge.breaker import CircuitBreaker
 from verl_video_tools.judge.cache import CacheKey, VerdictCache
@@ -166,8 +166,9 @@ class LLMJudge:
                 breaker.check(messages)
                 label = await turn.retried(lambda: self._ask(turn, model, messages))
                 self.counters.latencies_ms.append((asyncio.get_running_loop().time() - turn.began_at) * 1e3)
-        except OutOfTime as error:
-            breaker.failed(messages, turn.began_at, error)
+        except EndpointError as error:
+            if turn.is_late:
+                breaker.failed(messages, error)
             raise
         if self._cache is not None:
             await asyncio.to_thread(self._cache.put, key, label)
@@ -200,7 +201,9 @@ class LLMJudge:
     def _breaker(self) -> CircuitBreaker[_Messages]:
         loop = asyncio.get_running_loop()
         if loop not in self._breakers:
-            self._breakers[loop] = CircuitBreaker(self._probe, self.config.probe_interval_seconds)
+            self._breakers[loop] = CircuitBreaker(
+                self._probe, self.config.deadline_seconds, self.config.probe_interval_seconds
+            )
         return self._breakers[loop]
 
     async def _probe(self, messages: _Messages) -> None:
@@ -208,10 +211,12 @@ class LLMJudge:
         try:
             async with self._endpoint.turn() as turn:
                 await turn.chat_completion(self._body(await turn.model(), messages))
-        except (Unavailable, OutOfTime):
+        except Unavailable:
             raise
         except EndpointError:
-            return  # it replies, if not to this
+            if turn.is_late:
+                raise
+            # Else it replies, if not to this.
 
     def _body(self, model: str, messages: _Messages) -> dict[str, Any]:
         body: dict[str, Any] = {"model": model, "messages": messages, "temperature": 0.0}

@@ -53,7 +53,8 @@ _LOWER = {
 }
 """Words that speak of a lower label, by the one that is stated."""
 
-_LABEL_OF_LINE = re.compile(rf"({_LABEL_WORD}[\s*_\"'`]*)[:=]", re.IGNORECASE)
+_AFTER_LABEL_WORD = re.compile(rf"({_LABEL_WORD})([\s*_\"'`:=]+)", re.IGNORECASE)
+_SEPARATORS = str.maketrans(":=", "  ")
 _OBJECT_START = re.compile(r"\{(?=\s*[\"}])")
 _MAX_OBJECT_LENGTH = 20_000
 _BRACES = str.maketrans("{}", "()")
@@ -86,7 +87,8 @@ def read_verdict(reply: str) -> AnswerLabel:
 def without_labels(answer: str) -> str:
     """An answer in which nothing would be read as a label, were it quoted: braces become parentheses, and words such as
     "label" or "score" lose the colon behind them."""
-    return _LABEL_OF_LINE.sub(r"\1 ", answer.translate(_BRACES))
+    plain = answer.translate(_BRACES)
+    return _AFTER_LABEL_WORD.sub(lambda found: found[1] + found[2].translate(_SEPARATORS), plain)
 
 
 @dataclass(frozen=True, slots=True)
