@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.video.files import MakeVideo, write_grey
-from verl_video_tools.endpoint import client
+from verl_video_tools.endpoint import client, retries
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -61,5 +61,6 @@ def make_video(tmp_path_factory: pytest.TempPathFactory) -> MakeVideo:
 
 @pytest.fixture
 def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests whose server fails: clients ask it again at once."""
-    monkeypatch.setattr(client, "FIRST_BACKOFF_SECONDS", 0.01)
+    """For tests whose server fails: clients ask it again at once, and are soon sure that none is there."""
+    monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(client, "REACH_SECONDS", 0.3)

@@ -32,6 +32,7 @@ class Reply:
     body: bytes | None
     status: int = 200
     content_type: str = "application/json"
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def completion(text: Any) -> Reply:
@@ -66,6 +67,7 @@ class JudgeServer:
         reply: what to answer to a request for a verdict; called in the request's own thread.
         latency_seconds: slept before each verdict.
         version: what it tells at /version, as vLLM does; None: it does not.
+        models_reply: what it answers to a request for its models; None: the list of `models`.
     """
 
     reply: Callable[[dict[str, Any]], Reply] = compared
@@ -73,6 +75,7 @@ class JudgeServer:
     models: tuple[str, ...] = (MODEL,)
     port: int = 0
     version: str | None = None
+    models_reply: Reply | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Bodies of the requests for verdicts, in order of arrival."""
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -120,6 +123,9 @@ class JudgeServer:
                     return
                 with judge_server._lock:
                     judge_server.num_model_requests += 1
+                if judge_server.models_reply is not None:
+                    self.answer(judge_server.models_reply)
+                    return
                 data = [{"id": name, "object": "model", "created": 0, "owned_by": "x"} for name in judge_server.models]
                 self.answer(Reply(json.dumps({"object": "list", "data": data}).encode()))
 
@@ -143,6 +149,8 @@ class JudgeServer:
                 self.send_response(reply.status)
                 self.send_header("Content-Type", reply.content_type)
                 self.send_header("Content-Length", str(len(body) + 100 * (reply.body is None)))
+                for name, value in reply.headers:
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
                 self.close_connection = reply.body is None

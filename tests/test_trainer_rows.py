@@ -83,12 +83,17 @@ def run(
     adv_estimator: str = "grpo",
     penalties: Mapping[str, float] | None = None,
     trainer: VideoToolsTrainer | None = None,
+    judged: tuple[str, ...] = (),
 ) -> dict[str, dict[str, Any]]:
     """Advantage step over rollouts given as (key, score, flagged); the judge failed on those in `unjudged`.
 
     Args:
         penalties: taken from the reward at the first token, for leaving the reference.
     """
+
+    def reward_info(key: str) -> dict[str, float]:
+        return {"judge_failed": float(key in unjudged), "judge_calls": float(key in (*unjudged, *judged))}
+
     rows = {}
     for key, score, flagged in rollouts:
         trajectory = Trajectory(method="framethinker", question="?", flags=["aborted"] if flagged else [], error="why")
@@ -100,7 +105,7 @@ def run(
             "rollout_log_probs": torch.zeros(3),
             "old_log_probs": torch.zeros(3),
             "ref_log_prob": torch.tensor([-(penalties or {}).get(key, 0.0), 0.0, 0.0]),
-            "extra_fields": {**pack_record(trajectory), "reward_extra_info": {"judge_failed": float(key in unjudged)}},
+            "extra_fields": {**pack_record(trajectory), "reward_extra_info": reward_info(key)},
         }
     queue = MemoryQueue(rows)
     monkeypatch.setattr(trainer_module, "tq", queue)
@@ -113,6 +118,7 @@ def run(
     rollout = {"n": 4, "custom": {"video_tools": {"judge": judge}}}
     trainer.config = OmegaConf.create({"algorithm": algorithm, "actor_rollout_ref": {"rollout": rollout}})
     trainer.global_steps = 1
+    trainer._judge_watch.begin_step()
     batch = KVBatchMeta(keys=list(rows), tags=[{} for _ in rows], partition_id="train")
     trainer._compute_advantage(batch, {})
     return queue.rows
@@ -163,6 +169,22 @@ def test_a_step_without_any_verdict_updates_nothing(monkeypatch: pytest.MonkeyPa
     run(monkeypatch, rollouts, unjudged=("a_0_0", "a_1_0"), trainer=trainer)
     assert trainer._update_actor(not_judged, {}) is not_judged
     assert [batch.partition_id for batch in updated] == ["judged"]
+
+
+def test_a_run_ends_after_steps_without_any_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that ask no judge neither count nor begin the count anew; a single verdict does."""
+    rollouts = [("a_0_0", 0.0, False), ("a_1_0", 1.0, False)]
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_update_actor", lambda self, batch, metrics: batch)
+    trainer = object.__new__(VideoToolsTrainer)
+    both = ("a_0_0", "a_1_0")
+    run(monkeypatch, rollouts, unjudged=both, trainer=trainer)
+    run(monkeypatch, rollouts, unjudged=both, trainer=trainer)
+    run(monkeypatch, rollouts, unjudged=("a_0_0",), judged=("a_1_0",), trainer=trainer)
+    run(monkeypatch, rollouts, unjudged=both, trainer=trainer)
+    run(monkeypatch, rollouts, trainer=trainer)
+    run(monkeypatch, rollouts, unjudged=("a_0_0",), trainer=trainer)  # its sibling's question needs no judge
+    with pytest.raises(JudgeError, match=r"step 1: the judge gave no verdict at all during 3 steps in a row"):
+        run(monkeypatch, rollouts, unjudged=both, trainer=trainer)
 
 
 def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -> None:

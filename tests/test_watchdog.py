@@ -1,5 +1,6 @@
 """The watchdog against real local HTTP servers: healthy, sick, gone; and with checks that answer as they are told."""
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -7,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from verl_video_tools.watchdog import Check, Health, ServerCheck, Watchdog, health
+from verl_video_tools import watchdog as watchdog_module
+from verl_video_tools.watchdog import Check, Health, ServerCheck, Watchdog, end_process, health
 
 
 class Server(ThreadingHTTPServer):
@@ -132,3 +134,57 @@ def test_progress_is_printed(server: Server, capsys) -> None:
     watchdog.stop()
     watchdog.join(timeout=10)
     assert "step 1" in capsys.readouterr().out
+
+
+class Surprising:
+    """A check that raises in its first rounds, then finds a fault."""
+
+    def __init__(self, num_rounds: int) -> None:
+        self.num_left = num_rounds
+
+    def fault(self) -> str | None:
+        if self.num_left:
+            self.num_left -= 1
+            raise RuntimeError("what nobody foresaw")
+        return "an actor is dead."
+
+
+def test_a_check_that_raises_neither_ends_the_watch_nor_hides_the_others() -> None:
+    watchdog, deaths = watch(Surprising(3), Told())
+    watchdog.join(timeout=10)
+    assert len(deaths) == 1 and deaths[0].startswith("an actor is dead.")
+    assert watchdog.num_surprises == 3
+
+
+def test_progress_that_cannot_be_printed_does_not_end_the_watch(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = iter([RuntimeError("no progress"), "step 1"])
+
+    def progress() -> str:
+        line = next(lines, "step 2")
+        if isinstance(line, Exception):
+            raise line
+        return line
+
+    told = Told()
+    watchdog = Watchdog([told], progress, report_seconds=0.02, interval_seconds=0.02, on_death=lambda message: None)
+    watchdog.start()
+    deadline = time.monotonic() + 10
+    while "step 2" not in (printed := capsys.readouterr().out) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    watchdog.stop()
+    watchdog.join(timeout=10)
+    assert "step 2 (the watchdog failed 1 times, see the log)" in printed
+    assert watchdog.num_surprises == 1
+
+
+def test_the_process_ends_also_where_nobody_reads_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Gone:
+        def write(self, text: str) -> None:
+            raise BrokenPipeError
+
+    codes: list[int] = []
+    monkeypatch.setattr(sys, "stderr", Gone())
+    monkeypatch.setattr(watchdog_module.os, "_exit", codes.append)
+    with pytest.raises(BrokenPipeError):  # only because the exit is a stand-in here
+        end_process("over")
+    assert codes == [1]

@@ -8,6 +8,9 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   configured; verl makes them after its trainer. Its option `freeze_vision_tower`, which verl tells no engine
   (`engine`). The replay buffer's polling, and a look at what it hands out to validate
   (`trainer_records.ValidationTap`): verl has options for neither.
+- `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
+  (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
+  from it.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
   notices itself is left to the watchdog for a while, which names its node.
@@ -15,9 +18,10 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
   padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
 - `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
-  rollout fails.
+  rollout fails, and where no judge answers.
 - `_validate`: records; a judge that failed ends the run where it is to do so.
-- `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing.
+- `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
+  that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; a warning where engine and
   actor disagree.
@@ -30,6 +34,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +46,7 @@ from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.import_utils import resolve_config_path
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
@@ -48,11 +54,13 @@ from verl_video_tools.actor_check import ActorCheck, storage_units
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.engine import honour_freeze_vision_tower
-from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
+from verl_video_tools.errors import UsageError, VideoToolsError
 from verl_video_tools.trace.metrics import Rollout, rollout_metrics
 from verl_video_tools.trace.records import RecordWriter
+from verl_video_tools.trainer_judge import JudgeWatch
 from verl_video_tools.trainer_records import ValidationTap, batch_row, record_lines
 from verl_video_tools.trainer_rows import RolloutRows, group_rollouts, spread_padding
+from verl_video_tools.trainer_sampling import with_valid_siblings
 from verl_video_tools.types import Trajectory
 from verl_video_tools.watchdog import ServerCheck, Watchdog
 
@@ -108,6 +116,14 @@ class VideoToolsMixin(PPOTrainer):
 
     # ------------------------------------------------------------------------------------------------- before training
 
+    @cached_property
+    def _judge_watch(self) -> JudgeWatch:
+        """Made when verl's part of the trainer makes the replay buffer."""
+        return JudgeWatch(judge_config(self.config))
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        return with_valid_siblings(super()._build_replay_buffer(), self._judge_watch.see)
+
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
         known = set(_agent_loop_registry)
@@ -157,6 +173,7 @@ class VideoToolsMixin(PPOTrainer):
     def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
         self._enter(_GENERATING)
         self._num_refilled, self._nothing_judged = 0, False
+        self._judge_watch.begin_step()
         return super()._step_once(metrics, timing_raw, sample_batch_size)
 
     def _add_prompts_to_generate(self, num_prompts: int) -> int:
@@ -164,6 +181,7 @@ class VideoToolsMixin(PPOTrainer):
         if filter_groups.get("enable") and self._phase == _GENERATING:
             batch_size = self.config.data.train_batch_size
             self._num_refilled += num_prompts
+            self._judge_watch.check_refills(self.global_steps, self._num_refilled // batch_size)
             if self._num_refilled > self._max_refill_batches * batch_size:
                 raise VideoToolsError(
                     f"step {self.global_steps}: {self._max_refill_batches} batches of {batch_size} questions did not "
@@ -276,11 +294,15 @@ class VideoToolsMixin(PPOTrainer):
                 f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
                 "verl 0.9.1 knows better for grpo alone. Set that, or the context policy append (docs/training.md)"
             )
-        trajectories = self._trajectories([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
-        self._stop_on_judge_failures(sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories))
+        trajectories, reward_infos = self._scored([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
+        for info in reward_infos:
+            self._judge_watch.see(info)
+        num_unjudged = sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories)
+        self._judge_watch.check_failures(self.global_steps, num_unjudged)
+        self._judge_watch.end_step(self.global_steps)
         valid = [not trajectory.flags for trajectory in trajectories]
         if not any(valid):
-            if any(JUDGE_FLAG in trajectory.flags for trajectory in trajectories):
+            if num_unjudged:
                 # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
                 logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
                 result = super()._compute_advantage(batch, metrics)
@@ -317,17 +339,9 @@ class VideoToolsMixin(PPOTrainer):
         self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
         self._records.write(self.global_steps, self._validation_lines, held_out=True)
-        self._stop_on_judge_failures(sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name))
+        num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
+        self._judge_watch.check_failures(self.global_steps, num_failures)
         return metrics
-
-    def _stop_on_judge_failures(self, num_failures: int) -> None:
-        judge = judge_config(self.config)
-        if num_failures and judge is not None and judge.on_failure == "stop":
-            raise JudgeError(
-                f"step {self.global_steps}: the judge gave no verdict (found {num_failures} times), and "
-                "video_tools.judge.on_failure=stop; see the log of the reward workers. `vvt doctor --judge-base-url` "
-                "checks a judge; started again, the run goes on from its last checkpoint."
-            )
 
     @staticmethod
     def _exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
@@ -376,9 +390,13 @@ class VideoToolsMixin(PPOTrainer):
         )
 
     @staticmethod
-    def _trajectories(keys: list[str], partition_id: str) -> list[Trajectory]:
+    def _scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[Mapping[str, Any]]]:
+        """Records of rollouts, and the breakdown of their rewards."""
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-        return [unpack_record(batch_row(data["extra_fields"], i)) for i in range(len(keys))]
+        extra_fields = [batch_row(data["extra_fields"], i) for i in range(len(keys))]
+        return [unpack_record(fields) for fields in extra_fields], [
+            fields.get("reward_extra_info") or {} for fields in extra_fields
+        ]
 
 
 @register_trainer("video_tools")

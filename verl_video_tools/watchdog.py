@@ -8,6 +8,7 @@ and exit code 1. Only a process exit gets out: the main thread may hang in nativ
 from __future__ import annotations
 
 import http.client
+import logging
 import os
 import sys
 import threading
@@ -15,7 +16,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 _EXIT_DELAY_SECONDS = 3.0
 """Lets Ray forward the message to the driver's console before the process is gone."""
@@ -109,6 +114,8 @@ class ServerCheck:
 class Watchdog(threading.Thread):
     """A daemon thread that asks checks and reports progress.
 
+    A check or a report that raises finds nothing in that round; it is logged, counted, and the watch goes on.
+
     Args:
         checks: what is watched; all that a round of them finds goes into the message.
         progress: one line that says what the run is doing now.
@@ -132,6 +139,8 @@ class Watchdog(threading.Thread):
         self._interval_seconds = interval_seconds
         self._on_death = on_death or end_process
         self._stopped = threading.Event()
+        self.num_surprises = 0
+        """Checks and reports that have raised."""
 
     def stop(self) -> None:
         self._stopped.set()
@@ -139,17 +148,31 @@ class Watchdog(threading.Thread):
     def run(self) -> None:
         last_report = time.monotonic()
         while not self._stopped.wait(self._interval_seconds):
-            faults = [fault for check in self._checks if (fault := check.fault())]
+            faults = [fault for check in self._checks if (fault := self._guarded(check.fault))]
             if faults and not self._stopped.is_set():
                 self._on_death(" ".join([*faults, _ADVICE]))
                 return
             if time.monotonic() - last_report >= self._report_seconds:
                 last_report = time.monotonic()
-                print(f"[verl_video_tools] {self._progress()}", flush=True)
+                self._guarded(self._report)
+
+    def _report(self) -> None:
+        surprises = f" (the watchdog failed {self.num_surprises} times, see the log)" if self.num_surprises else ""
+        print(f"[verl_video_tools] {self._progress()}{surprises}", flush=True)
+
+    def _guarded(self, work: Callable[[], Result]) -> Result | None:
+        try:
+            return work()
+        except Exception:
+            self.num_surprises += 1
+            logger.warning("the watchdog goes on after surprise %s", self.num_surprises, exc_info=True)
+            return None
 
 
 def end_process(message: str) -> None:
     """Print `message` and leave with exit code 1, whatever the other threads are waiting for."""
-    print(f"[verl_video_tools] RUN ENDED: {message}", file=sys.stderr, flush=True)
-    time.sleep(_EXIT_DELAY_SECONDS)
-    os._exit(1)
+    try:
+        print(f"[verl_video_tools] RUN ENDED: {message}", file=sys.stderr, flush=True)
+        time.sleep(_EXIT_DELAY_SECONDS)
+    finally:  # also where nobody reads standard error any more
+        os._exit(1)

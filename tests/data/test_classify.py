@@ -237,7 +237,7 @@ def test_failures_are_listed_and_never_classified(
         assert "".join(report_of(out)["letters"].values()) == case.letters and not report_of(out)["failures"]
 
         base.reply = lambda request: Reply(b"{}", status=500)
-        assert run(case.command(tmp_path / "none", base, teacher)) == 1
+        assert run(case.command(tmp_path / "none", base, teacher, "--deadline-seconds", "1")) == 1
         assert report_of(tmp_path / "none")["letters"] == {} and not (tmp_path / "none" / "rl.parquet").exists()
 
 

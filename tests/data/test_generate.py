@@ -184,7 +184,7 @@ def test_all_failed_is_a_failure_and_no_endpoint_an_error(
     zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with JudgeServer(reply=lambda request: Reply(b"{}", status=500)) as server:
-        assert zoomer.generate(tmp_path / "a.jsonl", server) == 1
+        assert zoomer.generate(tmp_path / "a.jsonl", server, "--deadline-seconds", "1") == 1
         server.kill()
         assert zoomer.generate(tmp_path / "b.jsonl", server) == 1
     assert "EndpointError: no usable reply from" in capsys.readouterr().err

@@ -35,7 +35,7 @@ def test_a_failing_item_is_named_and_asked_again(
         return Reply(b"{}", status=500) if WHEEL in texts_of(request["messages"][1]) else good(request)
 
     with JudgeServer(reply=half_broken) as server:
-        assert run(command(video_mme, out, server)) == 0
+        assert run(command(video_mme, out, server, "--deadline-seconds=2")) == 0
         result = result_of(out)
         assert result["overall"] | {"frames": 0} == {
             "items": 3,
@@ -123,7 +123,7 @@ def test_an_endpoint_that_is_lost_ends_the_run_and_loses_nothing(
             return good(request)
 
         server.reply = dying
-        assert run(command(video_mme, out, server, "--concurrency=1")) == 1
+        assert run(command(video_mme, out, server, "--concurrency=1", "--deadline-seconds=1")) == 1
     told = capsys.readouterr().err
     assert "EndpointError: no usable reply" in told and "1 of 3 are recorded, and the next run goes on there" in told
     (record,) = read_records(out / "rollouts.jsonl")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verl_video_tools.endpoint.client import AttemptFailed
+from verl_video_tools.endpoint.retries import AttemptFailed
 from verl_video_tools.picture_files import encode_picture
 from verl_video_tools.types import ImagePart, Message
 

@@ -24,9 +24,10 @@ class EndpointConfig:
     concurrency: int = 32
     """Requests in flight at most."""
     deadline_seconds: float = 600.0
-    """Time for one reply with all its attempts, from the moment that it is its turn."""
+    """Time for one reply with all its attempts, from the moment that it is its turn. An endpoint that is busy, failing
+    or not reached is asked again until then."""
     max_attempts: int = 4
-    """Requests per reply at most; an unreadable one counts as a failed attempt."""
+    """Replies that cannot be used, per reply wanted, before it counts as failed."""
 
     def __post_init__(self) -> None:
         is_url = self.base_url is None or self.base_url.startswith(("http://", "https://"))

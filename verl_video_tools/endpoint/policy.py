@@ -15,8 +15,9 @@ from typing import Any, Self
 from verl_video_tools.agent_loop.context import visible_messages
 from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
-from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
+from verl_video_tools.endpoint.client import EndpointClient, Turn
 from verl_video_tools.endpoint.config import EndpointConfig
+from verl_video_tools.endpoint.retries import AttemptFailed
 from verl_video_tools.errors import EndpointError
 from verl_video_tools.methods.fields import require
 from verl_video_tools.protocols.reasoning import CLOSING, SpokenTurn, lacks_opening, take_apart

@@ -41,7 +41,7 @@ class VerdictCache:
     def get(self, key: CacheKey) -> AnswerLabel | None:
         try:
             return AnswerLabel(json.loads(self._path(key).read_text(encoding="utf-8"))["label"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def put(self, key: CacheKey, label: AnswerLabel) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-import time
+import logging
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +15,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from verl_video_tools.endpoint.chat import Completion, read_completion
-from verl_video_tools.endpoint.client import AttemptFailed, EndpointClient, Turn
+from verl_video_tools.endpoint.client import EndpointClient, Turn
+from verl_video_tools.endpoint.retries import AttemptFailed, Unavailable
 from verl_video_tools.errors import EndpointError, JudgeError
+from verl_video_tools.judge.breaker import CircuitBreaker
 from verl_video_tools.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.judge.config import JudgeConfig
-from verl_video_tools.judge.verdict import read_verdict
+from verl_video_tools.judge.verdict import read_verdict, without_labels
 from verl_video_tools.prompt_files import read_prompt
 from verl_video_tools.types import AnswerLabel
+
+logger = logging.getLogger(__name__)
+
+_Messages = list[dict[str, str]]
 
 _REMINDER = (
     'That reply could not be read. Reply with one JSON object and nothing else, such as {"label": "incorrect"}; the '
@@ -55,14 +61,14 @@ class LLMJudge:
     """A `Judge` (`verl_video_tools.types`) on an OpenAI-compatible endpoint.
 
     May be used from several event loops, one after the other or in different threads: connections, the bound on
-    requests in flight and the sharing of identical judgements belong to the running loop. Close it in each
-    (`async with`, or `aclose`).
+    requests in flight, the sharing of identical judgements and whether the judge counts as down belong to the running
+    loop. Close it in each (`async with`, or `aclose`).
 
     Args:
         config: `base_url` must be set.
 
     Raises:
-        UsageError: no `base_url`, an unreadable prompt file, or the package `openai` is missing.
+        UsageError: no `base_url`, an unreadable prompt file, or the packages of the extra `judge` are not there.
     """
 
     def __init__(self, config: JudgeConfig) -> None:
@@ -72,12 +78,14 @@ class LLMJudge:
         self._prompt = read_prompt(__package__, "prompt.txt", config.prompt_file)
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
+        self._breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, CircuitBreaker[_Messages]] = WeakKeyDictionary()
 
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
         """The verdict on one answer. Identical judgements that are under way are asked once.
 
         Raises:
-            JudgeError: no readable reply within `max_attempts` and `deadline_seconds`, or a request that is refused.
+            JudgeError: no readable reply within `max_attempts` and `deadline_seconds`, a request that is refused, a
+                judge that counts as down, or whatever else went wrong on the way.
         """
         self.counters.calls += 1
         pending, key = self._pending.setdefault(asyncio.get_running_loop(), {}), (question, truth, answer)
@@ -112,6 +120,9 @@ class LLMJudge:
 
     async def aclose(self) -> None:
         """Close the running loop's connections."""
+        breaker = self._breakers.pop(asyncio.get_running_loop(), None)
+        if breaker is not None:
+            await breaker.aclose()
         await self._endpoint.aclose()
 
     async def __aenter__(self) -> Self:
@@ -125,50 +136,93 @@ class LLMJudge:
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _decide(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        """One judgement: its turn, its model, the cache, then attempts until one is readable."""
-        data = json.dumps({"question": question, "reference": truth, "answer": answer}, ensure_ascii=False)
-        messages = [{"role": "system", "content": self._prompt}, {"role": "user", "content": data}]
+        """One judgement. Whatever goes wrong on its way is no verdict: the caller has to flag the rollout."""
+        try:
+            return await self._verdict(question, truth, answer)
+        except JudgeError:
+            raise
+        except EndpointError as error:
+            raise JudgeError(f"no verdict from the judge: {error}") from error
+        except Exception as error:
+            logger.exception("a judgement failed in an unforeseen way")
+            raise JudgeError(f"no verdict from the judge: {type(error).__name__}: {error}") from error
+
+    async def _verdict(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        """Its turn, its model, the cache, then attempts until one is readable."""
+        # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
+        data = {"question": question, "reference": truth, "answer": without_labels(answer)}
+        user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
+        messages = [{"role": "system", "content": self._prompt}, user]
+        breaker = self._breaker()
         try:
             async with self._endpoint.turn() as turn:
-                started = time.perf_counter()
+                if turn.known_model is None:
+                    breaker.check(messages)
                 model = await turn.model()
                 key = CacheKey(question, truth, answer, self._prompt, model)
                 if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                     self.counters.cache_hits += 1
                     return kept
+                breaker.check(messages)
                 label = await turn.retried(lambda: self._ask(turn, model, messages))
-                self.counters.latencies_ms.append((time.perf_counter() - started) * 1e3)
+                self.counters.latencies_ms.append((asyncio.get_running_loop().time() - turn.began_at) * 1e3)
         except EndpointError as error:
-            raise JudgeError(f"no verdict from the judge: {error}") from error
+            if turn.is_late:
+                breaker.failed(messages, error)
+            raise
         if self._cache is not None:
             await asyncio.to_thread(self._cache.put, key, label)
         return label
 
-    async def _ask(self, turn: Turn, model: str, messages: list[dict[str, str]]) -> AnswerLabel:
+    async def _ask(self, turn: Turn, model: str, messages: _Messages) -> AnswerLabel:
         """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
         self.counters.attempts += 1
         try:
             completion = read_completion(await turn.chat_completion(self._body(model, messages)))
+            self._breaker().replied()
             try:
-                return read_verdict(completion.text)
+                return self._read(completion)
             except JudgeError as error:
                 messages += [{"role": "assistant", "content": completion.text}, {"role": "user", "content": _REMINDER}]
-                raise AttemptFailed(f"{error}{self._cut_note(completion)}") from error
+                raise AttemptFailed(str(error)) from error
         except BaseException:
             self.counters.failed_attempts += 1
             raise
 
-    def _body(self, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
+    def _read(self, completion: Completion) -> AnswerLabel:
+        """The verdict of a whole reply. Raises JudgeError for one that was cut, whatever label it holds so far."""
+        if completion.finish_reason != "length":
+            return read_verdict(completion.text)
+        limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
+        raise JudgeError(
+            f"the judge's reply {completion.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
+        )
+
+    def _breaker(self) -> CircuitBreaker[_Messages]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._breakers:
+            self._breakers[loop] = CircuitBreaker(
+                self._probe, self.config.deadline_seconds, self.config.probe_interval_seconds
+            )
+        return self._breakers[loop]
+
+    async def _probe(self, messages: _Messages) -> None:
+        """Ask once more what nobody waits for; raises EndpointError where the judge does not reply."""
+        try:
+            async with self._endpoint.turn() as turn:
+                await turn.chat_completion(self._body(await turn.model(), messages))
+        except Unavailable:
+            raise
+        except EndpointError:
+            if turn.is_late:
+                raise
+            # Else it replies, if not to this.
+
+    def _body(self, model: str, messages: _Messages) -> dict[str, Any]:
         body: dict[str, Any] = {"model": model, "messages": messages, "temperature": 0.0}
         if self.config.max_tokens is not None:
             body["max_tokens"] = self.config.max_tokens
         return body
-
-    def _cut_note(self, completion: Completion) -> str:
-        """What to do about a reply that ended before its verdict."""
-        if completion.finish_reason != "length" or self.config.max_tokens is None:
-            return ""
-        return f", it was cut at max_tokens={self.config.max_tokens}: give a judge that thinks longer more"
 
 
 _Key = tuple[str, str, str]

@@ -24,7 +24,8 @@ class JudgeConfig(EndpointConfig):
     concurrency: int = 32
     """Requests in flight at most. In training this is for the whole run, split over verl's reward workers."""
     deadline_seconds: float = 60.0
-    """Time for one judgement with all its attempts, from the moment that it is its turn."""
+    """Time for one judgement with all its attempts, from the moment that it is its turn. A judge that is busy, failing
+    or not reached is asked again until then."""
     max_tokens: int | None = 1024
     """Tokens of one reply at most: enough to think before the verdict, and a bound on a model that rambles on. None:
     the server's own limit."""
@@ -35,7 +36,13 @@ class JudgeConfig(EndpointConfig):
     on_failure: Literal["flag", "stop"] = "flag"
     """What a judgement that failed for good does in training. `flag`: the rollout neither trains nor counts. `stop`:
     the run ends with the reason."""
+    probe_interval_seconds: float = 30.0
+    """Pause between two looks at a judge that counts as down, to see whether it is back."""
+    max_steps_without_verdict: int = 3
+    """Training steps in a row that may ask the judge and get no verdict at all; after so many the run ends."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, "max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1, or None")
+        require(self, "probe_interval_seconds", self.probe_interval_seconds > 0, "above 0")
+        require(self, "max_steps_without_verdict", self.max_steps_without_verdict >= 1, "at least 1")

@@ -59,7 +59,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
         method = self._method(trajectory.method)
         reward = method.zero_reward()
-        flagged, spared = bool(trajectory.flags), False
+        flagged, spared, unjudged = bool(trajectory.flags), False, False
         counters = JudgeCounters()
         if not flagged:
             sample = Sample.from_row(item.non_tensor_batch)
@@ -68,10 +68,10 @@ class VideoToolsRewardManager(RewardManagerBase):
                 reward = await method.score(trajectory, sample, judge)
             except JudgeError as error:
                 logger.error("rollout of row %s: %s", sample.extra_info.get("index"), error)
-                flagged = True
+                flagged = unjudged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
-        info = reward_info(method, reward, flagged) | judge_info(counters, spared)
+        info = reward_info(method, reward, flagged) | judge_info(counters, spared, unjudged)
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:
@@ -80,16 +80,17 @@ class VideoToolsRewardManager(RewardManagerBase):
         return self._methods[name]
 
 
-def judge_info(counters: JudgeCounters, spared: bool) -> dict[str, float]:
+def judge_info(counters: JudgeCounters, spared: bool, unjudged: bool) -> dict[str, float]:
     """What one rollout asked of the judge, under the keys that every row of a run shares.
 
     Args:
         spared: a rule decided on the answer to an open question.
+        unjudged: the rollout is flagged for want of a verdict; the trainer and dynamic sampling read it from here.
     """
     return {
         "judge_calls": float(counters.calls),
         "judge_cache_hits": float(counters.cache_hits),
-        "judge_failed": float(counters.failures > 0),
+        "judge_failed": float(unjudged),
         "judge_attempts": float(counters.attempts),
         "judge_failed_attempts": float(counters.failed_attempts),
         "judge_latency_ms": counters.latency_ms_p50,

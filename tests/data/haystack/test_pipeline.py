@@ -156,7 +156,7 @@ def test_failures_are_told_and_made_again(
         return Reply(b"{}", status=500) if role(request) == "visual_check" else honest(request)
 
     server.reply = failing
-    assert haystack(listed, tmp_path / "run", server.base_url, "--max-attempts", "2") == 1
+    assert haystack(listed, tmp_path / "run", server.base_url, "--deadline-seconds", "1") == 1
     assert rows_of(tmp_path / "run") == []
     told = capfd.readouterr().err
     assert told.count("scenes: 1 failed") == 1 and "gone.mp4: no such video file" in told
@@ -402,7 +402,7 @@ def test_a_lost_endpoint_ends_the_run(videos: Path, tmp_path: Path, capfd: pytes
         return honest(request)
 
     with JudgeServer(dying) as server:
-        assert haystack(videos, folder, server.base_url, "--concurrency", "1", "--max-attempts", "2") == 1
+        assert haystack(videos, folder, server.base_url, "--concurrency", "1", "--deadline-seconds", "1") == 1
     told = capfd.readouterr().err
     assert "EndpointError: no usable reply" in told and "captions.jsonl holds 1 of 3, and the next run goes on" in told
     assert not any("error" in record for record in read_log(folder / "captions.jsonl").values())
@@ -421,7 +421,7 @@ def test_a_caption_made_again_asks_anew_for_its_own_group(videos: Path, server: 
     def without_questions(request: dict[str, Any]) -> Reply:
         return chat_reply("[]") if role(request) == "questions" else honest(request)
 
-    options = ["--set", "captions_per_request=2", "--max-attempts", "1"]
+    options = ["--set", "captions_per_request=2", "--max-attempts", "1", "--deadline-seconds", "2"]
     server.reply = failing
     assert haystack(videos, tmp_path / "run", server.base_url, *options) == 1
     assert Counter(map(role, server.requests)) == {"caption": 3, "questions": 2}

@@ -1,0 +1,131 @@
+"""When an endpoint is asked again: what `Retry-After` says, how long, and what the deadline leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from tests.judge_server import JudgeServer, Reply, compared
+from verl_video_tools.endpoint import EndpointClient, EndpointConfig, retries
+from verl_video_tools.endpoint.retries import retry_after_seconds
+from verl_video_tools.errors import EndpointError, JudgeError
+from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.types import AnswerLabel
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytest.importorskip("tenacity", reason="the extra `judge` is not installed")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("8", 8.0),
+        ("0.25", 0.25),
+        (" 8 ", 8.0),
+        ("-3", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
+        ("nan", None),
+        ("inf", None),
+        ("soon", None),
+        ("", None),
+        ("Wed, 99 Oct 2015", None),
+    ],
+)
+def test_retry_after(value: str, expected: float | None) -> None:
+    assert retry_after_seconds({"retry-after": value}) == expected
+    assert retry_after_seconds({}) is None
+
+
+@pytest.mark.parametrize("zone", ["GMT", "-0000", "+0000"])
+def test_retry_after_as_a_date(zone: str) -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=30)).replace("+0000", zone)
+    seconds = retry_after_seconds({"retry-after": date})
+    assert seconds is not None and 28 < seconds <= 30
+
+
+def busy_for(seconds: float, retry_after: str, status: int = 429) -> Callable[[dict[str, Any]], Reply]:
+    """Refuses whatever comes within so many seconds of the first request, then judges."""
+    began: list[float] = []
+
+    def reply(request: dict[str, Any]) -> Reply:
+        began.append(time.monotonic())
+        if began[-1] - began[0] < seconds:
+            return Reply(b"slow down", status=status, headers=(("Retry-After", retry_after),))
+        return compared(request)
+
+    return reply
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_no_judgement_is_lost_to_a_server_that_says_when_to_come_back(status: int) -> None:
+    """64 judgements against 8 s within 60 s, at an eighth of the time; `python -m benchmarks.judge` takes all of it."""
+    with JudgeServer(reply=busy_for(1.0, "1", status)) as server:
+        async with LLMJudge(JudgeConfig(base_url=server.base_url, deadline_seconds=7.5)) as judge:
+            labels = await asyncio.gather(*(judge.judge("which?", str(i), str(i)) for i in range(64)))
+        assert labels == [AnswerLabel.CORRECT] * 64
+        assert judge.counters.failures == 0
+        # Each of the 32 in flight was refused once, and came back when it was told to.
+        assert judge.counters.failed_attempts == 32 and len(server.requests) == 96
+
+
+async def test_a_pause_beyond_the_deadline_fails_at_once() -> None:
+    with JudgeServer(reply=busy_for(60.0, "120")) as server:
+        async with EndpointClient(EndpointConfig(base_url=server.base_url, deadline_seconds=30.0)) as client:
+            began = time.monotonic()
+            with pytest.raises(EndpointError, match=r"within 30 s; the last attempt failed with: HTTP 429"):
+                async with client.turn() as turn:
+                    await turn.retried(lambda: turn.chat_completion({"messages": []}))
+            assert time.monotonic() - began < 5
+
+
+async def test_a_server_that_comes_back_within_the_deadline_costs_no_judgement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connections are refused meanwhile."""
+    monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 0.05)
+    with JudgeServer() as server:
+        port = server.port
+    config = JudgeConfig(base_url=server.base_url, max_attempts=1, deadline_seconds=20.0)
+    async with LLMJudge(config) as judge:
+        asked = asyncio.create_task(judge.judge("which?", "1", "1"))
+        await asyncio.sleep(1.0)
+        assert not asked.done()
+        with JudgeServer(port=port):
+            assert await asked is AnswerLabel.CORRECT
+    assert judge.counters.failures == 0
+
+
+@pytest.mark.usefixtures("short_backoff")
+async def test_a_request_that_fails_while_others_are_answered_is_given_up() -> None:
+    def reply(request: dict[str, Any]) -> Reply:
+        return Reply(b"boom", status=500) if "poison" in request["messages"][1]["content"] else compared(request)
+
+    with JudgeServer(reply=reply) as server:
+        async with LLMJudge(JudgeConfig(base_url=server.base_url, max_attempts=3)) as judge:
+            poisoned = asyncio.create_task(judge.judge("poison?", "1", "1"))
+            while not poisoned.done():
+                await judge.judge("which?", "1", "1")
+            with pytest.raises(JudgeError, match="in 3 attempts; the last failed with: HTTP 500"):
+                await poisoned
+
+
+@pytest.mark.usefixtures("short_backoff")
+async def test_an_address_where_nothing_listens_is_told_soon() -> None:
+    with JudgeServer() as server:
+        pass
+    async with EndpointClient(EndpointConfig(base_url=server.base_url)) as client:
+        for ask in (client.check_reachable, client.served_models):
+            with pytest.raises(EndpointError, match=r"within 0\.3 s; the last attempt failed with: ConnectError"):
+                await ask()
+
+
+async def test_any_reply_shows_that_an_endpoint_is_there() -> None:
+    with JudgeServer(models_reply=Reply(b"<html>busy</html>", content_type="text/html")) as server:
+        async with EndpointClient(EndpointConfig(base_url=server.base_url)) as client:
+            await client.check_reachable()
+            server.models_reply = Reply(b"gone", status=404)
+            await client.check_reachable()
