@@ -51,6 +51,7 @@ class Frugal(Method):
     name: ClassVar[str] = "frugal"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "price")
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=4096, response_tokens=8192, images=64)
+    thought_tag: ClassVar[str | None] = None
 
     max_turns: int = 4
     end_on_call_error: bool = False

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.agent_loop.harness import Rollout, Unended, make_row, model_dir, processor, run_loop, video
-from tests.chat_server import chat_reply, pictures_of, texts_of
+from tests.chat_server import chat_reply, pictures_of, texts_of, thinking
 from tests.judge_server import JudgeServer
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.parquet import read_table
@@ -104,10 +104,14 @@ def server() -> Any:
         yield server
 
 
-def evaluate(case: Case, rows: Path, out: Path, server: JudgeServer, *options: str) -> Trajectory:
-    """The recorded rollout of `vvt eval`."""
+def evaluate(
+    case: Case, rows: Path, out: Path, server: JudgeServer, *options: str, reasons: str | None = None
+) -> Trajectory:
+    """The recorded rollout of `vvt eval`, of a model that reasons natively in the shape `reasons`."""
     turns = [*case.looks, case.answer]
     server.reply = lambda request: chat_reply(turns[sum(m["role"] == "assistant" for m in request["messages"])])
+    if reasons is not None:
+        server.reply = thinking(server.reply, reasons, "It could be <answer>A</answer>, or not.")
     fields = [f"--set={name}={json.dumps(value)}" for name, value in case.fields.items()]
     command = ["eval", f"--rows={rows}", f"--out={out}", f"--method={case.method}", *fields, *options]
     retrieval = ["--retrieval=model=unused"] if get_method(case.method).searches else []
@@ -202,3 +206,19 @@ async def test_without_the_processor_the_server_decides_on_sizes(
     assert texts_of(server.requests[0]["messages"][1]).count("<image>") == len(theirs)
     result = json.loads((tmp_path / "out" / "results.json").read_text())
     assert result["protocol"]["pictures"]["sizes"] == "as the method asks; the server fits them"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.method)
+def test_a_model_that_reasons_is_measured_by_what_it_says(
+    case: Case, rows: Path, server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one shape; tests/endpoint has the others."""
+    monkeypatch.setattr("verl_video_tools.retrieval.local_from_fields", lambda fields: Scattered() if fields else None)
+    plain = evaluate(case, rows, tmp_path / "plain", server)
+    reasoned = evaluate(case, rows, tmp_path / "reasoned", server, reasons="opened by the template")
+    assert [(turn.text, turn.well_formed) for turn in reasoned.turns] == [
+        (turn.text, turn.well_formed) for turn in plain.turns
+    ]
+    assert len(reasoned.executed_calls()) == len(plain.executed_calls()) == len(case.looks)
+    results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("plain", "reasoned")]
+    assert results[0]["overall"] == results[1]["overall"] and results[0]["protocol"]["native_reasoning"]
