@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from verl_video_tools.rewards.choices import words
 from verl_video_tools.rewards.choices.options import Menu
@@ -77,8 +79,7 @@ class Clause:
         return [item for item in self.items if isinstance(item, str)]
 
 
-@dataclass(frozen=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str  # "word", "choice", or how a stop is called in _TOKEN
     word: str = ""  # as written
     choice: Choice | None = None
@@ -113,7 +114,7 @@ def _lettered(tokens: Sequence[_Token], menu: Menu) -> list[_Token]:
     for number, token in enumerate(tokens):
         before = tokens[number - 1] if number else blank
         after = tokens[number + 1] if number + 1 < len(tokens) else blank
-        if token.kind == "word" and re.fullmatch("[A-Za-z]", token.word) and _is_letter(token, before, after, is_only, menu):
+        if token.kind == "word" and len(token.word) == 1 and token.word in string.ascii_letters and _is_letter(token, before, after, is_only, menu):
             token = _Token("choice", token.word, Choice((token.word.upper(),)))
         found.append(token)
     return found
@@ -141,7 +142,8 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
     for token in tokens:
         last = found[-1].choice if found else None
         if token.choice and not token.choice.text and last and not last.text and len(pending) <= 4:
-            found[-1] = _Token("choice", found[-1].word, Choice((*last.letters, *token.choice.letters), "", True))
+            letters = tuple(dict.fromkeys((*last.letters, *token.choice.letters)))
+            found[-1] = _Token("choice", found[-1].word, Choice(letters, "", True))
             pending = []
         elif last and (token.kind in ("comma", "joint") or token.word.lower() in _JOINTS):
             pending.append(token)
@@ -210,5 +212,5 @@ def _begins_prose(following: Sequence[_Token]) -> bool:
     if not following or following[0].kind not in ("word", "choice"):
         return False
     word = following[0].word.lower()
-    is_about_it = word in words.AFTER_A or word in words.PREDICATES or words.denies(word) or re.match(CJK, word)
+    is_about_it = word in words.ABOUT_A_CHOICE or word in words.PREDICATES or words.denies(word) or re.match(CJK, word)
     return bool(following[0].choice) or not is_about_it

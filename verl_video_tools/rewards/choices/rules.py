@@ -124,16 +124,17 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     given = [claim for claim in claims if claim.strength == Strength.LETTER]
     letters = {letter for claim in given for letter in claim.letters}
     if highest == Strength.STATED:  # several letters with something to say about each are an analysis of the options
-        bare = {letter for claim in given if _is_bare(clauses, claim.place) for letter in claim.letters}
+        places = {claim.place for claim in claims if claim.strength != Strength.TEXT}
+        bare = {letter for claim in given if _is_bare(clauses, claim.place, places) for letter in claim.letters}
         named |= letters if len(letters) == 1 else bare
     if highest == Strength.LETTER:
         named |= {letter for claim in claims if claim.strength == Strength.TEXT for letter in claim.letters}
     return named.pop() if len(named) == 1 else None
 
 
-def _is_bare(clauses: Sequence[Clause], place: int) -> bool:
-    """Whether nothing follows a clause on its line."""
-    return place + 1 == len(clauses) or clauses[place + 1].starts_line
+def _is_bare(clauses: Sequence[Clause], place: int, claiming: set[int]) -> bool:
+    """Whether a line or the next claim follows a clause at once."""
+    return place + 1 == len(clauses) or clauses[place + 1].starts_line or place + 1 in claiming
 
 
 def _claims(clauses: Sequence[Clause]) -> Iterator[Claim]:
@@ -161,7 +162,7 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
         for number, item in enumerate(clause.items):
             before = clause.items[number - 1] if number else None
             is_last = number + 1 == len(clause.items)
-            is_label = is_dressed or (is_last and place + 1 < len(clauses)) or clause.items[number + 1 :][:1] == [":"]
+            is_label = is_dressed or (is_last and place + 1 < len(clauses)) or clause.items[number + 1 : number + 2] == [":"]
             if not isinstance(item, Choice) or item.text or item.is_dressed != is_dressed or not isinstance(before, str):
                 continue
             if is_label and not (
@@ -173,7 +174,8 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
 def _counted(clause: Clause) -> list[Choice]:
     """Its choices; beside a letter, "right" and "no" are words, also where options read so."""
     choices = clause.choices
-    if clause.words and any(not choice.text for choice in choices):
+    is_sentence = any(word in words.COPULAS for word in clause.words)
+    if is_sentence and any(not choice.text for choice in choices):
         return [choice for choice in choices if not choice.text or not words.is_frame(choice.text)]
     return choices
 

@@ -25,7 +25,7 @@ _ANSWER_FIELD = re.compile(
     r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)"
 )
 
-_ARROW = re.compile(r"\\(?:right|Right|long|Long)*(?:rightarrow|implies|to)(?![a-zA-Z])|[=-]+>|[\u2190-\u21ff\U0001f449]")
+_ARROW = re.compile(r"\\(?:right|Right|long|Long)*(?:rightarrow|implies|to)(?![a-zA-Z])|(?<![=-])[=-]{1,4}>|[\u2190-\u21ff\U0001f449]")
 _COMMAND = re.compile(r"\\(?:[a-zA-Z]+\*?|[()\[\]])")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _FENCE = re.compile(r"^[ \t]*`{3}\w*[ \t]*$", re.MULTILINE)
@@ -72,6 +72,8 @@ def cleaned(answer: str) -> Cleaned:
 
 def unwrapped(text: str) -> str:
     """The words without markup; a letter in quotes, brackets or bold print comes out as ``(B)``."""
+    if not text.strip():
+        return ""
     text = unicodedata.normalize("NFKC", text).translate(_CLOSING_MARKS)
     text = _FENCE.sub("", _ARROW.sub(" \u2192 ", text))
     text = _HTML.sub(" ", _ANGLED_LETTER.sub(r"(\1)", _COMMAND.sub(" ", text.replace("\\\\", "\n"))))

@@ -71,7 +71,7 @@ REVISIONS = _words("wait actually correction scratch")
 """After one of them what was said before no longer counts."""
 WRONG, RIGHT = _words("wrong incorrect false no"), _words("correct right true yes")
 
-AFTER_A = (
+ABOUT_A_CHOICE = (
     REASONS
     | CONNECTIVES
     | OR
@@ -81,6 +81,8 @@ AFTER_A = (
         "does doesn't will won't has might may instead rather over given if also then best"
     )
 )
+"""What may follow a letter that a sentence is about."""
+AFTER_A = ABOUT_A_CHOICE | _words("option the i it this that maybe perhaps probably answer final")
 """A capital A before any other word is an article."""
 
 # The same for scripts without spaces: what a run of characters may consist of beside a choice.
@@ -113,34 +115,34 @@ _CJK_REASON = re.compile("因为|由于|なぜなら|왜냐하면")
 
 def is_frame(word: str) -> bool:
     """Whether a word, or a run of characters, says nothing but that a choice is made."""
-    return word in FRAME or bool(_CJK_FRAME.fullmatch(word))
+    return word in FRAME or (not word.isascii() and bool(_CJK_FRAME.fullmatch(word)))
 
 
 def is_head(word: str) -> bool:
     """Whether it says that an answer is given."""
-    return word in HEADS or bool(_CJK_HEAD.search(word))
+    return word in HEADS or (not word.isascii() and bool(_CJK_HEAD.search(word)))
 
 
 def is_final(word: str) -> bool:
     """Whether it says that an answer is the last."""
-    return word in FINAL or bool(_CJK_FINAL.search(word))
+    return word in FINAL or (not word.isascii() and bool(_CJK_FINAL.search(word)))
 
 
 def is_reason(word: str) -> bool:
     """Whether a reason begins with it."""
-    return word in REASONS or bool(_CJK_REASON.match(word))
+    return word in REASONS or (not word.isascii() and bool(_CJK_REASON.match(word)))
 
 
 def leads_to_choice(word: str) -> bool:
     """Whether a run of characters ends in what a choice follows, whatever comes before."""
-    return bool(_CJK_TAIL.search(word[-_CJK_TAIL_CHARACTERS:]))
+    return not word.isascii() and bool(_CJK_TAIL.search(word[-_CJK_TAIL_CHARACTERS:]))
 
 
 def denies(word: str) -> bool:
     """Whether it takes back or questions what a sentence says."""
-    return word in _DENIALS or word.endswith("n't") or bool(_CJK_DENIAL.search(word))
+    return word in _DENIALS or word.endswith("n't") or (not word.isascii() and bool(_CJK_DENIAL.search(word)))
 
 
 def doubts(word: str) -> bool:
     """Whether it leaves a choice open."""
-    return word in _DOUBTS or bool(_CJK_DOUBT.search(word))
+    return word in _DOUBTS or (not word.isascii() and bool(_CJK_DOUBT.search(word)))
