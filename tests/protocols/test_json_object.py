@@ -49,11 +49,11 @@ def test_half_a_surrogate_pair_and_too_deep_objects_are_none() -> None:
     assert list(json_objects('{"a":' * 101 + "1" + "}" * 101)) == []
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(15)
 @pytest.mark.parametrize(
     "piece", ["{", '{"', '{"a":', '{"a":[', '{"a{', '{\\"', '{"a":1,', '{"a":1} {', "{\n", '{"k{":":","', "{ \t"]
 )
 def test_long_texts_take_time_in_proportion_to_their_length(piece: str) -> None:
-    """A million characters: a second or two here, most of an hour where each brace reads the rest of the text."""
-    text = piece * (1_000_000 // len(piece))
+    """A quarter of a million characters: under a second here, half a minute and more where each brace reads the rest of the text."""
+    text = piece * (250_000 // len(piece))
     assert list(json_objects(text + ' {"label": "correct"}'))[-1:] in ([{"label": "correct"}], [])

@@ -1,0 +1,60 @@
+"""Grade a multiple-choice answer written in free form.
+
+An answer is read in two stages. First it is cleaned (`text`): markup, reasoning and odd forms of letters go, and what
+the model set apart as its answer, in a box, a tag or a field of JSON, is found. Then ranked rules (`rules`) look for the
+one option that the words state; `clauses` cuts the text into the clauses that they look at, `words` holds the words
+that may stand beside a choice.
+"""
+
+from __future__ import annotations
+
+from verl_video_tools.rewards.choices.options import Options, menu_of, plain_text
+from verl_video_tools.rewards.choices.rules import read_choice
+
+__all__ = ["Options", "canonical_letter", "grade_multiple_choice", "names_option", "plain_text"]
+
+
+def grade_multiple_choice(answer: str | None, truth: str, options: Options | None = None) -> bool:
+    """Whether `answer` names the option `truth`, and no other.
+
+    Read are a letter in its usual forms (``B``, ``b``, ``(B)``, ``B.``), with text (``B. text``), in a statement (``The
+    answer is B``, ``B is correct``), set apart (``\\boxed{B}``, ``<answer>B</answer>``, ``{"answer": "B"}``), before an
+    explanation or after reasoning, also in Chinese, Korean and Japanese; and, with `options`, the text of an option in
+    a letter's place. An answer that names two options, one outside the menu, or none is wrong, and so is one whose
+    letter and text name different options.
+
+    Args:
+        answer: what the model answered; None counts as wrong.
+        truth: the right option, in any form that `canonical_letter` takes.
+        options: texts in the order of their letters (a leading ``A.`` is ignored), or a mapping from letter to text.
+
+    Raises:
+        ValueError: `truth` names no option.
+    """
+    menu = menu_of(options)
+    expected = read_choice(truth, menu)
+    if expected is None:
+        raise ValueError(f"truth must be the letter of an option, got {truth!r}")
+    if answer is None or not menu.has(expected):
+        return False
+    return read_choice(answer, menu) == expected
+
+
+def canonical_letter(truth: str, options: Options | None) -> str | None:
+    """The upper-case letter of the option that a truth names: ``B`` for ``(B)``, ``B.``, ``b``, ``B. dog`` and ``dog``.
+
+    Args:
+        truth: as a row has it.
+        options: as for `grade_multiple_choice`; without them a text names nothing, and any letter is taken.
+
+    Returns:
+        None where `truth` names no option, several, or one letter and another option's text.
+    """
+    menu = menu_of(options)
+    letter = read_choice(truth, menu)
+    return letter if letter is not None and menu.has(letter) else None
+
+
+def names_option(truth: str, options: Options | None = None) -> bool:
+    """Whether `grade_multiple_choice` takes `truth`, and some answer could be right."""
+    return canonical_letter(truth, options) is not None
