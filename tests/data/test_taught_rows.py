@@ -18,6 +18,8 @@ from tests.data.row_files import read_rows
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.convert import TAUGHT_SCHEMA, convert_annotations
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.data.stats import row_stats
+from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
@@ -132,6 +134,18 @@ def test_impossible_wishes(
     command = ["data", "convert", str(source), str(tmp_path / "x.parquet"), "--turns", "--videos", str(media), *options]
     assert run(command) == 2
     assert message in capfd.readouterr().err
+
+
+def test_files_with_rows_about_pictures_are_counted_split_and_decontaminated(media: Path, tmp_path: Path) -> None:
+    source, clean = tmp_path / "rows.parquet", tmp_path / "clean.parquet"
+    taught("video-r1", SAMPLES / "video_r1" / "Video-R1-COT-165k.json", media, source)
+    counted = row_stats(source).to_dict()
+    assert (counted["rows"], counted["unreadable"], counted["about pictures"], counted["videos"]) == (2, 0, 1, 1)
+    (tmp_path / "benchmark.txt").write_text("ytb_stage.mp4\nbars.mp4\n")
+    (found,) = decontaminate(source, clean, [tmp_path / "benchmark.txt"])
+    assert found.number == 0 and [row["template"] for row in read_rows(clean)] == ["pictures"]
+    split_by_video(source, tmp_path / "a.parquet", tmp_path / "b.parquet", second_share=0.5)
+    assert len(read_rows(tmp_path / "a.parquet")) == len(read_rows(tmp_path / "b.parquet")) == 1
 
 
 def test_pictures_are_no_rows_to_reinforce(media: Path, tmp_path: Path) -> None:
