@@ -78,7 +78,7 @@ def test_longvts_dialogues(media: Path, tmp_path: Path) -> None:
     """With and without a tool; paths in calls are another machine's."""
     target = tmp_path / "rows.parquet"
     skipped = taught("longvt-parquet", longvt_file(tmp_path), media, target)
-    assert "row 3: the last turn must answer in the grammar of longvt, got 'He rests.'" in skipped[0]
+    assert "row 3: turn 0 must answer in the strict grammar of longvt, got 'He rests.'" in skipped[0]
     assert "row 4: the user must show one video, or pictures, got 0 and 0" in skipped[1]
     choice, pictures, trace = read_rows(target)
     assert choice["reward_model"]["ground_truth"] == "A"
@@ -123,7 +123,7 @@ def test_longvideo_reasons_reasoning(media: Path, tmp_path: Path) -> None:
         (["--from", "video-r1"], "turns are written in a method's grammar; name it, such as longvt"),
         (
             ["--from", "video-r1", "--method", "framethinker"],
-            "must answer in the grammar of framethinker",
+            "turn 0 must answer in the strict grammar of framethinker",
         ),
     ],
 )
@@ -172,7 +172,8 @@ def test_faults_of_rows_about_pictures(media: Path, tmp_path: Path) -> None:
         ({"extra_info": {"question": ""}}, "extra_info.question is missing or empty"),
         ({"turns": None}, "needs a column turns"),
         ({"turns": ["<answer>A</answer>"] * 2}, "there is one turn, which answers, got 2"),
-        ({"turns": ["A bird"]}, "the last turn must answer in the grammar of longvt, got 'A bird'"),
+        ({"turns": ["A bird"]}, "turn 0 must answer in the strict grammar of longvt, got 'A bird'"),
+        ({"turns": ["so</think><answer>A</answer>"]}, "turn 0 must answer in the strict grammar of longvt, got 'so<"),
         ({"agent_name": "videozoomer"}, "videozoomer does not ask about pictures"),
     ):
         assert told in problems(**changes)

@@ -92,11 +92,12 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
 
 
 def turns_fault(turns: Sequence[str], method: Method) -> str | None:
-    """Why turns cannot be a rollout of the method, whatever is shown; None if they may be."""
-    *others, last = [method.parse(text) for text in turns]
-    for number, turn in enumerate(others):
-        if turn.answer is not None or not method.goes_on_after(turn):
-            return f"turn {number} must ask for another one in the grammar of {method.name}, got {turns[number]!r:.120}"
-    if last.answer is None:
-        return f"the last turn must answer in the grammar of {method.name}, got {turns[-1]!r:.120}"
+    """Why turns cannot be a rollout to imitate, whatever it is shown; None if they may be."""
+    parsed = [method.parse(text) for text in turns]
+    for number, turn in enumerate(parsed):
+        is_last = number == len(turns) - 1
+        fits = turn.answer is not None if is_last else turn.answer is None and method.goes_on_after(turn)
+        if not (fits and turn.well_formed):
+            wanted = "answer" if is_last else "ask for another one"
+            return f"turn {number} must {wanted} in the strict grammar of {method.name}, got {turns[number]!r:.120}"
     return None
