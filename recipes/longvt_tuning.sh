@@ -7,8 +7,8 @@ if [ "$SYNTHETIC" = 0 ]; then
     REAL_OPTIONS=(
         optim.weight_decay=0 trainer.total_training_steps="$MAX_STEPS"
         data.use_dynamic_bsz=True data.max_token_len_per_gpu="$MAX_LENGTH"
-        # The pixel envelope of longvt_grpo.sh.
-        +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=50176)
+        # The pixel envelope of longvt_grpo.sh. Rows about pictures may have more: frames keep the method's own bound.
+        +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels="${PICTURE_PIXELS:-50176}")
 else
     MAX_LENGTH=${MAX_LENGTH:-1280}
     [ "${OPEN_ENDED:-0}" = 0 ] || DEMO_OPTIONS=(--open-ended)

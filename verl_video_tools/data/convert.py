@@ -10,13 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, whole_file
+from verl_video_tools.data.picture_rows import turns_fault
 from verl_video_tools.data.stock_rows import Conversion
-from verl_video_tools.data.training_sets import get_source
+from verl_video_tools.data.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, read_rows
 from verl_video_tools.evaluation.benchmarks.entries import Row
 from verl_video_tools.evaluation.benchmarks.subtitles import asked_with_subtitles
-from verl_video_tools.methods import method_names
+from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.types import Method
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 _EXTRA_INFO = pa.struct(
@@ -42,10 +44,25 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 """The columns of converted files, the same for all formats, so that one run can read several files."""
+TAUGHT_SCHEMA = pa.schema(
+    [
+        *(field for field in ROW_SCHEMA if field.name != "extra_info"),
+        ("extra_info", pa.struct([*_EXTRA_INFO, ("image_paths", pa.list_(pa.string()))])),
+        ("turns", pa.list_(pa.string())),
+        ("template", pa.string()),
+    ]
+)
+"""Those of rows for fine-tuning."""
 
 
 def convert_annotations(
-    source_name: str, files: BenchmarkFiles, target: Path, *, method_name: str | None = None, split: str | None = None
+    source_name: str,
+    files: BenchmarkFiles,
+    target: Path,
+    *,
+    method_name: str | None = None,
+    split: str | None = None,
+    taught: bool = False,
 ) -> Conversion:
     """Write the questions of published files as rows. `target` appears only once all of it is written.
 
@@ -53,22 +70,33 @@ def convert_annotations(
         source_name: one of `training_sets.SOURCE_NAMES`.
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
+        taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.
 
     Returns:
         Rows written, those with subtitles, and for each left out its place in the file, from 0, and why.
 
     Raises:
-        UsageError: unknown format or method, files that cannot be read or written, no row is left, or none of them has
-            the subtitles that were asked for.
+        UsageError: unknown format or method, files that cannot be read or written, no row is left, none of them has the
+            subtitles that were asked for, or turns are wanted of a format without any or for no method.
     """
     source = get_source(source_name)
     if method_name is not None and method_name not in method_names():
         raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
-    schema = ROW_SCHEMA if method_name is None else ROW_SCHEMA.insert(1, pa.field("agent_name", pa.string()))
+    if taught and not source.has_turns:
+        with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
+        raise UsageError(f"{source_name} has no turns to learn; these have: {with_turns}")
+    if taught and method_name is None:
+        raise UsageError("turns are written in a method's grammar; name it, such as longvt")
+    method = get_method(method_name) if taught and method_name is not None else None
+    schema = ROW_SCHEMA if method is None else TAUGHT_SCHEMA
+    if method_name is not None:
+        schema = schema.insert(1, pa.field("agent_name", pa.string()))
     skipped: list[str] = []
     num_written = num_with_subtitles = 0
     with whole_file(target, schema) as writer:
-        for rows in _in_batches(_good_rows(read_rows(source, files), files.annotations, skipped)):
+        for rows in _in_batches(
+            _good_rows(read_rows(source, files, taught=taught), files.annotations, skipped, method)
+        ):
             for row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
@@ -81,11 +109,12 @@ def convert_annotations(
 
 
 def _good_rows(
-    rows: Iterator[tuple[int, Row | RowError]], annotations: Path, skipped: list[str]
+    rows: Iterator[tuple[int, Row | RowError]], annotations: Path, skipped: list[str], method: Method | None
 ) -> Iterator[dict[str, Any]]:
     for number, row in rows:
-        if isinstance(row, RowError):
-            skipped.append(f"{annotations}: row {number}: {row}")
+        fault = row if isinstance(row, RowError) else None if method is None else turns_fault(row["turns"], method)
+        if isinstance(row, RowError) or fault is not None:
+            skipped.append(f"{annotations}: row {number}: {fault}")
         else:
             yield row
 
@@ -105,7 +134,10 @@ def _finish(row: Row, index: int, method_name: str | None, split: str | None) ->
     """The format's name of a question becomes `question_id`; `index` is its place in our file. The video's path becomes
     absolute, as a run may start in another folder; links stay, which may be all that tells the video's name."""
     extra_info = row["extra_info"]
-    extra_info["video_path"] = os.path.abspath(extra_info["video_path"])
+    if "video_path" in extra_info:
+        extra_info["video_path"] = os.path.abspath(extra_info["video_path"])
+    else:
+        extra_info["image_paths"] = [os.path.abspath(path) for path in extra_info["image_paths"]]
     extra_info["question_id"], extra_info["index"] = str(extra_info["index"]), index
     extra_info["split"] = split or extra_info["split"]
     if method_name is not None:

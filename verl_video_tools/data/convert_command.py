@@ -36,6 +36,10 @@ def convert_command(
         int | None,
         typer.Option(min=1, help="--from: only subtitles shown at so many evenly spaced moments."),
     ] = None,
+    turns: Annotated[
+        bool,
+        typer.Option("--turns", help="--from: rows for fine-tuning on the published reasoning; takes --method."),
+    ] = False,
     split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None,
     settings: Annotated[
         list[str] | None,
@@ -54,7 +58,13 @@ def convert_command(
     """Write our rows from published data (--from), or rows for verl's own tool loop from ours (--for)."""
     if (source_format is None) == (loop is None):
         raise UsageError("give either --from FORMAT, to make our rows, or --for tool_agent, to convert them")
-    for_rows = {"--videos": videos, "--subtitles": subtitles, "--subtitle-frames": subtitle_frames, "--split": split}
+    for_rows = {
+        "--videos": videos,
+        "--subtitles": subtitles,
+        "--subtitle-frames": subtitle_frames,
+        "--turns": turns,
+        "--split": split,
+    }
     for_loop = {"--set": settings, "--system-prompt-file": system_prompt_file, "--skip-unreadable": skip_unreadable}
     for name, value in (for_loop if source_format is not None else for_rows).items():
         if value:
@@ -67,7 +77,7 @@ def convert_command(
         if videos is None:
             raise UsageError("--from needs the folder of the videos: --videos DIR")
         files = BenchmarkFiles(annotations=source, videos=videos, subtitles=subtitles, subtitle_frames=subtitle_frames)
-        conversion = convert_annotations(source_format, files, target, method_name=method, split=split)
+        conversion = convert_annotations(source_format, files, target, method_name=method, split=split, taught=turns)
     else:
         from verl_video_tools.data.stock_rows import convert_parquet
 

@@ -27,6 +27,7 @@ from verl_video_tools.agent_loop.episode import Episode
 from verl_video_tools.agent_loop.settings import plain_dict
 from verl_video_tools.agent_loop.tokens import TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.data.model_inputs import image_inputs, position_ids_4L
+from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.protocols.reasoning import opens_reasoning, with_reasoning
@@ -48,7 +49,8 @@ class TrajectorySFTDataset(Dataset):
     A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
     mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
     list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
-    were their own (`settings`) and the frames that were shown first (`first_look`): others are an error.
+    were their own (`settings`) and the frames that were shown first (`first_look`): others are an error. A row may be
+    about pictures instead of a video (`picture_rows`).
 
     A column `reasoning` (a text or null per turn) has the native reasoning before each turn; it is trained on, and not
     read as part of the turn. Where the model's chat template opens a reasoning, the turn goes on from there.
@@ -160,6 +162,8 @@ class TrajectorySFTDataset(Dataset):
 
     async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
         method = self._method(row["agent_name"], row.get("settings") or "{}")
+        if is_picture_row(row):
+            return self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
         episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever)
         stream = TokenStream(self._builder)
@@ -192,6 +196,18 @@ class TrajectorySFTDataset(Dataset):
                 f"{_where(row)}: its {len(row['turns'])} turns do not replay (after turn {num_taken}: {reason}); were "
                 "they exported with the same data.video_tools settings?"
             )
+        return self._checked(stream)
+
+    def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
+        stream = TokenStream(self._builder)
+        try:
+            stream.start(picture_messages(row, method, self.envelope))
+        except RowError as error:
+            raise RowError(f"{_where(row)}: {error}") from error
+        stream.append_turn(self._turn_ids(row["turns"][0], method), None)
+        return self._checked(stream)
+
+    def _checked(self, stream: TokenStream) -> TokenStream:
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
         check_invariants(stream, self.image_token_id, counts)
         return stream

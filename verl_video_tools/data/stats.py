@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.data.parquet import row_batches
+from verl_video_tools.data.picture_rows import is_picture_row
 from verl_video_tools.errors import RowError
 from verl_video_tools.types import Sample, VideoInfo
 
@@ -23,6 +24,7 @@ class RowStats:
 
     Attributes:
         unreadable: rows that make no sense; they are counted nowhere else.
+        about_pictures: rows for fine-tuning that are about pictures instead of a video; nor are they.
         sources, methods, question_types, classifications: rows by value; rows without a method or a class are under
             "none".
         num_options: multiple-choice rows by their number of options; 0 where only the question lists them.
@@ -34,6 +36,7 @@ class RowStats:
 
     num_rows: int = 0
     unreadable: int = 0
+    about_pictures: int = 0
     sources: Counter[str] = field(default_factory=Counter)
     methods: Counter[str] = field(default_factory=Counter)
     question_types: Counter[str] = field(default_factory=Counter)
@@ -49,6 +52,7 @@ class RowStats:
         return {
             "rows": self.num_rows,
             "unreadable": self.unreadable,
+            "about pictures": self.about_pictures,
             "data_source": dict(self.sources.most_common()),
             "agent_name": dict(self.methods.most_common()),
             "question_type": dict(self.question_types.most_common()),
@@ -83,6 +87,9 @@ def row_stats(source: Path, videos: Mapping[str, VideoInfo | str] | None = None)
 
 def _count(stats: RowStats, row: Mapping[str, Any]) -> None:
     stats.num_rows += 1
+    if is_picture_row(row):
+        stats.about_pictures += 1
+        return
     try:
         sample = Sample.from_row(row)
     except (RowError, TypeError, ValueError, IndexError, AttributeError):

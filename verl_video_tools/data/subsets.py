@@ -110,16 +110,20 @@ def decontaminate(
 
 
 def video_paths(source: Path) -> Iterator[str]:
-    """`extra_info.video_path` of each row.
+    """`extra_info.video_path` of each row; of a row about pictures, the first of them.
 
     Raises:
         UsageError: the file cannot be read, or a row has none.
     """
     for number, extra_info in enumerate(_column(source, "extra_info")):
-        path = extra_info.get("video_path") if isinstance(extra_info, Mapping) else None
+        path = _media_path(extra_info) if isinstance(extra_info, Mapping) else None
         if not isinstance(path, str) or not path:
             raise UsageError(f"{source}: row {number} has no extra_info.video_path; `vvt data validate` finds bad rows")
         yield path
+
+
+def _media_path(extra_info: Mapping[str, Any]) -> Any:
+    return extra_info.get("video_path") or next(iter(extra_info.get("image_paths") or ()), None)
 
 
 def _column(source: Path, name: str) -> Iterator[Any]:
@@ -182,7 +186,7 @@ def _write_parts(source: Path, parts: Mapping[Path, Callable[[str], bool]], rena
         schema = read_schema(source)
         writers = {part: stack.enter_context(whole_file(part, schema)) for part in parts}
         for batch in row_batches(source):
-            paths = [extra_info["video_path"] for extra_info in batch.column("extra_info").to_pylist()]
+            paths = [_media_path(extra_info) for extra_info in batch.column("extra_info").to_pylist()]
             for part, wants in parts.items():
                 rows = batch.filter(pa.array([wants(path) for path in paths], pa.bool_()))
                 writers[part].write_batch(_with_split(rows, part.stem) if rename else rows)

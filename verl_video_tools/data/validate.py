@@ -22,6 +22,7 @@ from verl_video_tools.agent_loop.episode import planned_images
 from verl_video_tools.agent_loop.special_tokens import prompt_messages
 from verl_video_tools.budget import GROUP_SIZE
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, whole_file
+from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.errors import RowError, UsageError, VideoToolsError
@@ -33,7 +34,7 @@ from verl_video_tools.rewards.numbers import is_number
 from verl_video_tools.rewards.regression import estimate
 from verl_video_tools.types import AnswerLabel, Method, Sample, VideoInfo
 
-CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info")
+CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
 _END_TOLERANCE_SECONDS = 1.0
 """Annotated segments are often rounded up to whole seconds."""
@@ -203,6 +204,10 @@ class _Checker:
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
         problems = list(_column_problems(row))
+        if is_picture_row(row):
+            name = row.get("agent_name")
+            method = get_method(name) if name in method_names() else None
+            return RowReport(number, (*problems, *picture_faults(row, method)))
         sample = None
         try:
             sample = Sample.from_row(row)

@@ -76,6 +76,8 @@ class LongVT(Method):
     tell_video_path: bool = False
     """Name the video's path to the model and let calls repeat it, as the published prompt does. A name may give the
     answer away; the tool is bound to the row's video either way."""
+    picture_prompt_file: str | None = None
+    """Path of a system prompt that replaces the packaged one of rows about pictures, which only fine-tuning has."""
 
     accuracy_reward: float = 1.0
     """Reward of a correct answer; half of it for a partly correct one (paper 4.2)."""
@@ -130,6 +132,11 @@ class LongVT(Method):
         if self.tell_video_path:
             user = (*user, f"\n\nPath of the video: {sample.video_path}")
         return [Message("system", (system,)), Message("user", user)]
+
+    def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
+        """The pictures, then the question: 58,022 rows of the published cold start are about pictures (table 1)."""
+        system = load_prompt("longvt_pictures.txt", self.picture_prompt_file)
+        return [Message("system", (system,)), Message("user", (*images, f"\n{question.strip()}"))]
 
     def parse(self, text: str) -> ParsedTurn:
         if self.compat == "reference":

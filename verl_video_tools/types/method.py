@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
+from verl_video_tools.errors import UsageError
 from verl_video_tools.types.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.types.messages import Content, ImagePart, Message
 from verl_video_tools.types.sample import Sample
@@ -187,6 +188,14 @@ class Method(ABC):
     @abstractmethod
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """System and user messages that start the rollout."""
+
+    def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
+        """Messages that ask about pictures, where fine-tuning has such rows (docs/cold-start.md). No video: no tools.
+
+        Raises:
+            UsageError: the method has none.
+        """
+        raise UsageError(f"{self.name} does not ask about pictures; such rows are for methods with a `picture_prompt`")
 
     @abstractmethod
     def parse(self, text: str) -> ParsedTurn:

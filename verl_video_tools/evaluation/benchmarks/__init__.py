@@ -89,6 +89,8 @@ class Benchmark(ABC):
     with the values in the order of the annotations."""
     has_subtitles: ClassVar[bool] = False
     """It can be asked with subtitles."""
+    has_turns: ClassVar[bool] = False
+    """Its questions come with what an assistant said, which can be learnt: `taught_row` makes rows with turns of it."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
@@ -108,6 +110,15 @@ class Benchmark(ABC):
         Raises:
             RowError: the entry lacks something, or its video (`entries.find_video`) or subtitles are missing.
         """
+
+    def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        """One question as a row for fine-tuning (docs/cold-start.md): a row with `turns` and `template`, which may be
+        about pictures instead of a video.
+
+        Raises:
+            RowError: as `row`, or there is nothing to learn.
+        """
+        raise RowError(f"{self.name} does not tell how its questions were answered")
 
     def judge(self) -> Judge | None:
         """A rule that grades the benchmark's open questions, as that for grounding (`video_segment`); None: they need
@@ -136,8 +147,13 @@ def get_benchmark(name: str) -> Benchmark:
     return benchmark_class()
 
 
-def read_rows(benchmark: Benchmark, files: BenchmarkFiles) -> Iterator[tuple[int, Row | RowError]]:
+def read_rows(
+    benchmark: Benchmark, files: BenchmarkFiles, *, taught: bool = False
+) -> Iterator[tuple[int, Row | RowError]]:
     """Each entry's place in the annotations, from 0, with its row, or with what is wrong with it.
+
+    Args:
+        taught: rows for fine-tuning (`Benchmark.taught_row`).
 
     Raises:
         UsageError: the annotations cannot be read, the folder of videos or subtitles does not exist, the benchmark has
@@ -150,7 +166,7 @@ def read_rows(benchmark: Benchmark, files: BenchmarkFiles) -> Iterator[tuple[int
         raise UsageError(f"{benchmark.name} has no subtitles")
     num_rows = num_with_subtitles = 0
     for number, entry in enumerate(benchmark.entries(files.annotations)):
-        row = _row_or_error(benchmark, entry, files)
+        row = _row_or_error(benchmark, entry, files, taught)
         if files.subtitles is not None and not isinstance(row, RowError):
             num_rows += 1
             num_with_subtitles += asked_with_subtitles(row)
@@ -162,13 +178,13 @@ def read_rows(benchmark: Benchmark, files: BenchmarkFiles) -> Iterator[tuple[int
         )
 
 
-def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles) -> Row | RowError:
+def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taught: bool) -> Row | RowError:
     if isinstance(entry, RowError):
         return entry
     if not isinstance(entry, Mapping):
         return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
     try:
-        row = benchmark.row(entry, files)
+        row = (benchmark.taught_row if taught else benchmark.row)(entry, files)
         _check_characters(row)
         return row
     except RowError as error:

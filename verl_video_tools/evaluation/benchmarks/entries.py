@@ -8,7 +8,7 @@ import string
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -151,20 +151,24 @@ def path_below(folder: Path, name: str, kind: str) -> Path:
     return path
 
 
-def find_video(folder: Path | None, name: str) -> Path:
-    """A video by its path below the folder, with or without its suffix; without a folder the path that is named.
+MediaKind = Literal["video", "picture"]
+
+
+def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Path:
+    """A video by its path below the folder, with or without its suffix, or a picture by its path; without a folder the
+    path that is named.
 
     Raises:
         RowError: there is none, or the path leads out of the folder.
     """
     if folder is None:
         return Path(name)
-    path = path_below(folder, name, "video")
-    suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())]
+    path = path_below(folder, name, kind)
+    suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())] if kind == "video" else []
     for candidate in (path, *(path.with_name(path.name + suffix) for suffix in suffixes)):
         if candidate.is_file():
             return candidate
-    raise RowError(f"no video {name!r} in {folder}")
+    raise RowError(f"no {kind} {name!r} in {folder}")
 
 
 # ----------------------------------------------------------------------------------------------------------------- rows
@@ -187,24 +191,27 @@ def benchmark_row(
     *,
     index: str | int,
     split: str,
-    video_path: Path,
+    video_path: Path | None,
     question: str,
     truth: str,
     options: Sequence[str] = (),
     question_type: QuestionType | None = None,
     video_segment_seconds: tuple[float, float] | None = None,
     groups: Mapping[str, Group] | None = None,
+    image_paths: Sequence[Path] = (),
 ) -> Row:
     """A row whose question is the text, with a line for each option after it.
 
     Args:
         index: what the benchmark calls the question.
+        video_path: None only for a question about pictures.
         options: texts without letters; none for a question that is not multiple-choice.
         truth: the right option, by its letter in any published form or by its text; the text of the answer where there
             are no options.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
+        image_paths: pictures that the question is about, in place of a video; such a row is for fine-tuning only.
 
     Raises:
         RowError: the question is empty, or the truth names no option.
@@ -221,7 +228,7 @@ def benchmark_row(
     text = "\n".join(lines)
     extra_info: dict[str, Any] = {
         "question": text,
-        "video_path": str(video_path),
+        **({"image_paths": [str(path) for path in image_paths]} if image_paths else {"video_path": str(video_path)}),
         "question_type": question_type or ("mc" if options else "open"),
         "index": index,
         "split": split,

@@ -14,6 +14,7 @@ from typing import Any
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.evaluation.benchmarks.entries import (
     Entry,
+    MediaKind,
     ReadEntry,
     find_video,
     read_entries,
@@ -36,6 +37,7 @@ _INSTRUCTION = re.compile(
 _LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_THINK_TAGS = re.compile(r"</?think>")
 _CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 _SPLIT = re.compile(r"(?<![a-z])(train|valid(?:ation)?|val|dev|test)(?![a-z])", re.IGNORECASE)
 
@@ -147,6 +149,18 @@ def tagged_answer(text: Any) -> str:
     return (found[1] if found else str(text)).strip()
 
 
+def reasoned_turn(reasoning: str, answer: str) -> str:
+    """A turn that thinks and answers, from texts that may stand between their tags already.
+
+    Raises:
+        RowError: there is no reasoning.
+    """
+    thought = _THINK_TAGS.sub("", reasoning).strip()
+    if not thought:
+        raise RowError("there is no reasoning to learn")
+    return f"<think>{thought}</think>\n<answer>{tagged_answer(answer)}</answer>"
+
+
 # --------------------------------------------------------------------------------------------------------------- times
 
 
@@ -222,30 +236,30 @@ def told_with_file(entry: Entry) -> Iterator[None]:
         raise RowError(f"{name}, row {number}: {error}") from error
 
 
-def find_first_video(folder: Path | None, names: Sequence[str]) -> Path:
-    """The first of several places that has the video.
+def find_first_video(folder: Path | None, names: Sequence[str], kind: MediaKind = "video") -> Path:
+    """The first of several places that has the video, or picture.
 
     Raises:
         RowError: none has.
     """
     for name in names[:-1]:
         try:
-            return find_video(folder, name)
+            return find_video(folder, name, kind)
         except RowError:
             continue
-    return find_video(folder, names[-1])
+    return find_video(folder, names[-1], kind)
 
 
-def find_moved_video(folder: Path | None, path: str) -> Path:
-    """A video by a path on another machine: the longest end of it that lies in the folder.
+def find_moved_video(folder: Path | None, path: str, kind: MediaKind = "video") -> Path:
+    """A video, or picture, by a path on another machine: the longest end of it that lies in the folder.
 
     Raises:
         RowError: not even a file of its name does.
     """
     parts = [part for part in PurePosixPath(path.removeprefix("file://")).parts if part not in ("/", ".", "..")]
     if not parts:
-        raise RowError(f"no video is named by {path!r}")
-    return find_first_video(folder, ["/".join(parts[start:]) for start in range(len(parts))])
+        raise RowError(f"no {kind} is named by {path!r}")
+    return find_first_video(folder, ["/".join(parts[start:]) for start in range(len(parts))], kind)
 
 
 def split_name(annotations: Path, default: str) -> str:

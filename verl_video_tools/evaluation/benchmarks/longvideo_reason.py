@@ -20,6 +20,7 @@ from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles
 from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, required
 from verl_video_tools.evaluation.benchmarks.fields import (
     find_first_video,
+    reasoned_turn,
     split_name,
     split_options,
     tagged_answer,
@@ -34,6 +35,7 @@ class LongVideoReason(Benchmark):
 
     name: ClassVar[str] = "longvideo-reason"
     groupings: ClassVar[tuple[str, ...]] = ("problem_type",)
+    has_turns: ClassVar[bool] = True
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         videos = required(entry, "videos")
@@ -56,3 +58,8 @@ class LongVideoReason(Benchmark):
             question_type=question_type,
             groups={"problem_type": str(problem_type)} if problem_type else None,
         )
+
+    def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        """With the published reasoning as its only turn."""
+        turn = reasoned_turn(str(required(entry, "reasoning")), str(required(entry, "answer")))
+        return {**self.row(entry, files), "turns": [turn], "template": "reasoning"}

@@ -1,0 +1,103 @@
+"""Rows for fine-tuning that are about pictures instead of a video: `extra_info.image_paths`, and one turn that answers.
+
+LongVT's cold start has 58,022 of them (arXiv 2511.20785, table 1). There is no episode: nothing can be looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from verl_video_tools.agent_loop.special_tokens import spelt_apart
+from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.types import FrameRecord, ImagePart, Message, Method, PixelEnvelope
+from verl_video_tools.video import fit_envelope
+
+BACKGROUND = (255, 255, 255)
+"""RGB behind transparent pixels, as qwen-vl-utils has it."""
+
+
+def is_picture_row(row: Mapping[str, Any]) -> bool:
+    """Whether the row names pictures; one that names a video as well is told by `picture_faults`."""
+    extra_info = row.get("extra_info")
+    return isinstance(extra_info, Mapping) and bool(extra_info.get("image_paths"))
+
+
+def picture_messages(row: Mapping[str, Any], method: Method, envelope: PixelEnvelope) -> list[Message]:
+    """The prompt of a row, with its pictures at a size that the processor leaves alone.
+
+    Raises:
+        RowError: a picture cannot be read, or the row is none that can be learnt (`picture_faults`).
+        UsageError: the method does not ask about pictures.
+    """
+    if faults := picture_faults(row, method):
+        raise RowError("; ".join(faults))
+    extra_info = row["extra_info"]
+    images = [read_picture(path, number, envelope) for number, path in enumerate(extra_info["image_paths"])]
+    messages = method.picture_prompt(str(extra_info["question"]), images)
+    return [Message(message.role, spelt_apart(message.content)) for message in messages]
+
+
+def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
+    """A picture file as RGB, upright, scaled to the nearest size within the envelope.
+
+    Raises:
+        RowError: it cannot be read.
+    """
+    try:
+        with Image.open(path) as file:
+            upright = ImageOps.exif_transpose(file)
+            if upright.has_transparency_data:
+                shown = Image.new("RGBA", upright.size, BACKGROUND)
+                shown.alpha_composite(upright.convert("RGBA"))
+                upright = shown
+            picture = upright.convert("RGB")
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise RowError(f"cannot read the picture {path}: {error}") from error
+    width, height = fit_envelope(picture.width, picture.height, envelope)
+    if (width, height) != picture.size:
+        picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+    return ImagePart(FrameRecord(number, 0.0, width, height), np.asarray(picture))
+
+
+def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list[str]:
+    """What is wrong with a row about pictures; the files' content aside.
+
+    Args:
+        method: whose turn it is; None leaves the turn's grammar unchecked.
+    """
+    extra_info, turns = row["extra_info"], row.get("turns")
+    faults = []
+    if extra_info.get("video_path"):
+        faults.append("extra_info names both pictures (image_paths) and a video (video_path); keep one")
+    if not extra_info.get("question"):
+        faults.append("extra_info.question is missing or empty")
+    faults += [f"no such picture file: {path}" for path in extra_info["image_paths"] if not Path(path).is_file()]
+    if not turns:
+        faults.append("a row about pictures is for fine-tuning only and needs a column turns (docs/cold-start.md)")
+    elif len(turns) != 1:
+        faults.append(f"about pictures there is one turn, which answers, got {len(turns)}")
+    elif method is not None and (fault := turns_fault(turns, method)):
+        faults.append(fault)
+    if method is not None:
+        try:
+            method.picture_prompt("", ())
+        except UsageError as error:
+            faults.append(str(error))
+    return faults
+
+
+def turns_fault(turns: Sequence[str], method: Method) -> str | None:
+    """Why turns cannot be a rollout to imitate, whatever it is shown; None if they may be."""
+    parsed = [method.parse(text) for text in turns]
+    for number, turn in enumerate(parsed):
+        is_last = number == len(turns) - 1
+        fits = turn.answer is not None if is_last else turn.answer is None and method.goes_on_after(turn)
+        if not (fits and turn.well_formed):
+            wanted = "answer" if is_last else "ask for another one"
+            return f"turn {number} must {wanted} in the strict grammar of {method.name}, got {turns[number]!r:.120}"
+    return None
