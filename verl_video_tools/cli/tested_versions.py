@@ -58,6 +58,7 @@ OPTIONAL = (
     ("torchcodec", PackagePin("torchcodec", "torchcodec", "0.13.0")),
     ("retrieval", PackagePin("open_clip_torch", "open_clip", "3.3.0")),
     ("judge", PackagePin("openai", "openai", "3.54.0")),
+    ("judge", PackagePin("tenacity", "tenacity", "9.2.1")),
     ("judge", PackagePin("math-verify", "math_verify", "0.9.0")),
     ("mcp", PackagePin("mcp", "mcp", "2.3.0")),
     ("haystack", PackagePin("scenedetect-headless", "scenedetect", "0.7.2")),

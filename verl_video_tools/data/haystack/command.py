@@ -48,7 +48,7 @@ def haystack_command(
     jobs: Annotated[int | None, typer.Option(min=1, help="Videos scanned at a time; default: the CPU count.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at a time.")] = 16,
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one reply with all attempts.")] = 600.0,
-    max_attempts: Annotated[int, typer.Option(min=1, help="Requests per reply at most.")] = 4,
+    max_attempts: Annotated[int, typer.Option(min=1, help="Replies that cannot be used, at most.")] = 4,
     jpeg_quality: Annotated[int | None, typer.Option(min=1, max=95, help="Quality of the pictures sent.")] = 90,
     api_key_env: APIKeyEnv = "VVT_API_KEY",
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
