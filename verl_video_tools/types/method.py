@@ -153,7 +153,7 @@ class Method(ABC):
 
         check_question(sample, judge)
 
-    def acc(self, reward: Mapping[str, float]) -> float:
+    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
         """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
 
         Args:

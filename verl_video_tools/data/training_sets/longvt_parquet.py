@@ -6,6 +6,8 @@ Format: parquet files of the data set longvideotool/LongVT-Parquet, such as `lon
 examples/video_tools/process_time_r1.py of github.com/EvolvingLMMs-Lab/LongVT and converters of the files in other
 public repositories.
 
+Rows of the sources `TimeR1`, `TVG-R1...` and `time-r1` ask for a segment, as the published reward routes them.
+
 The prompt, with the published instructions, and the limits of the frames are the method's own here. The files for
 fine-tuning hold traces, not rows.
 """
@@ -43,13 +45,18 @@ class LongVTParquet(Benchmark):
         seconds = segment(*bounds) if bounds is not None and len(bounds) == 2 else None
         if bounds is not None and len(bounds) and seconds is None:
             raise RowError(f"the field 'video_segment' must be [start, end] with start < end, got {bounds}")
+        source = str(entry.get("data_source") or self.name)
         return benchmark_row(
-            str(entry.get("data_source") or self.name),
+            source,
             index=str(extra_info.get("index", "")),
             split=str(extra_info.get("split") or "train"),
             video_path=find_moved_video(files.videos, str(required(videos[0], "video"))),
             question=str(required(extra_info, "question")),
             truth=str(required(required(entry, "reward_model"), "ground_truth")),
-            question_type="open",
+            question_type="segment" if _asks_for_segment(source) else "open",
             video_segment_seconds=seconds,
         )
+
+
+def _asks_for_segment(data_source: str) -> bool:
+    return data_source in ("TimeR1", "time-r1") or data_source.startswith("TVG-R1")
