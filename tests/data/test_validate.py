@@ -70,7 +70,7 @@ def test_faults_of_columns(change: dict[str, Any], named: str | None, video: str
     [
         ({"question": ""}, "extra_info.question is missing or empty"),
         ({"question": "What does the woman carry?"}, "does not tell option A, 'a lamp'"),
-        ({"question_type": "essay"}, "question_type must be one of mc, numeric, open, got 'essay'"),
+        ({"question_type": "essay"}, "question_type must be one of mc, numeric, open, segment, got 'essay'"),
         ({"question_type": "numeric"}, "the truth of a numeric question must be a number, got 'B'"),
         ({"options": '["a lamp"'}, "the row makes no sense"),
         ({"video_path": "gone.mp4"}, "no such video file: gone.mp4"),
