@@ -42,7 +42,7 @@ def arguments(tool: str, info: VideoInfo, rng: random.Random) -> dict[str, Any]:
     return {
         "get_frame_number": {"time": "00:01"},
         "video_zoom": {"segment": [start, end], "fps": rng.choice([1.0, 4.0, 16.0 / max(1.0, end - start)])},
-        "crop_video": {"start_time": start, "end_time": end},
+        "crop_video": {"video_path": "video.mp4", "start_time": start, "end_time": end},
         "FrameAt": {"t": start},
         "VideoClip": {"t_start": start, "t_end": end},
     }.get(tool, {"start_frame": first, "end_frame": last, "prompt": "a lamp"})

@@ -213,6 +213,14 @@ CASES = [
         reference=(0.9, 0, 0.5),
     ),
     Case("turns after the answer are ignored", [RIGHT, GOOD, WRONG], (0.9, 0.1, 0)),
+    Case(
+        "a millisecond at 16,000 frames per second shows one frame, and earns no bonus",
+        [zoom(4, 4.001, 16_000), RIGHT],
+        (0.9, 0.1, 0),
+        reference=(0.9, 0.1, 0.5),
+    ),
+    Case("two neighbouring frames", [zoom(4, 4.04, 400), RIGHT], (0.9, 0.1, 0.5)),
+    Case("one frame, asked for as one", [zoom(4, 6, 0.5), RIGHT], (0.9, 0.1, 0), reference=(0.9, 0.1, 0.5)),
 ]  # fmt: skip
 
 
@@ -264,10 +272,12 @@ def clip(video: str, compat: str, start: float, end: float, fps: Any) -> list[fl
     if call["ok"]:
         assert labels(call["frames"]) in turn["observation"]
         return times(call["frames"])
-    assert call["error"] in turn["observation"]
+    if compat == "strict":
+        assert f"\nError: {call['error']}\n</tool_response>\n" in turn["observation"]
     return str(call["error"])
 
 
+EIGHT_FRAMES = [round(frame / 30, 2) for frame in range(120, 128)]
 TO_THE_END = [98.0, 98.17, 98.33, 98.53, 98.7, 98.87, 99.07, 99.23, 99.4, 99.6, 99.77, 99.97]
 
 
@@ -295,6 +305,8 @@ TO_THE_END = [98.0, 98.17, 98.33, 98.53, 98.7, 98.87, 99.07, 99.23, 99.4, 99.6, 
         ((98, 104, 2), "out_of_range: segment [98, 104] leaves the video", TO_THE_END),  # J40
         ((-2, 2, 2), "out_of_range: ", [0.0, 0.27, 0.57, 0.83, 1.13, 1.4, 1.7, 2.0]),  # J40
         ((4, 6, 0.5), [4.0], None),  # J42
+        ((4, 4.001, 16_000), [4.0], [4.0] * 16),  # each frame once, however high the rate
+        ((4, 4.25, 64), EIGHT_FRAMES, [round((120 + int(7 * i / 15)) / 30, 2) for i in range(16)]),
         ((99, 100, 3), [99.0, 99.5, 99.97], [99.0, 99.47, 99.97]),  # up to the very end
         ((4, 6, 0), "malformed_call: fps must be above 0, got 0", []),
         ((4, 6, -2), "malformed_call: fps must be above 0, got -2", "reversed_segment: "),

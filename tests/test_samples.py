@@ -21,7 +21,10 @@ def test_a_row_as_files_hold_it(options: Any) -> None:
     assert (sample.ground_truth, sample.question_type) == ("B", "mc")
 
 
-@pytest.mark.parametrize(("truth", "kind"), [("B", "mc"), ("a vase", "open"), ("7", "open")])
+@pytest.mark.parametrize(
+    ("truth", "kind"),
+    [("B", "mc"), ("a vase", "open"), ("7", "open"), ("[2.5, 7]", "segment"), ("[7, 2.5]", "open"), ('"25"', "open")],
+)
 def test_a_row_that_names_no_type(truth: str, kind: str) -> None:
     sample = Sample.from_row(row(truth, question_type=None, options=None, video_segment=None))
     assert (sample.question_type, sample.options, sample.video_segment_seconds) == (kind, (), None)
@@ -31,7 +34,7 @@ def test_a_row_that_names_no_type(truth: str, kind: str) -> None:
     ("field", "value", "message"),
     [
         ("question", "", "extra_info.question is missing or empty"),
-        ("question_type", "oe", "question_type must be one of mc, numeric, open, got 'oe'"),
+        ("question_type", "oe", "question_type must be one of mc, numeric, open, segment, got 'oe'"),
         ("options", "a cup, a vase", "options must be a list of texts, or the JSON of one, got 'a cup, a vase'"),
         ("options", '{"A": "a cup"}', "options must be a list"),
         ("options", {"A": "a cup"}, "options must be a list"),

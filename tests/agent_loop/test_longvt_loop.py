@@ -17,7 +17,8 @@ FIELDS = {"initial_frames": 8, "max_pixels": 3136}
 
 
 def call(start: float, end: float) -> str:
-    payload = {"name": "crop_video", "arguments": {"start_time": start, "end_time": end}}
+    arguments = {"video_path": video(), "start_time": start, "end_time": end}
+    payload = {"name": "crop_video", "arguments": arguments}
     return f"<tool_call>\n{json.dumps(payload)}\n</tool_call>"
 
 

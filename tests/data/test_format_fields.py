@@ -13,7 +13,6 @@ from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark
 from verl_video_tools.evaluation.benchmarks.fields import (
-    clock_seconds,
     find_moved_video,
     letter_of,
     listed_options,
@@ -22,6 +21,7 @@ from verl_video_tools.evaluation.benchmarks.fields import (
 )
 from verl_video_tools.judge import JudgeConfig
 from verl_video_tools.rewards.grading import check_question
+from verl_video_tools.rewards.segments import clock_seconds
 from verl_video_tools.types import Sample
 
 

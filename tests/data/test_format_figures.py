@@ -17,7 +17,8 @@ from verl_video_tools.data.training_sets import get_source
 from verl_video_tools.errors import RowError
 from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.evaluation.benchmarks import read_rows as read_annotations
-from verl_video_tools.evaluation.benchmarks.grounding import SegmentJudge, read_segment
+from verl_video_tools.rewards.grading import decided_by_rule
+from verl_video_tools.rewards.segments import read_segment
 from verl_video_tools.types import AnswerLabel, Sample
 
 
@@ -160,14 +161,13 @@ def test_segments_in_answers(answer: str | None, segment: tuple[float, float] | 
     assert read_segment(answer) == segment
 
 
-async def test_grounding(tmp_path: Path) -> None:
+def test_grounding(tmp_path: Path) -> None:
     """The truth is 2.4 to 9.1 s: overlaps of 1, 0.6, 0.4, and none."""
     benchmark, rows = rows_of("charades-sta", tmp_path)
     answers = ["[2.4, 9.1]", "[2.4, 6.42]", "[2.4, 5.08]", None]
     items = [graded(rows[0], answer, AnswerLabel.INCORRECT) for answer in answers]
     figures = benchmark.metrics(items)
     assert figures == pytest.approx({"R@0.3": 0.75, "R@0.5": 0.5, "R@0.7": 0.25, "mIoU": 0.5})
-    judge = benchmark.judge()
-    assert isinstance(judge, SegmentJudge)
-    verdicts = [await judge.judge("?", "[2.4, 9.1]", answer or "") for answer in answers]
+    assert benchmark.judge() is None
+    verdicts = [decided_by_rule(answer, items[0].sample) for answer in answers]
     assert [verdict is AnswerLabel.CORRECT for verdict in verdicts] == [True, True, False, False]

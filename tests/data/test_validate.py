@@ -70,7 +70,10 @@ def test_faults_of_columns(change: dict[str, Any], named: str | None, video: str
     [
         ({"question": ""}, "extra_info.question is missing or empty"),
         ({"question": "What does the woman carry?"}, "does not tell option A, 'a lamp'"),
-        ({"question_type": "essay"}, "question_type must be one of mc, numeric, regression, open, got 'essay'"),
+        (
+            {"question_type": "essay"},
+            "question_type must be one of mc, numeric, regression, open, segment, got 'essay'",
+        ),
         ({"question_type": "regression"}, "the truth of an estimate must be a number, got 'B'"),
         ({"question_type": "numeric"}, "the truth of a numeric question must be a number, got 'B'"),
         ({"options": '["a lamp"'}, "the row makes no sense"),

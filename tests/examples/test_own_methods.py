@@ -19,7 +19,7 @@ from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.replay import areplay
 from verl_video_tools.rewards.breakdown import reward_info
-from verl_video_tools.types import StopReason
+from verl_video_tools.types import Sample, StopReason
 
 Install = Callable[[str], Path]
 QUESTION = "What is shown?\nA. a cat\nB. a dog"
@@ -83,8 +83,9 @@ def test_rows_of_other_methods_carry_its_reward_keys(install: Install) -> None:
     """verl stacks a batch's rows, so all have the same keys."""
     install("add_a_method")
     assert "frugal" in method_names()
-    frugal = reward_info(get_method("frugal"), {"score": 0.9, "accuracy": 1.0, "price": -0.1}, flagged=False)
-    longvt = reward_info(get_method("longvt"), get_method("longvt").zero_reward(), flagged=False)
+    sample = Sample("?", "A", "v.mp4", "mc")
+    frugal = reward_info(get_method("frugal"), {"score": 0.9, "accuracy": 1.0, "price": -0.1}, sample, flagged=False)
+    longvt = reward_info(get_method("longvt"), get_method("longvt").zero_reward(), sample, flagged=False)
     assert longvt.keys() == frugal.keys() and (longvt["price"], frugal["price"]) == (0.0, -0.1)
 
 

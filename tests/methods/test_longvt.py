@@ -5,7 +5,7 @@ seconds of a video of 100 seconds at 30 frames per second.
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 from benchmarks.video.files import write_video
 from verl_video_tools.data.sft import execute
 from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import get_method
+from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.protocols.hermes import parse_calls
 from verl_video_tools.replay import replay
@@ -43,7 +43,9 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def call(start: Any, end: Any, **arguments: Any) -> str:
-    payload = {"name": "crop_video", "arguments": {"start_time": start, "end_time": end, **arguments}}
+    """A call as checkpoints write it; `run` puts the path of its video in."""
+    arguments = {"video_path": "PATH", "start_time": start, "end_time": end, **arguments}
+    payload = {"name": "crop_video", "arguments": arguments}
     return f"<tool_call>{json.dumps(payload)}</tool_call>"
 
 
@@ -76,10 +78,12 @@ async def run(
     label: AnswerLabel = F,
     truth: str = "a scarf",
     segment: Any = (10.0, 20.0),
+    question_type: Any = "open",
     **fields: Any,
 ) -> tuple[Trajectory, dict[str, float], StubJudge]:
     method = get_method("longvt", **fields)
-    sample = Sample(QUESTION, truth, video, "open", video_segment_seconds=segment)
+    sample = Sample(QUESTION, truth, video, question_type, video_segment_seconds=segment)
+    turns = [turn.replace('"PATH"', json.dumps(video)) for turn in turns]
     trajectory = await execute(method, sample, turns)
     judge = StubJudge(label)
     return trajectory, await method.score(trajectory, sample, judge), judge
@@ -89,6 +93,9 @@ T = [answer()]
 NULL = crop(10, 20, video_path=None)
 MENTION = "<think>I could use <tool_call> here</think><answer>a red scarf</answer>"
 TALK = "<think>seen enough</think>so it is<answer>a red scarf</answer>"
+
+
+SEGMENT = Sample(QUESTION, "[10, 20]", "video.mp4", "segment")
 
 
 def t(*crops: str) -> list[str]:
@@ -179,27 +186,45 @@ async def test_where_the_published_time_reward_differs(
 @pytest.mark.parametrize(
     ("text", "score"), [("[12, 18]", 1.6), ("12 - 18", 1.0), ("[18, 12]", 1.0), ("[1, 2, 3]", 1.0)]
 )
-async def test_j26_an_answer_that_is_a_segment(video: str, text: str, score: float) -> None:
-    _, reward, judge = await run(video, [answer(text)], truth="[10, 20]", answer_grading="segment")
+@pytest.mark.parametrize("compat", ["strict", "reference"])
+async def test_j26_an_answer_that_is_a_segment(video: str, text: str, score: float, compat: str) -> None:
+    _, reward, judge = await run(video, [answer(text)], truth="[10, 20]", question_type="segment", compat=compat)
     assert reward["score"] == pytest.approx(score)
     assert judge.answers == []
 
 
+@pytest.mark.parametrize("compat", ["strict", "reference"])
+async def test_open_and_segment_rows_share_a_run(video: str, compat: str) -> None:
+    """Each is graded by its own type. A crop is paid beside a segment only where asked for: the published sum is the
+    answer's IoU and the format."""
+    turns = [crop(10, 20), answer("[12, 18]")]
+    _, opened, judge = await run(video, turns, compat=compat)
+    assert (opened["score"], judge.answers) == (3.0, ["[12, 18]"])
+    grounding: dict[str, Any] = {"truth": "[10, 20]", "question_type": "segment", "compat": compat}
+    _, published, judge = await run(video, turns, **grounding)
+    assert (published["score"], published["accuracy"], judge.answers) == (pytest.approx(1.6), 0.6, [])
+    _, asked_for, _ = await run(video, turns, **grounding, crop_pays_on_segments=True)
+    assert asked_for["score"] == pytest.approx(2.6)
+
+
+def test_grading_by_run_is_refused_and_names_what_to_do() -> None:
+    with pytest.raises(UsageError, match="no field 'answer_grading' any more; set question_type=segment in"):
+        get_method("longvt", answer_grading="segment")
+
+
 def test_j26_its_rows_need_no_judge_but_a_segment() -> None:
-    """Their type of question is open where the row names none."""
-    method = get_method("longvt", answer_grading="segment")
-    method.check_sample(Sample(QUESTION, "[10, 20]", "video.mp4", "open"), None)
-    for truth in ("a scarf", "[20, 10]", "[10]"):
-        with pytest.raises(UsageError, match=r"must be \[start, end\] in seconds"):
-            method.check_sample(Sample(QUESTION, truth, "video.mp4", "open"), None)
+    for name in METHOD_NAMES:
+        get_method(name).check_sample(SEGMENT, None)
+        for truth in ("a scarf", "[20, 10]", "[10]", '"12"'):
+            with pytest.raises(UsageError, match=r"must be \[start, end\] in seconds"):
+                get_method(name).check_sample(replace(SEGMENT, ground_truth=truth), None)
 
 
 def test_right_is_wholly_right_and_of_a_segment_the_iou() -> None:
-    method = get_method("longvt", accuracy_reward=2.0)
-    assert [method.acc({"accuracy": accuracy}) for accuracy in (0.0, 1.0, 2.0)] == [0.0, 0.0, 1.0]
-    grounding = get_method("longvt", accuracy_reward=2.0, answer_grading="segment")
-    assert [grounding.acc({"accuracy": accuracy}) for accuracy in (0.0, 1.0, 2.0)] == [0.0, 0.5, 1.0]
-    assert get_method("longvt", accuracy_reward=0.0).acc({"accuracy": 0.0}) == 0.0
+    method, opened = get_method("longvt", accuracy_reward=2.0), replace(SEGMENT, question_type="open")
+    assert [method.acc({"accuracy": accuracy}, opened) for accuracy in (0.0, 1.0, 2.0)] == [0.0, 0.0, 1.0]
+    assert [method.acc({"accuracy": accuracy}, SEGMENT) for accuracy in (0.0, 1.0, 2.0)] == [0.0, 0.5, 1.0]
+    assert get_method("longvt", accuracy_reward=0.0).acc({"accuracy": 0.0}, opened) == 0.0
 
 
 async def test_a_row_without_a_segment_earns_nothing_for_time(video: str) -> None:
@@ -315,10 +340,9 @@ def test_the_record(video: str) -> None:
     assert result["counts"] == {"assistant_turns": 2, "executed_calls": 1, "initial_frames": 100, "tool_frames": 10}
 
 
-def test_published_observations_have_no_times(video: str) -> None:
-    for settings in ({"compat": "reference"}, {"show_times": False}):
-        result = replay("longvt", video, QUESTION, "B", [crop(10, 12), answer("B")], settings=settings)
-        assert result["turns"][0]["observation"] == "<tool_response>\n<image><image>\n</tool_response>"
+def test_observations_without_times(video: str) -> None:
+    result = replay("longvt", video, QUESTION, "B", [crop(10, 12, video_path=video)], settings={"show_times": False})
+    assert result["turns"][0]["observation"] == "<tool_response>\n<image><image>\n</tool_response>"
 
 
 def test_an_unreadable_video_earns_nothing(tmp_path: Path) -> None:

@@ -111,11 +111,14 @@ def test_a_glance_shows_the_last_frame_of_a_long_video() -> None:
 
 def turn(text: str, **fields: Any) -> Turn:
     parsed = videozoomer().parse(text)
-    calls = [CallRecord(call.name, dict(call.arguments), ok=True) for call in parsed.calls]
+    frames = [FrameRecord(index, index / 30, 420, 224) for index in (120, 180)]
+    calls = [CallRecord(call.name, dict(call.arguments), ok=True, frames=frames) for call in parsed.calls]
     return replace(Turn(text, calls, answer=parsed.answer, well_formed=parsed.well_formed), **fields)
 
 
 ZOOM = turn('<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>')
+ONE = replace(ZOOM, calls=[replace(call, frames=call.frames[:1] * 16) for call in ZOOM.calls])
+"""A zoom that shows one frame sixteen times."""
 FAILED = replace(ZOOM, calls=[CallRecord("video_zoom", {}, ok=False, error="response_budget: does not fit")])
 
 
@@ -154,6 +157,11 @@ class Verdict:
         ({"bonus_condition": "always"}, rollout(ZOOM, answer("A")), 0.6),
         ({"bonus_condition": "always"}, rollout(FAILED, answer("A")), 0.0),
         ({"call_penalty": 0.1}, rollout(ZOOM, ZOOM, answer("B")), 1.3),
+        ({}, rollout(ONE, answer("B")), 1.0),
+        ({}, rollout(ONE, ZOOM, answer("B")), 1.5),
+        ({"require_zoom": True}, rollout(ONE, answer("B")), 0.0),
+        ({"tool_bonus": -0.1}, rollout(ONE, answer("B")), 0.9),
+        ({"call_penalty": 0.1}, rollout(ONE, answer("B")), 0.9),
     ],
 )
 async def test_score(settings: dict[str, Any], trajectory: Trajectory, score: float) -> None:

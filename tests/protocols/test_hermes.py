@@ -14,10 +14,9 @@ from verl_video_tools.protocols.hermes import (
     parse_turn,
     parse_turn_reference,
     tags_in_order,
-    tool_responses,
     tool_schema,
 )
-from verl_video_tools.types import FrameRecord, ImagePart, ParsedTurn, content_text
+from verl_video_tools.types import ParsedTurn
 
 THINK = "<think>so</think>"
 CALL = '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 2.5}}</tool_call>'
@@ -171,15 +170,6 @@ def test_order_of_tags() -> None:
     assert tags_in_order(THINK + CALL + CALL)
     for text in (THINK + CALL + ANSWER, THINK + ANSWER + CALL, THINK + CALL + "</tool_call>", THINK + CALL + THINK):
         assert not tags_in_order(text)
-
-
-def test_replies() -> None:
-    pictures = tuple(ImagePart(FrameRecord(index, float(index), 28, 28)) for index in range(2))
-    replies = tool_responses([("1.0s ", pictures[0], "\n2.0s ", pictures[1]), ("Error: out_of_range: no",)])
-    assert content_text(replies) == (
-        "<tool_response>\n1.0s <image>\n2.0s <image>\n</tool_response>\n"
-        "<tool_response>\nError: out_of_range: no\n</tool_response>"
-    )
 
 
 def test_schema() -> None:

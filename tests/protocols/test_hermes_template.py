@@ -11,8 +11,17 @@ from verl_video_tools.agent_loop.tokens import to_chat_message
 from verl_video_tools.config import config_path
 from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.protocols.hermes import tool_responses, tools_section
-from verl_video_tools.types import FrameRecord, ImagePart, Message, Sample, VideoInfo, content_text
+from verl_video_tools.protocols.hermes import tools_section
+from verl_video_tools.types import (
+    CallRecord,
+    FrameRecord,
+    ImagePart,
+    Message,
+    Sample,
+    ToolOutcome,
+    VideoInfo,
+    content_text,
+)
 
 METHOD = LongVT()
 INFO = VideoInfo(100.0, 3000, 30.0, 64, 64)
@@ -21,6 +30,13 @@ CALLS: list[dict[str, Any]] = [
     {"name": "crop_video", "arguments": {"start_time": 3, "end_time": 4}},
 ]
 PICTURE = ImagePart(FrameRecord(0, 0.0, 56, 56))
+OUTCOMES = [
+    ToolOutcome(
+        CallRecord("crop_video", {}, ok=True),
+        (ImagePart(FrameRecord(30, 1.0, 56, 56)), ImagePart(FrameRecord(75, 2.5, 56, 56))),
+    ),
+    ToolOutcome(CallRecord("crop_video", {}, ok=False, error="out_of_range: no")),
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +68,7 @@ def test_a_rollout_with_native_calls_is_the_same_text(processor: Any, as_text: b
             system,
             user,
             Message("assistant", (f"<think>there</think>{calls}",)),
-            Message("user", tool_responses(replies)),
+            Message("user", METHOD.observe(OUTCOMES, turns_left=3)),
         ],
     )
 

@@ -1,14 +1,17 @@
 """What LongVT's tool shows, and which calls it refuses. J with a number is an acceptance case of the project."""
 
+import math
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.tools.frame_index import awaited
 from verl_video_tools.errors import CallErrorCode, CallRejected
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
+from verl_video_tools.tools.crop_video_reference import published_indices
 from verl_video_tools.types import PixelEnvelope, Sample, ToolContext, ToolPlan, VideoInfo
 
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
@@ -105,12 +108,60 @@ async def test_the_plan_repeats_the_segment() -> None:
         pytest.param({"start_time": 10, "end_time": 10.03}, "segment_too_short", id="J31"),
     ],
 )
-@pytest.mark.parametrize("compat", ["strict", "reference"])
-async def test_refused_calls(arguments: dict[str, Any], code: str, compat: str) -> None:
+async def test_refused_calls(arguments: dict[str, Any], code: str) -> None:
     with pytest.raises(CallRejected) as rejection:
-        await plan(arguments, compat)
+        await plan(arguments)
     assert rejection.value.code is CallErrorCode(code)
     assert "yard" not in rejection.value.message or "yard" in str(arguments), "the name may give the answer away"
+
+
+PATH = {"video_path": SAMPLE.video_path}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "check"),
+    [
+        ({"start_time": 5, "end_time": 1}, "malformed_call", "path_missing"),
+        ({"end_time": 1, "video_path": ""}, "malformed_call", "start_missing"),
+        ({"start_time": 5, "video_path": ""}, "malformed_call", "end_missing"),
+        ({"start_time": -5, "end_time": -9, "video_path": " "}, "malformed_call", "path_empty"),
+        ({"start_time": -5, "end_time": -9, "video_path": "/x"}, "out_of_range", "start_negative"),
+        ({"start_time": 500, "end_time": 500, "video_path": "/x"}, "reversed_segment", "end_not_after_start"),
+        ({"start_time": 500, "end_time": 600, "video_path": "/etc/passwd"}, "wrong_video", "file_missing"),
+        ({"start_time": 1, "end_time": 5, "video_path": "yard.mp4"}, "wrong_video", "file_missing"),
+        ({"start_time": 100, "end_time": 600, **PATH}, "out_of_range", "start_beyond"),
+        ({"start_time": 90, "end_time": 100.01, **PATH}, "out_of_range", "end_beyond"),
+        ({"start_time": 10, "end_time": 10.03, **PATH}, "segment_too_short", "too_short"),
+        ({"start_time": "nan", "end_time": 5, **PATH}, "segment_too_short", "too_short"),
+        ({"start_time": "soon", "end_time": 5, **PATH}, "malformed_call", "wrong_types"),
+        ({"start_time": None, "end_time": 5, **PATH}, "malformed_call", "wrong_types"),
+        ({"start_time": [1], "end_time": 5, **PATH}, "malformed_call", "wrong_types"),
+        ({"start_time": 1, "end_time": 5, "video_path": None}, "malformed_call", "wrong_types"),
+        ({"start_time": 10**400, "end_time": 5, **PATH}, "malformed_call", "wrong_types"),
+    ],
+)
+async def test_published_checks_in_their_order(arguments: dict[str, Any], code: str, check: str) -> None:
+    """Section b.3 of the specification; each call also fails what is checked later."""
+    with pytest.raises(CallRejected) as rejection:
+        await plan(arguments, "reference")
+    assert rejection.value.code is CallErrorCode(code)
+    assert rejection.value.message.startswith(f"{check}: ")
+    assert "yard" not in rejection.value.message
+
+
+@given(st.floats(0, 99), st.floats(0.04, 100), st.sampled_from([0.5, 5.0, 23.976, 30.0, 240.0]), st.integers(2, 128))
+def test_published_frames_are_those_of_torch(start: float, length: float, rate: float, most: int) -> None:
+    """Section b.4: ``linspace(start_frame, end_frame, n).round()``, an even number, both ends included."""
+    info = VideoInfo(100.0, int(100 * rate), rate, 64, 64)
+    shown = published_indices(start, start + length, info, 1.0, most)
+    first, last = math.ceil(start * rate), min(math.floor((start + length) * rate), info.num_frames - 1)
+    if first >= last:
+        assert shown == ()
+        return
+    assert len(shown) % 2 == 0 and 2 <= len(shown) <= most and (shown[0], shown[-1]) == (first, last)
+    assert list(shown) == torch.linspace(first, last, len(shown)).round().long().tolist()
+    wanted = max(2.0, min((last - first + 1) / rate, most // 2 * 2, (last - first + 1) // 2 * 2))
+    assert len(shown) == int(wanted) // 2 * 2
 
 
 async def test_the_end_that_a_refusal_names_may_be_asked_for() -> None:
@@ -139,7 +190,8 @@ async def test_numbers_as_text_are_read_as_published_only() -> None:
     arguments = {"start_time": "10", "end_time": "20.5"}
     with pytest.raises(CallRejected, match="start_time must be a number of seconds, got '10'"):
         await plan(arguments)
-    assert (await plan(arguments, "reference")).result == {"start_time": 10.0, "end_time": 20.5}
+    named = {**arguments, "video_path": SAMPLE.video_path}
+    assert (await plan(named, "reference")).result == {"start_time": 10.0, "end_time": 20.5}
 
 
 @pytest.mark.parametrize(

@@ -242,6 +242,7 @@ async def _record(
 ) -> Record:
     reward = method.zero_reward()
     label: AnswerLabel | None = None
+    sample: Sample | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
     try:
         method = replace(method, **checked_fields(type(method), task.settings))
@@ -280,7 +281,7 @@ async def _record(
         "extra_info": _entries(task.row, "extra_info"),
         "model": chat.config.model,
         "first_trained_turn": len(task.given_turns),
-        "reward": reward_info(method, reward, bool(rollout.trajectory.flags)),
+        "reward": reward_info(method, reward, sample, bool(rollout.trajectory.flags)),
         "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
         **_form_of(task.template, rollout.trajectory),

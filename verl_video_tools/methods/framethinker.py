@@ -261,7 +261,7 @@ class FrameThinker(Method):
     async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
         if answer is None:
             return False
-        if sample.question_type == "open" or self.answer_grading == "choice":
+        if sample.question_type in ("open", "segment") or self.answer_grading == "choice":
             return await grade_answer(answer, sample, judge) is AnswerLabel.CORRECT
         return answer.split(maxsplit=1)[0] == sample.ground_truth
 

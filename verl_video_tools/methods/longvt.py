@@ -5,20 +5,21 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.errors import CallErrorCode, UsageError
-from verl_video_tools.judge.config import JudgeConfig
+from verl_video_tools.errors import CallErrorCode
+from verl_video_tools.methods import longvt_messages as messages
 from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.methods.templates import Template, render
 from verl_video_tools.protocols import hermes
-from verl_video_tools.protocols.refusals import told_error
+from verl_video_tools.rewards import longvt_reference as reference
 from verl_video_tools.rewards.grading import answer_worth
 from verl_video_tools.rewards.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
 from verl_video_tools.tools.crop_video import CropVideo, frame_size, segment_seconds
+from verl_video_tools.tools.crop_video_reference import published_indices
 from verl_video_tools.tools.numbers import told_seconds
 from verl_video_tools.types import (
     Content,
@@ -36,6 +37,7 @@ from verl_video_tools.types import (
     ToolOutcome,
     Trajectory,
     VideoInfo,
+    segment_of,
 )
 
 Segment = tuple[float, float]
@@ -47,7 +49,11 @@ class LongVT(Method):
 
     name: ClassVar[str] = "longvt"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "temporal_iou")
-    renamed_fields: ClassVar[Mapping[str, str]] = {"max_frames": "initial_frames", "max_crop_frames": "call_frames"}
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "max_frames": "initial_frames",
+        "max_crop_frames": "call_frames",
+        "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment (docs/rows.md)",
+    }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=40_960, response_tokens=16_384, images=1152)
 
@@ -74,8 +80,8 @@ class LongVT(Method):
     """Write each frame's time beside it. Never with `compat="reference"`: the published code shows bare frames, so that
     a policy cannot tell a frame's place from its time once a video is skimmed at less than one frame per second."""
     tell_video_path: bool = False
-    """Name the video's path to the model and let calls repeat it, as the published prompt does. A name may give the
-    answer away; the tool is bound to the row's video either way."""
+    """Name the video's path to the model and let calls repeat it; always with `compat="reference"`, as published. A
+    name may give the answer away. The tool is bound to the row's video either way."""
     picture_prompt_file: str | None = None
     """Path of a system prompt that replaces the packaged one of rows about pictures, which only fine-tuning has."""
 
@@ -92,9 +98,9 @@ class LongVT(Method):
     later branch)."""
     crop_choice: Literal["last", "best", "union"] = "last"
     """Which crops count: the last one (code), the one that earns most, or all together."""
-    answer_grading: Literal["answer", "segment"] = "answer"
-    """`segment`: the answer is a list ``[start, end]`` in seconds, and accuracy its IoU with the truth, which is such a
-    list too (code, for temporal grounding data)."""
+    crop_pays_on_segments: bool = False
+    """Pay the component `temporal_iou` also for questions of type `segment`. Their answer is a list ``[start, end]`` in
+    seconds, whose IoU with the truth is the accuracy; the published sum of such rows is that and the format (code)."""
     max_answer_characters: int = 1000
     """An answer of this length or longer earns neither accuracy nor format: it would be a list of guesses (code)."""
 
@@ -112,11 +118,15 @@ class LongVT(Method):
     def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames of the whole video, the first and the last included."""
         width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        if self.compat == "reference":
+            indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
+            return FrameRequest(width=width, height=height, indices=indices or (0,))
         seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
         return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-        """The system prompt with the tool's schema; then question, frames, and the path where it is told."""
+        """The system prompt with the tool's schema; then question, frames, and the path where it is told. With
+        `compat="reference"` frames, question and path, as published."""
         with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
         system = load_prompt(
             "longvt.txt",
@@ -128,15 +138,18 @@ class LongVT(Method):
             max_turns=self.max_turns,
             tools=hermes.tools_section(self.tool_schemas()),
         )
-        user: Content = (f"{sample.question.rstrip()}\n\n", *self._frames(images))
-        if self.tell_video_path:
-            user = (*user, f"\n\nPath of the video: {sample.video_path}")
+        user = render(
+            self, "user", question=sample.question.rstrip(), frames=self.shown(images), path=sample.video_path
+        )
         return [Message("system", (system,)), Message("user", user)]
 
     def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
         """The pictures, then the question: 58,022 rows of the published cold start are about pictures (table 1)."""
         system = load_prompt("longvt_pictures.txt", self.picture_prompt_file)
         return [Message("system", (system,)), Message("user", (*images, f"\n{question.strip()}"))]
+
+    def message_templates(self) -> Mapping[str, Template]:
+        return messages.REFERENCE if self.compat == "reference" else messages.strict_templates(self.tell_video_path)
 
     def parse(self, text: str) -> ParsedTurn:
         if self.compat == "reference":
@@ -168,18 +181,13 @@ class LongVT(Method):
             "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
             "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
         }
-        if not self.tell_video_path:
+        if not self.tell_video_path and self.compat == "strict":
             del parameters["video_path"]
         return hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)
 
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
-        return hermes.tool_responses(
-            [
-                self._frames(outcome.images) if outcome.record.ok else (f"Error: {told_error(outcome.record)}",)
-                for outcome in outcomes
-            ]
-        )
+        return messages.observation(self, outcomes)
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A crop of the whole video."""
@@ -206,48 +214,62 @@ class LongVT(Method):
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        too_long = trajectory.answer is not None and len(trajectory.answer) >= self.max_answer_characters
-        worth = 0.0 if too_long else await self._worth(trajectory.answer, sample, judge)
-        accuracy = self.accuracy_reward * worth
-        format_reward = self.format_reward if not too_long and is_well_formed(trajectory) else 0.0
-        time = self.time_weight * self._time_term(trajectory, sample, worth)
-        return {"accuracy": accuracy, "format": format_reward, "temporal_iou": time}
+        if self.compat == "reference":
+            return await self._components_reference(trajectory, sample, judge)
+        answer = trajectory.answer or ""
+        too_long = len(answer) >= self.max_answer_characters
+        worth = 0.0 if too_long else await self._worth(answer, sample, judge)
+        well_formed = not too_long and is_well_formed(trajectory)
+        segments = [(call.result["start_time"], call.result["end_time"]) for call in trajectory.executed_calls()]
+        return self._weighted(worth, well_formed, self._time_term(trajectory, segments, sample, worth, bool(segments)))
 
-    def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
-        """As every method's; with `answer_grading="segment"`, whether the truth is a segment.
+    async def _components_reference(
+        self, trajectory: Trajectory, sample: Sample, judge: Judge | None
+    ) -> dict[str, float]:
+        """What the published scoring finds in the text of the rollout."""
+        text = reference.published_text(trajectory.turns)
+        segments, called = reference.written_segments(text), "<tool_response>" in text
+        if sample.question_type == "segment":
+            truth = segment_of(sample.ground_truth) or (0.0, 0.0)
+            worth = reference.answered_iou(reference.answered_segment_of(text), truth)
+            well_formed = reference.is_in_form_of_segments(text)
+        else:
+            answer = reference.answer_of(text)
+            too_long = len(answer) >= self.max_answer_characters
+            worth = 0.0 if too_long else await self._worth(answer, sample, judge)
+            well_formed = not too_long and reference.is_in_form(text)
+        return self._weighted(worth, well_formed, self._time_term(trajectory, segments, sample, worth, called))
 
-        Raises:
-            UsageError: the answer could not be graded.
-        """
-        if self.answer_grading == "answer":
-            super().check_sample(sample, judge)
-            return
-        start, end = _read_segment(sample.ground_truth)
-        if not start < end:
-            raise UsageError(
-                f"with answer_grading=segment the truth must be [start, end] in seconds, got {sample.ground_truth!r}"
-            )
+    def _weighted(self, worth: float, well_formed: bool, time: float) -> dict[str, float]:
+        return {
+            "accuracy": self.accuracy_reward * worth,
+            "format": self.format_reward if well_formed else 0.0,
+            "temporal_iou": self.time_weight * time,
+        }
 
-    def acc(self, reward: Mapping[str, float]) -> float:
-        """As every method's; with `answer_grading="segment"` the IoU, so that its mean is mIoU."""
-        if self.answer_grading == "segment" and self.accuracy_reward > 0:
+    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
+        """As every method's; of a question whose answer is a segment the IoU, so that its mean is mIoU."""
+        if sample.question_type == "segment" and self.accuracy_reward > 0:
             return reward.get("accuracy", 0.0) / self.accuracy_reward
-        return super().acc(reward)
+        return super().acc(reward, sample)
 
-    async def _worth(self, answer: str | None, sample: Sample, judge: Judge | None) -> float:
+    async def _worth(self, answer: str, sample: Sample, judge: Judge | None) -> float:
         """How right an answer is, in [0, 1]. An empty one is wrong, and no judge is asked."""
         if not answer:
             return 0.0
-        if self.answer_grading == "segment":
-            return temporal_iou(_read_segment(answer), _read_segment(sample.ground_truth))
+        if sample.question_type == "segment":
+            named, truth = segment_of(answer), segment_of(sample.ground_truth)
+            return 0.0 if named is None or truth is None else temporal_iou(named, truth)
         return await answer_worth(answer, sample, judge)
 
-    def _time_term(self, trajectory: Trajectory, sample: Sample, worth: float) -> float:
-        if self.time_reward == "none":
+    def _time_term(
+        self, trajectory: Trajectory, segments: Sequence[Segment], sample: Sample, worth: float, called: bool
+    ) -> float:
+        """The temporal reward of segments that count, in order; `called` says that the rollout used its tool."""
+        if self.time_reward == "none" or (sample.question_type == "segment" and not self.crop_pays_on_segments):
             return 0.0
-        segments = self._segments(trajectory)
         if self.time_reward == "tool":
-            return float(bool(segments) and worth >= 0.5)
+            return float(called and worth >= 0.5)
         truth, info = sample.video_segment_seconds, trajectory.video
         if truth is None or info is None or not segments:
             return 0.0
@@ -265,23 +287,13 @@ class LongVT(Method):
             return iou * boundary_agreement(hull, truth, info.duration_seconds)
         return iou
 
-    def _segments(self, trajectory: Trajectory) -> list[Segment]:
-        """Segments that count, in order: those shown, or (reference) those written, in a rollout with any reply."""
-        if self.compat == "strict":
-            results = [call.result for call in trajectory.executed_calls()]
-            return [(result["start_time"], result["end_time"]) for result in results]
-        if all(turn.observation is None for turn in trajectory.turns):
-            return []
-        written = [_written_segment(call.arguments) for call in trajectory.calls()]
-        return [segment for segment in written if segment is not None]
-
     # ------------------------------------------------------------------------------------------------------- internals
 
     @property
     def _times(self) -> bool:
         return self.show_times and self.compat == "strict"
 
-    def _frames(self, images: Sequence[ImagePart]) -> Content:
+    def shown(self, images: Sequence[ImagePart]) -> Content:
         """Bare pictures, or one line per frame with its time before it."""
         if not self._times:
             return tuple(images)
@@ -303,22 +315,3 @@ def is_well_formed(trajectory: Trajectory) -> bool:
     if not looks:
         return not hermes.has_words_outside(last.text)
     return all(len(turn.calls) == 1 for turn in looks)
-
-
-def _written_segment(arguments: Mapping[str, Any]) -> Segment | None:
-    """The segment of a call as the published reward reads it: calls with null, true or false are skipped."""
-    if any(value is None or isinstance(value, bool) for value in arguments.values()):
-        return None
-    try:
-        return float(arguments["start_time"]), float(arguments["end_time"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-
-
-def _read_segment(text: str) -> Segment:
-    """The two numbers of a JSON list; an empty segment, which overlaps nothing, for any other text."""
-    try:
-        start, end = json.loads(text)
-        return float(start), float(end)
-    except (ValueError, TypeError, OverflowError, RecursionError):
-        return 0.0, 0.0

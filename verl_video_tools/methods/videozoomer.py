@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from verl_video_tools.methods import videozoomer_messages as messages
 from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.methods.templates import Template, render
 from verl_video_tools.protocols import videozoomer as protocol
 from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.rewards.videozoomer_reference import grade_letter_reference, read_turns
@@ -44,6 +46,8 @@ class _Findings:
     correct: bool
     well_formed: bool
     num_calls: int
+    zoomed: bool
+    """A call earned the bonus: strictly, one that showed two different frames."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +82,15 @@ class VideoZoomer(Method):
     format_reward: float = 0.1
     """Reward of a rollout that answers and whose every turn follows the grammar (paper table 5)."""
     tool_bonus: float = 0.5
-    """Bonus of a rollout that zoomed, once however often it did (paper table 5). The published script runs with 0."""
+    """Bonus of a rollout that zoomed, once however often it did (paper table 5). A zoom that shows fewer than two
+    different frames does not earn it (ours). The published script runs with 0. Below 0 it is a penalty of any zoom."""
     bonus_condition: Literal["correct", "always"] = "correct"
     """`correct`: the bonus only beside a correct answer (paper 3.3). `always`: whatever the answer (an option of the
     code)."""
     call_penalty: float = 0.0
     """Taken off the bonus for each zoom (an option of the code; the paper has none)."""
     require_zoom: bool = False
-    """A rollout without a zoom earns nothing (an option of the code)."""
+    """A rollout without a zoom that would earn the bonus earns nothing at all (an option of the code)."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames", "max_pixels"):
@@ -114,8 +119,11 @@ class VideoZoomer(Method):
         """The system prompt; then the frames, each after its label, and the question."""
         max_zooms = self.max_turns - 1
         system = load_prompt("videozoomer.txt", self.prompt_file, call_frames=self.call_frames, max_zooms=max_zooms)
-        content = (*protocol.labelled_frames(images), f"\n{sample.question.rstrip()}")
-        return [Message("system", (system,)), Message("user", content)]
+        user = render(self, "user", frames=protocol.labelled_frames(images), question=sample.question.rstrip())
+        return [Message("system", (system,)), Message("user", user)]
+
+    def message_templates(self) -> Mapping[str, Template]:
+        return messages.REFERENCE if self.compat == "reference" else messages.STRICT
 
     def parse(self, text: str) -> ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
@@ -126,10 +134,8 @@ class VideoZoomer(Method):
 
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The frames of the zoom, or why there are none; and before the last turn that no zoom is left."""
-        outcome = outcomes[0]  # more than one only where all were refused for being several
-        if not outcome.record.ok:
-            return protocol.refusal_observation(outcome.record, turns_left)
-        return protocol.frames_observation(outcome.images, turns_left)
+        # More than one only where all were refused for being several.
+        return messages.observation(self, outcomes[0], self.call_frames, turns_left)
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
@@ -148,7 +154,7 @@ class VideoZoomer(Method):
             findings = await self._findings_reference(trajectory, sample, judge)
         else:
             findings = await self._findings(trajectory, sample, judge)
-        if self.require_zoom and findings.num_calls == 0:
+        if self.require_zoom and not findings.zoomed:
             return self.no_components()
         return {
             "accuracy": self.accuracy_reward if findings.correct else 0.0,
@@ -164,6 +170,7 @@ class VideoZoomer(Method):
             and all(turn.well_formed for turn in trajectory.turns)
             and all(call.ok for call in trajectory.calls()),
             num_calls=len(trajectory.executed_calls()),
+            zoomed=any(len({frame.index for frame in call.frames}) >= 2 for call in trajectory.executed_calls()),
         )
 
     async def _findings_reference(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
@@ -172,9 +179,10 @@ class VideoZoomer(Method):
             correct = grade_letter_reference(read.answer, sample.ground_truth)
         else:
             correct = await grade_answer(read.answer, sample, judge) is AnswerLabel.CORRECT
-        return _Findings(correct, read.well_formed, read.num_calls)
+        return _Findings(correct, read.well_formed, read.num_calls, zoomed=read.num_calls > 0)
 
     def _tool_reward(self, findings: _Findings) -> float:
         if findings.num_calls == 0 or (self.bonus_condition == "correct" and not findings.correct):
             return 0.0
-        return self.tool_bonus - self.call_penalty * findings.num_calls
+        bonus = self.tool_bonus if findings.zoomed or self.tool_bonus < 0 else 0.0
+        return bonus - self.call_penalty * findings.num_calls

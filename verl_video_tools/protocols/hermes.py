@@ -21,7 +21,7 @@ from typing import Any
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import find_blocks, without_blocks
 from verl_video_tools.protocols.json_object import load_object
-from verl_video_tools.types import Content, ParsedTurn, ToolCall
+from verl_video_tools.types import ParsedTurn, ToolCall
 
 UNKNOWN = "unknown"
 """Name under which a block is recorded that names no tool."""
@@ -130,14 +130,6 @@ def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
         '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": VALUE}}\n</tool_call>\n'
         "What it returns comes between <tool_response> and </tool_response>; never write that yourself."
     )
-
-
-def tool_responses(responses: Sequence[Content]) -> Content:
-    """One `<tool_response>` block per call, in order, each tag on a line of its own."""
-    content: list[Any] = []
-    for number, response in enumerate(responses):
-        content += [f"{'' if number == 0 else chr(10)}<tool_response>\n", *response, "\n</tool_response>"]
-    return tuple(content)
 
 
 def _read_call(text: str) -> ToolCall:

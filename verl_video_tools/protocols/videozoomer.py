@@ -8,7 +8,8 @@ beside it came before the frames that were asked for. Of several answers the las
 published environment.
 
 `parse_turn` is the strict reading, `parse_turn_reference` that of the published environment; they differ in which JSON
-they find. Both take any text and never raise. Rendering is the same for both, and for first look and observations.
+they find. Both take any text and never raise. Frames are labelled alike in first look and observations; the messages
+around them are templates (`methods.videozoomer_messages`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from typing import Any
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks
 from verl_video_tools.protocols.json_object import load_object
-from verl_video_tools.protocols.refusals import told_error
-from verl_video_tools.types import CallRecord, Content, ImagePart, ParsedTurn, ToolCall
+from verl_video_tools.types import Content, ImagePart, ParsedTurn, ToolCall
 
 VIDEO_ZOOM = "video_zoom"
 STOP = f"</{VIDEO_ZOOM}>"
@@ -61,12 +61,7 @@ def parse_turn_reference(text: str) -> ParsedTurn:
     """
     requests = find_blocks(text, VIDEO_ZOOM)
     if requests:
-        objects = [text for request in requests for text in _objects_on_one_line(request.inner)]
-        if len(objects) == 1:
-            call = _read_object(objects[0])
-        else:
-            error = f"{CallErrorCode.MALFORMED_CALL}: {len(objects)} requests found; write one, on one line: {_FORM}"
-            call = _refused("".join(request.inner for request in requests), error)
+        call = _read_request_reference("".join(f"{request.inner}\n" for request in requests))
         return ParsedTurn(_thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, requests))
     answer = answer_reference(text)
     well_formed = bool(answer) and _is_to_the_letter(text, find_blocks(text, "answer"))
@@ -104,6 +99,18 @@ def _read_object(text: str) -> ToolCall:
     return ToolCall(VIDEO_ZOOM, request)
 
 
+def _read_request_reference(text: str) -> ToolCall:
+    """The one object of a turn's requests. Where there is none or are several, the model is told no reason."""
+    objects = _objects_on_one_line(text)
+    try:
+        found = [load_object(written) for written in objects]
+    except (ValueError, RecursionError) as error:
+        return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: {error}")
+    if len(found) != 1:
+        return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: ")
+    return ToolCall(VIDEO_ZOOM, found[0])
+
+
 def _is_flat(value: Any) -> bool:
     return not any(isinstance(item, dict | list) for item in (value if isinstance(value, list) else [value]))
 
@@ -135,24 +142,3 @@ def labelled_frames(images: Sequence[ImagePart]) -> Content:
     for position, image in enumerate(images):
         content += [f"<frame{position}_time{image.record.timestamp_seconds:.2f}s>", image]
     return tuple(content)
-
-
-def frames_observation(images: Sequence[ImagePart], turns_left: int) -> Content:
-    """What the model reads after a zoom."""
-    frames = ("<tool_response>\nThe frames of your zoom:\n", *labelled_frames(images), "\n</tool_response>\n")
-    return (*frames, _advice("Think about what they show", "zoom in again", turns_left))
-
-
-def refusal_observation(record: CallRecord, turns_left: int) -> Content:
-    """What the model reads after a request that was not carried out."""
-    advice = _advice("Think about what was wrong", "zoom in with a correct request", turns_left)
-    return (f"<tool_response>\nError: {told_error(record)}\n</tool_response>\n{advice}",)
-
-
-def _advice(think: str, zoom: str, turns_left: int) -> str:
-    if turns_left > 1:
-        return f"{think} between <think> and </think>, then {zoom} or give your answer between <answer> and </answer>."
-    return (
-        f"{think} between <think> and </think>. No zoom is left, so do not write <video_zoom> again: "
-        "give your answer between <answer> and </answer> now."
-    )

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.types import Method
+from verl_video_tools.types import Method, Sample
 
 
-def reward_info(method: Method, reward: Mapping[str, float], flagged: bool) -> dict[str, float]:
-    """The breakdown under the keys that every row of a run shares."""
+def reward_info(method: Method, reward: Mapping[str, float], sample: Sample | None, flagged: bool) -> dict[str, float]:
+    """The breakdown under the keys that every row of a run shares.
+
+    Args:
+        sample: the question; None where a flagged rollout's row was not read.
+    """
     components = {component: 0.0 for name in method_names() for component in get_method(name).reward_components}
     return {
         **components,
         **{key: float(value) for key, value in reward.items()},
-        "acc": method.acc(reward),
+        "acc": 0.0 if sample is None else method.acc(reward, sample),
         "flagged": float(flagged),
     }

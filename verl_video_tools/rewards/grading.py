@@ -5,6 +5,7 @@
 | `mc` | the option that it names (`choices`) |
 | `numeric` | the number that it states (`numbers`) |
 | `regression` | how near the number is that it states (`regression`) |
+| `segment` | the segment that it names: right from an overlap of a half on (`segments`) |
 | `open` | equality with the truth up to case, spacing and outer punctuation; else the judge |
 """
 
@@ -15,7 +16,8 @@ from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.rewards.choices import grade_multiple_choice, names_option, plain_text
 from verl_video_tools.rewards.numbers import grade_number, is_number
 from verl_video_tools.rewards.regression import estimate, relative_accuracy
-from verl_video_tools.types import AnswerLabel, Judge, Sample
+from verl_video_tools.rewards.segments import grade_segment
+from verl_video_tools.types import AnswerLabel, Judge, Sample, segment_of
 
 
 def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
@@ -25,8 +27,8 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         judge: the judge, or, where none will be asked, the options of the one that there is.
 
     Raises:
-        UsageError: the question is open and there is no judge, numeric or an estimate and its truth no number, or
-            multiple choice and its truth none of the options.
+        UsageError: the question is open and there is no judge, numeric or an estimate and its truth no number, of type
+            segment and its truth none, or multiple choice and its truth none of the options.
     """
     if sample.question_type == "open" and judge is None:
         raise UsageError(
@@ -42,6 +44,10 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         raise UsageError(
             f"the truth of an estimate must be a number, got {sample.ground_truth!r}; "
             "make the question open and configure a judge"
+        )
+    if sample.question_type == "segment" and segment_of(sample.ground_truth) is None:
+        raise UsageError(
+            f"the truth of a question of type segment must be [start, end] in seconds, got {sample.ground_truth!r}"
         )
     if sample.question_type == "mc" and not names_option(sample.ground_truth, sample.options or None):
         raise UsageError(
@@ -65,6 +71,8 @@ def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
         is_correct = grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
     elif sample.question_type == "numeric":
         is_correct = grade_number(answer, sample.ground_truth)
+    elif sample.question_type == "segment":
+        is_correct = grade_segment(answer, sample.ground_truth)
     elif plain_text(answer) == plain_text(sample.ground_truth):
         is_correct = True
     else:

@@ -59,7 +59,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
         method = self._method(trajectory.method)
         reward = method.zero_reward()
-        flagged, spared, unjudged = bool(trajectory.flags), False, False
+        flagged, spared, unjudged, sample = bool(trajectory.flags), False, False, None
         counters = JudgeCounters()
         if not flagged:
             sample = Sample.from_row(item.non_tensor_batch)
@@ -71,7 +71,7 @@ class VideoToolsRewardManager(RewardManagerBase):
                 flagged = unjudged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
-        info = reward_info(method, reward, flagged) | judge_info(counters, spared, unjudged)
+        info = reward_info(method, reward, sample, flagged) | judge_info(counters, spared, unjudged)
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:

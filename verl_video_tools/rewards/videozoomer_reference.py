@@ -45,10 +45,10 @@ def read_turns(turns: Sequence[str], max_frames: int) -> TurnFindings:
     graded = text.strip() if answer is None else answer
     if len(turns) <= 1:
         turn = text.strip()
-        return TurnFindings(graded, _answers(turn), int(_OPENING in turn))
+        return TurnFindings(graded, _answers(turn), int(_asks(turn)))
     num_calls = 0
     for turn in turns[:-1]:
-        num_calls += _OPENING in turn
+        num_calls += _asks(turn)
         if not _zooms(turn.strip(), max_frames):
             return TurnFindings(graded, False, num_calls)
     return TurnFindings(graded, _answers(turns[-1]), num_calls)
@@ -74,6 +74,11 @@ def _boxed(text: str) -> str | None:
         if depth == 0:
             return rest[:position].strip()
     return None
+
+
+def _asks(turn: str) -> bool:
+    """Whether a request's closing tag stands anywhere after its opening one."""
+    return _CLOSING in turn.partition(_OPENING)[2]
 
 
 def _answers(turn: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from verl_video_tools.errors import CallErrorCode, CallRejected
+from verl_video_tools.tools.crop_video_reference import checked_times, published_indices
 from verl_video_tools.tools.numbers import finite_number, told_seconds
 from verl_video_tools.types import Compat, FrameRequest, PixelEnvelope, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.video.resize import fit_envelope
@@ -34,7 +35,8 @@ class CropVideo:
         fps: frames shown per second of video.
         max_frames: frames shown per call at most; a longer segment is sampled more sparsely.
         min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
-        compat: `reference` also reads numbers written as strings.
+        compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
+            was told, and numbers may be written as strings.
     """
 
     name: ClassVar[str] = "crop_video"
@@ -54,6 +56,8 @@ class CropVideo:
             CallRejected: `malformed_call`, `wrong_video`, `out_of_range`, `reversed_segment` (also an empty one), or
                 `segment_too_short` for one that does not hold two frames.
         """
+        if self.compat == "reference":
+            return self._plan_reference(arguments, context)
         _check_video(arguments.get("video_path"), context.sample.video_path)
         start, end = (self._seconds(arguments, name) for name in ("start_time", "end_time"))
         duration = context.info.duration_seconds
@@ -81,9 +85,21 @@ class CropVideo:
             result={"start_time": start, "end_time": end},
         )
 
-    def _seconds(self, arguments: Mapping[str, Any], name: str) -> float:
+    def _plan_reference(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        start, end = checked_times(arguments, context.sample.video_path, context.info)
+        indices = published_indices(start, end, context.info, self.fps, self.max_frames)
+        if not indices:
+            raise CallRejected(CallErrorCode.SEGMENT_TOO_SHORT, f"too_short: start_time={start}, end_time={end}")
+        width, height = frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, indices=indices),
+            result={"start_time": start, "end_time": end},
+        )
+
+    @staticmethod
+    def _seconds(arguments: Mapping[str, Any], name: str) -> float:
         value = arguments.get(name)
-        seconds = finite_number(value, read_text=self.compat == "reference")
+        seconds = finite_number(value, read_text=False)
         if seconds is None:
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
         return seconds

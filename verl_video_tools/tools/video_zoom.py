@@ -18,18 +18,23 @@ from verl_video_tools.video.sampling import not_before, uniform_seconds
 _TOLERANCE = 1e-6
 """Frames; 1 fps from 0.2 s to 8.2 s are 8 frames, not 7.999999999999999."""
 
+UNREADABLE = (TypeError, ValueError, LookupError, OverflowError)
+"""What `numbers_reference` raises."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class VideoZoom:
-    """Shows ``int(fps * (end - start))`` frames spread evenly from `start` to `end`, both shown.
+    """Shows ``int(fps * (end - start))`` frames spread evenly from `start` to `end`, both shown, each frame once.
 
-    So the frames lie a little further apart than `fps` says, as in the published code.
+    So the frames lie a little further apart than `fps` says, as in the published code, and a segment that holds fewer
+    frames shows those that it has, however high the rate.
 
     Attributes:
         max_frames: frames per call; `fps * (end - start)` must not exceed it (paper 3.1).
         max_pixels: a frame is shrunk to this area, keeping its aspect ratio, and never enlarged.
-        compat: `reference` truncates before it compares with the limit, clamps segments to the video, and shows nothing
-            for a segment too short for a frame, as the published code does.
+        compat: `reference` truncates before it compares with the limit, clamps segments to the video, repeats frames
+            where the rate is higher than the video's, and shows nothing for a segment too short for a frame, as the
+            published code does.
     """
 
     name: ClassVar[str] = "video_zoom"
@@ -48,12 +53,12 @@ class VideoZoom:
         info = context.info
         width, height = fit_pixels(info.width, info.height, self.max_pixels, context.envelope)
         if self.compat == "reference":
-            indices = self._indices_reference(*_numbers_reference(arguments), info)
+            indices = self._indices_reference(*_numbers_or_refusal(arguments), info)
             return ToolPlan(frames=FrameRequest(width=width, height=height, indices=indices) if indices else None)
         start, end, fps = _numbers(arguments)
         count = self._count(start, end, fps, info.duration_seconds)
         seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
-        return ToolPlan(frames=FrameRequest(width=width, height=height, seconds=seconds))
+        return ToolPlan(frames=FrameRequest(width=width, height=height, seconds=seconds, unique=True))
 
     def _count(self, start: float, end: float, fps: float, duration_seconds: float) -> int:
         if fps <= 0:
@@ -81,17 +86,18 @@ class VideoZoom:
 
     def _indices_reference(self, start: float, end: float, fps: float, info: VideoInfo) -> tuple[int, ...]:
         try:
-            count = int(fps * (end - start))
+            count = frames_asked_reference(start, end, fps)
+            if count > self.max_frames:
+                raise self._too_many(count, start, end, fps)
             first, last = int(start * info.average_fps), int(end * info.average_fps)
         except (OverflowError, ValueError) as error:  # not finite
-            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"these numbers name no frames: {error}") from error
-        if count > self.max_frames:
-            raise self._too_many(count, start, end, fps)
-        if count < 0:
-            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"the request is for {count} frames")
+            raise CallRejected(CallErrorCode.OUT_OF_RANGE, str(error)) from error
         first = min(max(first, 0), info.num_frames - 1)
         last = min(max(last, first), info.num_frames - 1)
-        return tuple(int(index) for index in np.linspace(first, last, count).astype(np.int64))
+        try:
+            return tuple(int(index) for index in np.linspace(first, last, count).astype(np.int64))
+        except ValueError as error:  # a negative number of frames: NumPy's words are what the published code says
+            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, str(error)) from error
 
     def _too_many(self, asked: float, start: float, end: float, fps: float) -> CallRejected:
         return CallRejected(
@@ -117,9 +123,27 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
+def numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Start, end and rate as the published environment reads them.
+
+    Raises:
+        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the text is what the model is told.
+    """
+    segment = arguments["segment"]
+    return float(segment[0]), float(segment[1]), float(arguments["fps"])
+
+
+def frames_asked_reference(start: float, end: float, fps: float) -> int:
+    """The number of frames that the published environment takes a request for.
+
+    Raises:
+        OverflowError, ValueError: the numbers are not finite.
+    """
+    return int(fps * (end - start))
+
+
+def _numbers_or_refusal(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
     try:
-        segment = arguments["segment"]
-        return float(segment[0]), float(segment[1]), float(arguments["fps"])
-    except (TypeError, ValueError, LookupError, OverflowError) as error:
+        return numbers_reference(arguments)
+    except UNREADABLE as error:
         raise CallRejected(CallErrorCode.MALFORMED_CALL, f"cannot read segment and fps: {error!r:.80}") from error

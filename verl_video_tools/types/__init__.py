@@ -6,7 +6,7 @@ Import the names from here. Nothing in this package imports torch, PyAV or verl.
 from verl_video_tools.types.frames import FrameBatch, FrameRecord, FrameRequest, PixelEnvelope, Rounding, VideoInfo
 from verl_video_tools.types.messages import IMAGE_MARK, Content, ImagePart, Message, content_images, content_text
 from verl_video_tools.types.method import Compat, ContextPolicy, FrameSelector, Method, RecipeBudget, Tool, ToolContext
-from verl_video_tools.types.sample import QuestionType, Sample, default_question_type
+from verl_video_tools.types.sample import QuestionType, Sample, default_question_type, segment_of
 from verl_video_tools.types.services import AnswerLabel, Judge, Retriever
 from verl_video_tools.types.trajectory import (
     CacheUse,
@@ -55,4 +55,5 @@ __all__ = [
     "content_images",
     "content_text",
     "default_question_type",
+    "segment_of",
 ]

@@ -16,6 +16,7 @@ from verl_video_tools.types.trajectory import ParsedTurn, StopReason, ToolOutcom
 
 if TYPE_CHECKING:
     from verl_video_tools.judge.config import JudgeConfig
+    from verl_video_tools.methods.templates import Template
 
 Compat = Literal["strict", "reference"]
 
@@ -116,6 +117,8 @@ class Method(ABC):
     method's own. `verl_video_tools.selectors:most_similar` takes those most like the question."""
     prompt_file: str | None = None
     """Path of a system prompt that replaces the packaged one; same placeholders."""
+    templates_file: str | None = None
+    """Path of a TOML file of message templates that replace the packaged ones (docs/templates.md)."""
     compat: Compat = "strict"
     """`reference` scores and executes as the published code does; the method's page lists every difference."""
 
@@ -154,7 +157,7 @@ class Method(ABC):
 
         check_question(sample, judge)
 
-    def acc(self, reward: Mapping[str, float]) -> float:
+    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
         """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
 
         Args:
@@ -196,6 +199,11 @@ class Method(ABC):
             UsageError: the method has none.
         """
         raise UsageError(f"{self.name} does not ask about pictures; such rows are for methods with a `picture_prompt`")
+
+    def message_templates(self) -> Mapping[str, Template]:
+        """The texts of the messages that this config writes by `methods.templates.render`, by name; `templates_file`
+        may replace each."""
+        return {}
 
     @abstractmethod
     def parse(self, text: str) -> ParsedTurn:

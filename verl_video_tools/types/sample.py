@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from verl_video_tools.errors import RowError
 
-QuestionType = Literal["mc", "numeric", "regression", "open"]
+QuestionType = Literal["mc", "numeric", "regression", "open", "segment"]
 
 
 @dataclass(frozen=True)
@@ -102,5 +103,19 @@ def _segment(given: Any) -> tuple[float, float] | None:
 
 
 def default_question_type(ground_truth: str) -> QuestionType:
-    """`mc` if the truth is one letter, else `open`."""
+    """`mc` if the truth is one letter, `segment` if it is one (`segment_of`), else `open`."""
+    if segment_of(ground_truth) is not None:
+        return "segment"
     return "mc" if len(ground_truth.strip()) == 1 and ground_truth.strip().isalpha() else "open"
+
+
+def segment_of(ground_truth: str) -> tuple[float, float] | None:
+    """The segment ``[start, end]`` in seconds that a truth is as JSON, start < end; None for any other text."""
+    try:
+        numbers = json.loads(ground_truth)
+        start, end = map(float, numbers)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    if not isinstance(numbers, list):
+        return None
+    return (start, end) if math.isfinite(end - start) and start < end else None

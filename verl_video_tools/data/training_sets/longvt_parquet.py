@@ -6,6 +6,8 @@ Rows for reinforcement learning (`longvt_rl_*.parquet`) have `data_source`, `pro
 github.com/EvolvingLMMs-Lab/LongVT and converters of the files in other public repositories. The prompt, with the
 published instructions, and the limits of the frames are the method's own here.
 
+Rows of the sources `TimeR1`, `TVG-R1...` and `time-r1` ask for a segment, as the published reward routes them.
+
 Files for fine-tuning (`longvt_sft_*.parquet`, `longvt_rft_*.parquet`) have `id` and `messages`: `role` and `content`, a
 text or a list of parts with `text`, `image_url.url` or `video_url.url`; those without a tool have one reply, a thought
 and an answer. Traces with a tool may name their calls in the text or in `tool_calls`; the user's text ends with the
@@ -62,14 +64,15 @@ class LongVTParquet(Benchmark):
         seconds = segment(*bounds) if bounds is not None and len(bounds) == 2 else None
         if bounds is not None and len(bounds) and seconds is None:
             raise RowError(f"the field 'video_segment' must be [start, end] with start < end, got {bounds}")
+        source = str(entry.get("data_source") or self.name)
         return benchmark_row(
-            str(entry.get("data_source") or self.name),
+            source,
             index=str(extra_info.get("index", "")),
             split=str(extra_info.get("split") or "train"),
             video_path=find_moved_video(files.videos, str(required(videos[0], "video"))),
             question=str(required(extra_info, "question")),
             truth=str(required(required(entry, "reward_model"), "ground_truth")),
-            question_type="open",
+            question_type="segment" if _asks_for_segment(source) else "open",
             video_segment_seconds=seconds,
         )
 
@@ -140,3 +143,7 @@ def _call(function: Mapping[str, Any]) -> str:
         arguments = json.loads(arguments)
     kept = {name: value for name, value in arguments.items() if name != "video_path" and value is not None}
     return f"<tool_call>\n{json.dumps({'name': function.get('name'), 'arguments': kept})}\n</tool_call>"
+
+
+def _asks_for_segment(data_source: str) -> bool:
+    return data_source in ("TimeR1", "time-r1") or data_source.startswith("TVG-R1")

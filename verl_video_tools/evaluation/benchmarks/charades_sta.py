@@ -27,8 +27,7 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     required,
 )
 from verl_video_tools.evaluation.benchmarks.fields import segment, split_name
-from verl_video_tools.evaluation.benchmarks.grounding import SegmentJudge, grounding_metrics
-from verl_video_tools.types import Judge
+from verl_video_tools.evaluation.benchmarks.grounding import grounding_metrics
 
 _QUESTION = (
     'When in the video does this happen: "{sentence}"?\nAnswer with the start and the end in seconds, as in [2.5, 7.0].'
@@ -65,12 +64,9 @@ class CharadesSTA(Benchmark):
             video_path=find_video(files.videos, str(required(entry, "video"))),
             question=_QUESTION.format(sentence=sentence),
             truth=f"[{seconds[0]:g}, {seconds[1]:g}]",
-            question_type="open",
+            question_type="segment",
             video_segment_seconds=seconds,
         )
-
-    def judge(self) -> Judge:
-        return SegmentJudge()
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         """Recall at overlaps of 0.3, 0.5 and 0.7, and the mean overlap."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import string
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     without_letters,
 )
 from verl_video_tools.rewards.choices import canonical_letter
+from verl_video_tools.rewards.segments import clock_seconds
 from verl_video_tools.types import QuestionType
 
 _OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*(?:\)\s*[.:]?|[.:])\s*(.*\S)\s*")
@@ -38,7 +38,6 @@ _LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _THINK_TAGS = re.compile(r"</?think>")
-_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
 _SPLIT = re.compile(r"(?<![a-z])(train|valid(?:ation)?|val|dev|test)(?![a-z])", re.IGNORECASE)
 
 
@@ -162,19 +161,6 @@ def reasoned_turn(reasoning: str, answer: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- times
-
-
-def clock_seconds(text: Any) -> float | None:
-    """Seconds of a time such as ``75.5``, ``01:15`` or ``0:01:15.5``; None for anything else."""
-    text = str(text).strip()
-    if found := _CLOCK.fullmatch(text):
-        hours, minutes, seconds = found.groups()
-        return int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def segment(start: Any, end: Any) -> tuple[float, float] | None:

@@ -26,13 +26,13 @@ from verl_video_tools.evaluation.benchmarks.entries import (
     required,
 )
 from verl_video_tools.evaluation.benchmarks.fields import (
-    clock_seconds,
     letter_at,
     listed_options,
     load_json,
     split_name,
 )
 from verl_video_tools.evaluation.benchmarks.subtitles import Subtitle, ask_with_subtitles
+from verl_video_tools.rewards.segments import clock_seconds
 
 _MAX_OPTIONS = 5
 

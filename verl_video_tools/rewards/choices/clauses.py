@@ -114,7 +114,12 @@ def _lettered(tokens: Sequence[_Token], menu: Menu) -> list[_Token]:
     for number, token in enumerate(tokens):
         before = tokens[number - 1] if number else blank
         after = tokens[number + 1] if number + 1 < len(tokens) else blank
-        if token.kind == "word" and len(token.word) == 1 and token.word in string.ascii_letters and _is_letter(token, before, after, is_only, menu):
+        if (
+            token.kind == "word"
+            and len(token.word) == 1
+            and token.word in string.ascii_letters
+            and _is_letter(token, before, after, is_only, menu)
+        ):
             token = _Token("choice", token.word, Choice((token.word.upper(),)))
         found.append(token)
     return found
@@ -154,7 +159,22 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
     return found + pending
 
 
-_JOINTS = words.OR | {"and", "nor", "perhaps", "possibly", "maybe", "even", "also", "then", "option", "和", "와", "과", "か", "と"}
+_JOINTS = words.OR | {
+    "and",
+    "nor",
+    "perhaps",
+    "possibly",
+    "maybe",
+    "even",
+    "also",
+    "then",
+    "option",
+    "和",
+    "와",
+    "과",
+    "か",
+    "と",
+}
 
 
 def _without_excluded(tokens: Sequence[_Token]) -> list[_Token]:

@@ -58,7 +58,14 @@ _DOUBTS = _words(
 )
 EXCLUDERS = _words("not never neither nor than except besides excluding without no")
 """Right before a choice they take it out of the sentence: ``B, not C``, ``B rather than C``."""
-EXCLUDED_AFTER = {("instead", "of"), ("rather", "than"), ("other", "than"), ("all", "but"), ("anything", "but"), ("everything", "but")}
+EXCLUDED_AFTER = {
+    ("instead", "of"),
+    ("rather", "than"),
+    ("other", "than"),
+    ("all", "but"),
+    ("anything", "but"),
+    ("everything", "but"),
+}
 REASONS = _words("because since as due seeing considering")
 CONNECTIVES = _words("so therefore thus hence but however while whereas although though which and yet")
 OR = _words("or 或 或者 또는 혹은 または もしくは")
@@ -104,9 +111,7 @@ _CJK_FRAME = re.compile(f"(?:{_CJK_PIECES})*+")  # possessive: there are too man
 _CJK_HEAD = re.compile(_CJK_HEADS + "|是|です|입니다|对")
 _CJK_DENIAL = re.compile("不|没|错|非|无|未|排除|ない|ません|間違|違|아니|아닙|틀|없|모르|않|如果|만약|もし|吗|か$")
 _CJK_DOUBT = re.compile("可能|也许|或|还是|かも|または|もしくは|또는|혹은|아마")
-_CJK_TAIL = re.compile(
-    f"(?:答案|选项|正解|答え|回答|正答|選択肢|정답|답)(?:{_CJK_PIECES})*+$|选择?$"
-)
+_CJK_TAIL = re.compile(f"(?:答案|选项|正解|答え|回答|正答|選択肢|정답|답)(?:{_CJK_PIECES})*+$|选择?$")
 _CJK_TAIL_CHARACTERS = 40
 """As much of a long run is searched for where its tail may begin."""
 _CJK_FINAL = re.compile("最终|最終|최종")
