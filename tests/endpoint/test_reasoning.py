@@ -10,8 +10,8 @@ import pytest
 from benchmarks.video.files import write_video
 from tests.chat_server import REASONING_SHAPES, chat_reply, scripted, thinking
 from tests.judge_server import JudgeServer
+from verl_video_tools.endpoint import AttemptFailed
 from verl_video_tools.endpoint.chat import read_completion
-from verl_video_tools.endpoint.client import AttemptFailed
 from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
 from verl_video_tools.methods import get_method
 from verl_video_tools.types import Method, Sample, StopReason, Trajectory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from random import Random
 
 import pytest
 
@@ -126,6 +127,22 @@ def test_a_training_turn_is_what_is_taken_apart_again(method: str, reasoning: st
         text = with_reasoning(turn, reasoning, opened=opened)
         assert take_apart(text, configured, opened=opened) == SpokenTurn(turn, reasoning)
         assert opened != text.startswith("<think>") or (reasoning is None and not turn.startswith("<think>"))
+
+
+@pytest.mark.parametrize("method", [name for name in TURNS if name not in ("direct", "framemind")])
+def test_a_turn_to_the_letter_is_never_changed(method: str) -> None:
+    """Made of anything; but for FrameMind's, whose grammar lets a turn begin with two thoughts."""
+    configured, random, num_whole = get_method(method), Random(5), 0
+    tag = OWN_TAGS.get(method, "think")
+    action = TURNS[method].partition(f"</{tag}>")[2]
+    parts = ("<think>", "</think>", "<thinking>", "</thinking>", "<answer>", "</answer>", action, "so ", CALL, "\n")
+    for _ in range(20_000):
+        inner, around = ("".join(random.choices(parts, k=random.randint(0, 3))) for _ in range(2))
+        text = f"<{tag}>{inner}</{tag}>{around}{action}"
+        if configured.parse(text).well_formed:
+            num_whole += 1
+            assert take_apart(text, configured) == SpokenTurn(text)
+    assert num_whole > 100
 
 
 def test_templates_and_replies_that_open_a_reasoning() -> None:

@@ -70,7 +70,7 @@ def take_apart(
         spoken = text[end + len(CLOSING) :].lstrip()
         if _is_whole(spoken, method):
             return SpokenTurn(spoken, text[start:end].strip() or None)
-    if likely_end is None:
+    if likely_end is None or (method.thought_tag is not None and _is_whole(text.lstrip(), method)):
         return SpokenTurn(text)
     said = _joined(text[start:likely_end], text[likely_end + len(CLOSING) :], method)
     return SpokenTurn(text) if said.text == text.lstrip() else said
