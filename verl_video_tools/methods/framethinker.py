@@ -41,7 +41,7 @@ from verl_video_tools.types import (
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
-_TIME_IN_QUESTION = re.compile(r"\d+:\d+(:\d+)?")
+_TIME = re.compile(r"\d+:\d+(:\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class _Findings:
     correct: bool
     consistent: bool
     chose_frames: bool
-    found_frame_number: bool
+    times: tuple[str, ...]
+    """Times whose frame number, above 0, was told."""
     well_formed: bool
 
 
@@ -65,6 +66,7 @@ class FrameThinker(Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {
         "num_frames": "initial_frames and call_frames",
         "num_frames_long": "initial_frames_long and call_frames_long",
+        "require_time_in_question": "time_bonus_for",
     }
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=60)
 
@@ -98,8 +100,9 @@ class FrameThinker(Method):
     weight is lost in the text that we have."""
     time_bonus: float = 0.5
     """Bonus of a rollout that was told a frame number above 0. Code, large-scale run; small-scale weight as above."""
-    require_time_in_question: bool = True
-    """Pay `time_bonus` only if the question names a time such as 0:34 (code; the paper does not say)."""
+    time_bonus_for: Literal["any_question", "timed_question", "named_time"] = "timed_question"
+    """What `time_bonus` asks for. `timed_question`: the question names a time such as 0:34, and any time was looked up
+    (code; the paper does not say). `named_time` (ours): a time that the question names was. `any_question`: neither."""
     bonus_condition: Literal["correct", "always"] = "correct"
     """`correct`: bonuses only beside a correct answer (paper eq. 5). `always` is the ablation of paper D.1, run there
     with 0.2 for one action type."""
@@ -235,14 +238,16 @@ class FrameThinker(Method):
             assert trajectory.video is not None  # a rollout without one is lost
             read = read_transcript(transcript, trajectory.video.num_frames, min_gap)
             correct = await self._is_correct(read.answer, sample, judge)
-            return _Findings(correct, read.consistent, read.chose_frames, read.found_frame_number, well_formed)
+            return _Findings(correct, read.consistent, read.chose_frames, read.times, well_formed)
         calls = trajectory.executed_calls()
         return _Findings(
             correct=await self._is_correct(trajectory.answer, sample, judge),
             consistent=self.verify(trajectory).ok,
             chose_frames=any(call.name == ChooseFrames.name for call in calls),
-            found_frame_number=any(
-                call.name == GetFrameNumber.name and call.result["frame_number"] > 0 for call in calls
+            times=tuple(
+                str(call.arguments["time"])
+                for call in calls
+                if call.name == GetFrameNumber.name and call.result["frame_number"] > 0
             ),
             well_formed=well_formed,
         )
@@ -253,10 +258,14 @@ class FrameThinker(Method):
         if self.turn_bonus > 0.0:
             return min(self.turn_bonus * max(0, num_turns - 1), self.turn_bonus_cap)
         bonus = self.choose_bonus if findings.chose_frames else 0.0
-        time_counts = not self.require_time_in_question or _TIME_IN_QUESTION.search(question)
-        if findings.found_frame_number and time_counts:
-            bonus += self.time_bonus
-        return bonus
+        return bonus + (self.time_bonus if self._time_counts(findings.times, question) else 0.0)
+
+    def _time_counts(self, times: Sequence[str], question: str) -> bool:
+        """Whether looking up these times is what `time_bonus_for` asks."""
+        named = [match[0] for match in _TIME.finditer(question)]
+        if self.time_bonus_for == "named_time":
+            return not {_seconds(time) for time in times}.isdisjoint(map(_seconds, named))
+        return bool(times) and (bool(named) or self.time_bonus_for == "any_question")
 
     async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
         if answer is None:
@@ -270,6 +279,16 @@ class FrameThinker(Method):
 
     def _box(self, info: VideoInfo) -> tuple[int, int]:
         return self.box_long if self._is_long(info) else self.box
+
+
+def _seconds(time: str) -> int:
+    """Seconds of MM:SS or H:MM:SS; -1 for digits beyond any video's length."""
+    if len(time) > 20:
+        return -1
+    seconds = 0
+    for part in time.split(":"):
+        seconds = 60 * seconds + int(part)
+    return seconds
 
 
 # ------------------------------------------------------------------------------------------------------------ inference
