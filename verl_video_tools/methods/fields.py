@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.errors import UsageError
+from verl_video_tools.methods.templates import check_templates
 from verl_video_tools.types import FrameSelector, Method
 
 
@@ -48,10 +49,10 @@ def require(config: object, name: str, condition: bool, wanted: str) -> None:
 
 
 def require_common(method: Method) -> None:
-    """Check the ranges of the fields that every method has.
+    """Check the fields that every method has.
 
     Raises:
-        UsageError: as `require`.
+        UsageError: as `require` and `check_templates`.
     """
     require(method, "max_turns", method.max_turns >= 1, "at least 1")
     limit = method.max_turn_tokens
@@ -59,6 +60,7 @@ def require_common(method: Method) -> None:
     if method.first_look_selector is not None:
         load_selector(method.first_look_selector)
     require(method, "tool_deadline_seconds", method.tool_deadline_seconds > 0, "above 0")
+    check_templates(method)
 
 
 def load_selector(path: str) -> FrameSelector:

@@ -15,6 +15,7 @@ from verl_video_tools.types.trajectory import ParsedTurn, StopReason, ToolOutcom
 
 if TYPE_CHECKING:
     from verl_video_tools.judge.config import JudgeConfig
+    from verl_video_tools.methods.templates import Template
 
 Compat = Literal["strict", "reference"]
 
@@ -112,6 +113,8 @@ class Method(ABC):
     method's own. `verl_video_tools.selectors:most_similar` takes those most like the question."""
     prompt_file: str | None = None
     """Path of a system prompt that replaces the packaged one; same placeholders."""
+    templates_file: str | None = None
+    """Path of a TOML file of message templates that replace the packaged ones (docs/templates.md)."""
     compat: Compat = "strict"
     """`reference` scores and executes as the published code does; the method's page lists every difference."""
 
@@ -184,6 +187,11 @@ class Method(ABC):
     @abstractmethod
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """System and user messages that start the rollout."""
+
+    def message_templates(self) -> Mapping[str, Template]:
+        """The texts of the messages that this config writes by `methods.templates.render`, by name; `templates_file`
+        may replace each."""
+        return {}
 
     @abstractmethod
     def parse(self, text: str) -> ParsedTurn:
