@@ -3,19 +3,17 @@
 import time
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.protocols.blocks import find_blocks
 from verl_video_tools.protocols.framethinker import (
-    frame_lines,
     frame_number_sentence,
     parse_turn,
     parse_turn_reference,
 )
-from verl_video_tools.types import FrameRecord, ImagePart, ParsedTurn, ToolCall, content_text
+from verl_video_tools.types import ParsedTurn, ToolCall
 
 
 def turn(action: str, thought: str = "so") -> str:
@@ -177,14 +175,6 @@ def test_blocks_tile_the_text(text: str) -> None:
         assert "</t>" not in block.inner
         position = block.end
     assert "</t>" not in text[position:].partition("<t>")[2]
-
-
-def test_frames_are_rendered_one_per_line() -> None:
-    pixels = np.zeros((2, 2, 3), dtype=np.uint8)
-    images = [ImagePart(FrameRecord(index, index / 30, 2, 2), pixels) for index in (101, 115, 129)]
-    content = frame_lines(images)
-    assert content_text(content) == "frame 101: <image>\nframe 115: <image>\nframe 129: <image>"
-    assert [part for part in content if isinstance(part, ImagePart)] == images
 
 
 def test_frame_number_is_one_sentence() -> None:

@@ -12,7 +12,9 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.numbered_frames import FRAME_TEMPLATES, numbered_frames
 from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.methods.templates import Template, render
 from verl_video_tools.protocols import framethinker as protocol
 from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
@@ -122,7 +124,8 @@ class FrameThinker(Method):
     """Frames; verification wants end - start > min_gap. None: the number of frames that a zoom shows on this video."""
 
     answer_only: bool = False
-    """Prompt for an answer without actions: the last attempt of `inference_attempts`. Wins over `prompt_file`."""
+    """System prompt that asks for an answer without actions, for the last attempt of `inference_attempts`. Wins over
+    `prompt_file`; the template `answer_only` replaces it."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
@@ -152,17 +155,32 @@ class FrameThinker(Method):
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """The system prompt; then question, blank line and one line per frame."""
-        call_frames = self.frames_per_call(info)
+        initial_frames, call_frames = self.frames_at_first(info), self.frames_per_call(info)
+        user = render(self, "user", question=sample.question.rstrip(), frames=numbered_frames(self, images))
+        if self.answer_only:
+            return [
+                Message("system", render(self, "answer_only", initial_frames=str(initial_frames))),
+                Message("user", user),
+            ]
         system = load_prompt(
-            "framethinker_answer_only.txt" if self.answer_only else "framethinker.txt",
-            None if self.answer_only else self.prompt_file,
-            initial_frames=self.frames_at_first(info),
+            "framethinker.txt",
+            self.prompt_file,
+            initial_frames=initial_frames,
             call_frames=call_frames,
             min_gap=call_frames + 1,
             max_turns=self.max_turns,
         )
-        question: Content = (f"{sample.question.rstrip()}\n\n",)
-        return [Message("system", (system,)), Message("user", question + protocol.frame_lines(images))]
+        return [Message("system", (system,)), Message("user", user)]
+
+    def message_templates(self) -> Mapping[str, Template]:
+        return {
+            "user": Template("{question}\n\n{frames}", once=("question", "frames")),
+            **FRAME_TEMPLATES,
+            "observation": Template("{frames}", once=("frames",)),
+            "frame_number": Template(protocol.FRAME_NUMBER, once=("number",), optional=("time",)),
+            "refusal": Template("The action was refused: {error}", optional=("error",)),
+            "answer_only": Template(load_prompt("framethinker_answer_only.txt", None), optional=("initial_frames",)),
+        }
 
     def parse(self, text: str) -> ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
@@ -178,17 +196,17 @@ class FrameThinker(Method):
         """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
         content: list[str | ImagePart] = []
         for outcome in outcomes:
-            record = outcome.record
-            if content:
-                content.append("\n")
-            if not record.ok:  # read only with end_on_call_error=False
-                content.append(f"The action was refused: {told_error(record)}")
-            elif record.name == protocol.GET_FRAME_NUMBER:
-                sentence = protocol.frame_number_sentence(record.arguments["time"], record.result["frame_number"])
-                content.append(sentence)
-            else:
-                content += protocol.frame_lines(outcome.images)
+            content += [*(("\n",) if content else ()), *self._observation(outcome)]
         return tuple(content)
+
+    def _observation(self, outcome: ToolOutcome) -> Content:
+        record = outcome.record
+        if not record.ok:  # read only with end_on_call_error=False
+            return render(self, "refusal", error=told_error(record))
+        if record.name == protocol.GET_FRAME_NUMBER:
+            number = str(record.result["frame_number"])
+            return render(self, "frame_number", time=str(record.arguments["time"]), number=number)
+        return render(self, "observation", frames=numbered_frames(self, outcome.images))
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A zoom of the whole video, at the size of the first look."""

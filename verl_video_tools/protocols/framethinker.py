@@ -6,7 +6,7 @@
 
 `parse_turn` is the strict reading: one action per turn, at the start of its block, and no answer beside another action.
 `parse_turn_reference` reads as the published environment does: the last action block counts, a time is read at its
-start, otherwise a segment anywhere in it. Both take any text and never raise. Rendering is the same for both.
+start, otherwise a segment anywhere in it. Both take any text and never raise.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from dataclasses import replace
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks
-from verl_video_tools.types import Content, ImagePart, ParsedTurn, ToolCall
+from verl_video_tools.types import ParsedTurn, ToolCall
 
 CHOOSE_FRAMES = "choose_frames"
 GET_FRAME_NUMBER = "get_frame_number"
 UNKNOWN = "unknown"
 """Name under which an action is recorded that is none of the three."""
+
+FRAME_NUMBER = "Frame number at time {time} is: {number}."
+"""The published reply to a clock, which the published reward reads."""
 
 _MAX_DIGITS = 18
 """Longer numbers name no frame, and Python refuses to read very long ones."""
@@ -123,15 +126,6 @@ def _is_to_the_letter(text: str, thoughts: Sequence[Block], actions: Sequence[Bl
     return thought.end <= action.start and not outside.strip()
 
 
-def frame_lines(images: Sequence[ImagePart]) -> Content:
-    """One line per frame, `frame {index}: <image>`, without a line break at the end."""
-    content: list[str | ImagePart] = []
-    for position, image in enumerate(images):
-        line_break = "\n" if position else ""
-        content += [f"{line_break}frame {image.record.index}: ", image]
-    return tuple(content)
-
-
 def frame_number_sentence(time: str, frame_number: int) -> str:
     """What the model reads after asking for the frame at a time; `time` as it wrote it."""
-    return f"Frame number at time {time} is: {frame_number}."
+    return FRAME_NUMBER.format(time=time, number=frame_number)

@@ -13,8 +13,8 @@ from verl_video_tools.types import Compat
 def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Compat) -> tuple[int, int]:
     """``{"start_frame": number, "end_frame": number}`` as whole numbers with 0 <= start < end <= num_frames.
 
-    Numbers are truncated, since a policy computes them from times. With `compat="reference"` digits in quotes are
-    numbers, too, and an end beyond the video means the video's end, as in the published code.
+    Numbers are truncated, since a policy computes them from times. With `compat="reference"` whatever Python's `int`
+    takes is a number, such as whole ones in quotes, and an end beyond the video means its end, as in the published code.
 
     Raises:
         CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`; the message states what is allowed.
@@ -37,7 +37,14 @@ def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Comp
 
 def _frame_number(arguments: Mapping[str, Any], name: str, compat: Compat) -> int:
     value = arguments.get(name)
-    number = finite_number(value, read_text=compat == "reference")
+    number: int | float | None
+    if compat == "reference":
+        try:
+            number = int(value)
+        except (TypeError, ValueError, OverflowError):
+            number = None
+    else:
+        number = finite_number(value, read_text=False)
     if number is None:
         raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}")
     return int(number)

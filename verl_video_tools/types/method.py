@@ -91,8 +91,6 @@ class Method(ABC):
     """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other."""
     recipe_budget: ClassVar[RecipeBudget]
     """Limits of the method's recipe; `replay` applies them when it is given a processor."""
-    searches: ClassVar[bool] = False
-    """A tool of the method finds frames by text, which takes a retriever (docs/retrieval.md)."""
 
     accuracy_reward: float = 1.0
     """What a correct answer adds to the reward, as its component `accuracy`."""
@@ -141,6 +139,11 @@ class Method(ABC):
         Raises:
             UsageError: a value is out of its range.
         """
+
+    @property
+    def searches(self) -> bool:
+        """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
+        return False
 
     def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         """Say, before or after a rollout, that its answer could not be graded.
