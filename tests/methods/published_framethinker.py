@@ -36,7 +36,9 @@ class Environment:
         if segment := re.search(r"choose frames between (\d+) and (\d+)", blocks[-1]):
             start, end = int(segment[1]), min(int(segment[2]), self.total_frames)
             if start <= self.total_frames and end - start >= self.frames_per_look + 1:
-                return "\n".join(f"frame {index}: <image>" for index in spread(start + 1, end - 1, self.frames_per_look))
+                return "\n".join(
+                    f"frame {index}: <image>" for index in spread(start + 1, end - 1, self.frames_per_look)
+                )
         return None
 
     def _clock(self, time: str) -> str | None:

@@ -6,7 +6,6 @@ differs is listed in the methods' pages; the tests that follow each fuzz have th
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
@@ -51,7 +50,7 @@ VIDEOS = [
 ]
 
 
-# ------------------------------------------------------------------------------------------------------ ours, on records
+# ----------------------------------------------------------------------------------------------------- ours, on records
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ async def play(method: Method, turns: Sequence[str], info: VideoInfo, retriever:
     return played
 
 
-async def _carry_out(
-    name: str, arguments: dict[str, Any], tools: Any, context: ToolContext
-) -> ToolOutcome | None:
+async def _carry_out(name: str, arguments: dict[str, Any], tools: Any, context: ToolContext) -> ToolOutcome | None:
     try:
         plan = await tools[name].plan(arguments, context)
     except (CallRejected, KeyError):
@@ -101,7 +98,7 @@ async def _carry_out(
     return ToolOutcome(record, tuple(map(ImagePart, frames)))
 
 
-# ---------------------------------------------------------------------------------------------------------- FrameThinker
+# --------------------------------------------------------------------------------------------------------- FrameThinker
 
 
 def _framethinker_turn(rng: random.Random, info: VideoInfo, said: list[str]) -> str:
@@ -126,7 +123,9 @@ def _framethinker_turn(rng: random.Random, info: VideoInfo, said: list[str]) -> 
         ]
     )
     said.append(action)
-    numbers = rng.choice([*[f"{start} and {end}"] * 4, f"{end} {start}", f"near 0:34, {start}-{end}", "none", f"{start}"])
+    numbers = rng.choice(
+        [*[f"{start} and {end}"] * 4, f"{end} {start}", f"near 0:34, {start}-{end}", "none", f"{start}"]
+    )
     thought = f"<think>{numbers}{tail if rng.random() < 0.2 else ''}</think>"
     block = f"<action>{rng.choice(['', '', ' '])}{action}{tail if rng.random() < 0.2 else ''}</action>"
     turn = thought + block
@@ -165,9 +164,7 @@ async def test_framethinker_gives_what_is_published() -> None:
         for number, (text, observation) in enumerate(zip(turns, played.observations, strict=False), start=1):
             expected = environment.reply(text) if number < 5 else None
             assert observation == expected, (text, info)
-        transcript = "\n".join(
-            part for turn in played.trajectory.turns for part in (turn.text, turn.observation or "")
-        )
+        transcript = "\n".join(part for turn in played.trajectory.turns for part in (turn.text, turn.observation or ""))
         try:
             expected_score = published_framethinker.score(transcript, "B", question, info.num_frames)
         except IndexError:  # the published reward fails; ours finds the rollout inconsistent
@@ -183,7 +180,10 @@ def test_framethinker_first_look() -> None:
     method = get_method("framethinker", compat="reference")
     for info in VIDEOS:
         look = method.first_look(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
-        assert list(look.indices or ()) == published_framethinker.Environment(info.num_frames, info.average_fps).first_look()
+        assert (
+            list(look.indices or ())
+            == published_framethinker.Environment(info.num_frames, info.average_fps).first_look()
+        )
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ async def test_where_framethinkers_published_reward_fails() -> None:
     assert (await method.score(trajectory, Sample("?", "B", "v.mp4", "mc")))["ccv"] == 0.0
 
 
-# ------------------------------------------------------------------------------------------------------------ VideoBrain
+# ----------------------------------------------------------------------------------------------------------- VideoBrain
 
 
 class Scattered:
@@ -240,7 +240,9 @@ def _videobrain_turn(rng: random.Random, info: VideoInfo, said: list[str]) -> st
         usual = rng.choice([0, 7, 8, 9, 100, rng.randrange(info.num_frames), info.num_frames - 1, info.num_frames])
         if rng.random() < 0.9:
             return usual
-        return rng.choice([-1, "5", " 5 ", "5.5", 105.9, True, None, [], {}, 10**30, float(usual), "x", info.num_frames + 9])
+        return rng.choice(
+            [-1, "5", " 5 ", "5.5", 105.9, True, None, [], {}, 10**30, float(usual), "x", info.num_frames + 9]
+        )
 
     start = number()
     end = start + rng.choice([7, 8, 9, 100]) if isinstance(start, int) and rng.random() < 0.7 else number()

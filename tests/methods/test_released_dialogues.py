@@ -49,7 +49,7 @@ async def observations(method: str, video: str, turns: Sequence[str], **fields: 
     return [turn.observation for turn in trajectory.turns]
 
 
-# ---------------------------------------------------------------------------------------------------------- FrameThinker
+# --------------------------------------------------------------------------------------------------------- FrameThinker
 
 
 def framethinker(action: str) -> str:
@@ -78,7 +78,7 @@ answer_only = "Only answer."
 
 
 async def test_framethinker_in_its_own_evaluation(make_video: MakeVideo, tmp_path: Path) -> None:
-    """Its inference script has neither blank line nor line breaks, and a system prompt of its own for the last attempt."""
+    """Its script has neither blank line nor line breaks, and a system prompt of its own for the last attempt."""
     path = templates(tmp_path, EVALUATION)
     joined = "".join(f"frame {index}:<image>" for index in LOOK)
     assert user_message("framethinker", LOOK, templates_file=path) == f"{QUESTION}\n{joined}"
@@ -94,7 +94,7 @@ def test_the_page_has_the_file_of_the_evaluation() -> None:
     assert EVALUATION.strip().replace('answer_only = "Only answer."', "").strip() in page
 
 
-# ------------------------------------------------------------------------------------------------------------ VideoBrain
+# ----------------------------------------------------------------------------------------------------------- VideoBrain
 
 FORM = "<thinking>...</thinking><tool_call>...</tool_call> or <thinking>...</thinking><answer>...</answer>"
 LAST_FORM = "<thinking>...</thinking><answer>...</answer>"

@@ -583,9 +583,7 @@ def test_prompt() -> None:
 def test_the_prompts_examples_follow_their_own_grammar() -> None:
     system, _ = messages()
     texts = system.split("Example of a turn that ")[1:]
-    samples, searches, ends = (
-        VideoBrain().parse("\n".join(text.split("\n\n")[0].splitlines()[1:])) for text in texts
-    )
+    samples, searches, ends = (VideoBrain().parse("\n".join(text.split("\n\n")[0].splitlines()[1:])) for text in texts)
     assert all(turn.well_formed for turn in (samples, searches, ends))
     assert [samples.calls[0].name, searches.calls[0].name, ends.answer] == ["uniform_sample", "clip_sample", "C"]
 

@@ -5,8 +5,9 @@ Templates:
     uniform  sample the frames that the question names, then answer
     clip     search the whole video for the shape that the question names, then answer
 Without `clip_sample` among the method's tools it samples the whole video in its place, and without `uniform_sample` it
-answers from the first look. After `uniform` it concludes only from frames that it was shown. After `clip` it counts on the search: it says what the
-shape looks like, but no frame number, since it depends on the encoder which frames of the event are shown.
+answers from the first look. After `uniform` it concludes only from frames that it was shown. After `clip` it counts on
+the search: it says what the shape looks like, but no frame number, since it depends on the encoder which frames of the
+event are shown.
 """
 
 from __future__ import annotations

@@ -170,8 +170,8 @@ class VideoBrain(Method):
     def message_templates(self) -> Mapping[str, Template]:
         """Names with `last_` are of what is read where no call is left."""
         again = (
-            "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool again "
-            f"with another range{' or prompt' if self.searches else ''}."
+            "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
+            f"again with another range{' or prompt' if self.searches else ''}."
         )
         return {
             "user": Template(

@@ -47,7 +47,7 @@ class TranscriptFindings:
 def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_GAP) -> TranscriptFindings:
     """Read assistant turns and observations, joined in order, as the published scoring does.
 
-    The reply to the n-th action is the n-th text between a ``</action>`` and the next ``<think>``, wherever that stands.
+    The reply to the n-th action is the n-th text between a ``</action>`` and the next ``<think>``, wherever it stands.
     A transcript on which the published scoring raises (no such text, a number of thousands of digits) is inconsistent.
 
     Args:

@@ -1,7 +1,7 @@
 """VideoBrain's format gate (paper 3.3): a rollout that breaks a rule of form earns nothing at all.
 
-`record_gate` reads the record of what was carried out. `reference_text_gate` reads the text of turns and observations as
-the published reward does; only `compat="reference"` uses it. That reward takes the observations' own tags out by their
+`record_gate` reads the record of what was carried out. `reference_text_gate` reads turns and observations as text, as the
+published reward does; only `compat="reference"` uses it. That reward takes the observations' own tags out by their
 exact sentences; here observations lose all their tags, so their sentences may be others.
 """
 
@@ -80,9 +80,7 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
             return GateFindings(f"unbalanced <{tag}>")
     if text.count("<thinking>") != text.count("<tool_call>") + text.count("<answer>"):
         return GateFindings("not one thought for each call and answer")
-    thoughts, answers, calls = (
-        [block.inner.strip() for block in find_blocks(text, tag)] for tag in _TAGS
-    )
+    thoughts, answers, calls = ([block.inner.strip() for block in find_blocks(text, tag)] for tag in _TAGS)
     if not all(thoughts):
         return GateFindings("a blank thought")
     if not answers or not answers[-1]:

@@ -14,7 +14,7 @@ def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Comp
     """``{"start_frame": number, "end_frame": number}`` as whole numbers with 0 <= start < end <= num_frames.
 
     Numbers are truncated, since a policy computes them from times. With `compat="reference"` whatever Python's `int`
-    takes is a number, such as whole ones in quotes, and an end beyond the video means its end, as in the published code.
+    takes is a number, also in quotes, and an end beyond the video means the video's end, as in the published code.
 
     Raises:
         CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`; the message states what is allowed.
