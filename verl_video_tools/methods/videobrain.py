@@ -210,7 +210,7 @@ class VideoBrain(Method):
             compat=self.compat,
         )
         both: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
-        tools = {name: both[name] for name in self.tool_names}
+        tools: dict[str, Tool] = {name: tool for name, tool in both.items() if name in self.tool_names}
         if self.compat == "reference":  # FrameThinker's, from which the published environment descends
             tools[ChooseFrames.name] = ChooseFrames(
                 num_frames=self.call_frames, box_width=box_width, box_height=box_height, compat=self.compat

@@ -1,7 +1,7 @@
 """VideoBrain's format gate (paper 3.3): a rollout that breaks a rule of form earns nothing at all.
 
-`record_gate` reads the record of what was carried out. `reference_text_gate` reads turns and observations as text, as the
-published reward does; only `compat="reference"` uses it. That reward takes the observations' own tags out by their
+`record_gate` reads the record of what was carried out. `reference_text_gate` reads turns and observations as text, as
+the published reward does; only `compat="reference"` uses it. That reward takes the observations' own tags out by their
 exact sentences; here observations lose all their tags, so their sentences may be others.
 """
 

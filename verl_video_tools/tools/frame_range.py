@@ -36,15 +36,18 @@ def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Comp
 
 
 def _frame_number(arguments: Mapping[str, Any], name: str, compat: Compat) -> int:
-    value = arguments.get(name)
-    number: int | float | None
-    if compat == "reference":
-        try:
-            number = int(value)
-        except (TypeError, ValueError, OverflowError):
-            number = None
-    else:
-        number = finite_number(value, read_text=False)
+    value: Any = arguments.get(name)
+    try:
+        return int(value if compat == "reference" else _number(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CallRejected(
+            CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}"
+        ) from error
+
+
+def _number(value: Any) -> float:
+    """Raises ValueError for what is no finite number."""
+    number = finite_number(value, read_text=False)
     if number is None:
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}")
-    return int(number)
+        raise ValueError("no number")
+    return number
