@@ -117,7 +117,7 @@ STORIES = {
             "bonus_condition=always",
             "choose_bonus=0",
             "time_bonus=0.2",
-            "require_time_in_question=false",
+            "time_bonus_for=any_question",
             "ccv=false",
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from verl_video_tools.demo.search import asked_by_frames, search_words
 from verl_video_tools.demo.spec import first_look_frames, random_spec
 from verl_video_tools.demo.world import VideoSpec, label_at, render
 from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.videobrain import VideoBrain
+from verl_video_tools.methods.videobrain import ToolName, VideoBrain
 from verl_video_tools.types import Sample
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
@@ -88,6 +89,19 @@ def test_an_imperfect_expert_guesses_and_searches_nothing() -> None:
     assert 0.15 < sum(right) / len(right) < 0.6
     with pytest.raises(UsageError, match="imperfection"):
         VideoBrainExpert(method=METHOD, imperfection=2)
+
+
+@pytest.mark.parametrize(
+    ("tool_name", "templates"), [("uniform_sample", {"direct", "uniform"}), ("clip_sample", {"direct", "clip"})]
+)
+def test_the_expert_calls_the_tools_that_there_are(tool_name: ToolName, templates: set[str]) -> None:
+    method, scripts = replace(METHOD, tool_names=(tool_name,)), []
+    for imperfection in (0.0, 0.5):
+        expert = VideoBrainExpert(method=method, imperfection=imperfection)
+        scripts += [expert.script(spec, question) for spec, question in WORLD]
+    assert {script.template for script in scripts} == templates
+    called = {call.name for script in scripts for turn in script.turns for call in method.parse(turn).calls}
+    assert called == {tool_name}
 
 
 def test_rows() -> None:

@@ -28,6 +28,7 @@ OPEN = replace(SAMPLE, question_type="open", ground_truth="a cat", options=())
 RENAMED = [
     ("framethinker", "num_frames", "initial_frames and call_frames"),
     ("framethinker", "num_frames_long", "initial_frames_long and call_frames_long"),
+    ("framethinker", "require_time_in_question", "time_bonus_for"),
     ("videozoomer", "glance_frames", "initial_frames"),
     ("videozoomer", "max_frames", "call_frames"),
     ("longvt", "max_frames", "initial_frames"),

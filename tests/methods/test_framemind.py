@@ -201,6 +201,8 @@ def test_wrong_fields(fields: dict[str, Any], named: str) -> None:
 
 CLIP = "<think>a</think><tool_call>VideoClip(10, 14)</tool_call><turn_sum>b</turn_sum>"
 FRAME = "<think>a</think><tool_call>FrameAt(12)</tool_call><turn_sum>b</turn_sum>"
+FRAME_0 = FRAME.replace("12", "0")
+EMPTY_CLIP = CLIP.replace("10, 14", "0, 0")
 BOTH = CLIP.replace("<turn_sum>", "<tool_call>FrameAt(12)</tool_call><turn_sum>")
 SUM = "<think>a</think><turn_sum>b</turn_sum>"
 BARE_CLIP = "<think>a</think><tool_call>VideoClip(10, 14)</tool_call>"
@@ -233,6 +235,11 @@ async def run(video: str, turns: list[str], **fields: Any) -> tuple[Trajectory, 
         pytest.param([CLIP, FRAME, WRONG], {"exploration_share": 0.0}, (0, 0, 0, 0.5), id="J17 wrong"),
         pytest.param([CLIP, FRAME, RIGHT], {"exploration_share": 0.0}, (1, 0, 1.2, 0.5), id="J17 correct"),
         pytest.param([CLIP, CLIP, RIGHT], {}, (1, 0, 1.0, 0.5), id="J37"),
+        pytest.param([FRAME_0, EMPTY_CLIP, RIGHT], {}, (1, 0, 1.0, 0.5), id="an empty clip is a frame"),
+        pytest.param([FRAME_0, EMPTY_CLIP.replace("0)", "0.001)"), RIGHT], {}, (1, 0, 1.0, 0.5), id="a short one, too"),
+        pytest.param([EMPTY_CLIP, CLIP, RIGHT], {}, (1, 0, 1.2, 0.5), id="a frame asked for as a clip, and a clip"),
+        pytest.param([SUM, WRONG], {}, (0, 0, 0, 0.5), id="a summary and a wrong answer"),
+        pytest.param([FRAME_0, EMPTY_CLIP.replace("0)", "0.034)"), RIGHT], {}, (1, 0, 1.2, 0.5), id="two frames"),
         pytest.param([SUM, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0), id="one summary"),
         pytest.param([SUM, SUM, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0.5), id="two summaries"),
         pytest.param([SUM * 2, SUM * 2, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0), id="J19"),

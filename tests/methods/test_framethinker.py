@@ -153,8 +153,11 @@ ZOOM_RIGHT = rollout(choose(100, 200), answer("B"))
 ZOOM_WRONG = rollout(choose(100, 200), answer("C"))
 TIME_RIGHT = rollout(get("0:34", 815), choose(700, 900), answer("B"))
 TIME_WRONG = rollout(get("0:34", 815), choose(700, 900), answer("C"))
+OTHER_TIME_RIGHT = rollout(get("0:01", 24), choose(0, 100), answer("B"))
+HOUR_RIGHT = rollout(get("60:05", 2900), choose(2800, 3000), answer("B"))
 DIRECT_RIGHT = rollout(answer("B"))
 INCONSISTENT = rollout(choose(100, 200), choose(100, 200), answer("B"))
+HONEST = [DIRECT_RIGHT, ZOOM_RIGHT, ZOOM_WRONG, TIME_RIGHT, TIME_WRONG, OTHER_TIME_RIGHT, INCONSISTENT]
 BROKEN = rollout(choose(100, 200), REFUSED, stop_reason=StopReason.INVALID_ACTION)
 
 
@@ -171,7 +174,15 @@ BROKEN = rollout(choose(100, 200), REFUSED, stop_reason=StopReason.INVALID_ACTIO
         ({}, INCONSISTENT, SAMPLE, 0.0),
         ({}, BROKEN, SAMPLE, 0.0),
         ({"choose_bonus": 0.2, "time_bonus": 0.1, "accuracy_reward": 2.0}, TIME_RIGHT, TIMED, 2.3),
-        ({"require_time_in_question": False}, TIME_RIGHT, SAMPLE, 1.52),
+        ({"time_bonus_for": "any_question"}, TIME_RIGHT, SAMPLE, 1.52),
+        ({"time_bonus_for": "any_question"}, ZOOM_RIGHT, TIMED, 1.02),
+        ({}, OTHER_TIME_RIGHT, TIMED, 1.52),  # as published: any time counts once the question names one
+        ({"time_bonus_for": "named_time"}, OTHER_TIME_RIGHT, TIMED, 1.02),
+        ({"time_bonus_for": "named_time"}, TIME_RIGHT, TIMED, 1.52),
+        ({"time_bonus_for": "named_time"}, TIME_RIGHT, SAMPLE, 1.02),
+        ({"time_bonus_for": "named_time"}, TIME_RIGHT, replace(SAMPLE, question="From 00:34 to 1:00:05?"), 1.52),
+        ({"time_bonus_for": "named_time"}, HOUR_RIGHT, replace(SAMPLE, question="From 00:34 to 1:00:05?"), 1.52),
+        ({"time_bonus_for": "named_time"}, TIME_RIGHT, replace(SAMPLE, question="9" * 5000 + ":34?"), 1.02),
         # without verification
         ({"ccv": False}, INCONSISTENT, SAMPLE, 1.02),
         ({"ccv": False}, BROKEN, SAMPLE, 0.0),
@@ -218,13 +229,15 @@ async def test_score(settings: dict[str, Any], trajectory: Trajectory, sample: S
     assert reward["ccv"] == 1.0 or reward["score"] == 0.0
 
 
-@pytest.mark.parametrize("trajectory", [DIRECT_RIGHT, ZOOM_RIGHT, ZOOM_WRONG, TIME_RIGHT, TIME_WRONG, INCONSISTENT])
-async def test_reference_agrees_on_honest_rollouts(trajectory: Trajectory) -> None:
+@pytest.mark.parametrize("trajectory", HONEST)
+@pytest.mark.parametrize("time_bonus_for", ["any_question", "timed_question", "named_time"])
+async def test_reference_agrees_on_honest_rollouts(trajectory: Trajectory, time_bonus_for: str) -> None:
     """Where every action was executed and consistent with the grammar, text and records say the same."""
+    strict, reference = (
+        framethinker(compat=compat, time_bonus_for=time_bonus_for) for compat in ("strict", "reference")
+    )
     for sample in (SAMPLE, TIMED):
-        assert await framethinker(compat="reference").score(trajectory, sample) == await framethinker().score(
-            trajectory, sample
-        )
+        assert await reference.score(trajectory, sample) == await strict.score(trajectory, sample)
 
 
 @pytest.mark.parametrize("stop_reason", [StopReason.VIDEO_ERROR, StopReason.ABORTED])

@@ -21,11 +21,13 @@ from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.rewards.videobrain_gate import reference_text_gate
 from verl_video_tools.types import (
     AnswerLabel,
+    CallRecord,
     FrameRecord,
     ImagePart,
     PixelEnvelope,
     Sample,
     StopReason,
+    ToolOutcome,
     Trajectory,
     VideoInfo,
     content_text,
@@ -221,7 +223,7 @@ async def test_where_the_published_gate_or_environment_differs(
     ],
 )
 def test_the_published_text_gate_never_raises(turns: list[str], passes: bool) -> None:
-    assert (reference_text_gate(turns).fault is None) is passes
+    assert (reference_text_gate([(turn, "") for turn in turns]).fault is None) is passes
 
 
 # ----------------------------------------------------------------------------------------------------------- the reward
@@ -350,7 +352,9 @@ def shown(trajectory: Trajectory) -> list[int] | str:
         ("5", 105.9, "malformed_call", [5, 19, 33, 47, 61, 75, 89, 104]),
         (5.0, 105.9, [5, 19, 33, 47, 61, 75, 89, 104], None),
         (None, 100, "malformed_call", None),
-        (True, 100, "malformed_call", None),
+        (True, 100, "malformed_call", [1, 15, 29, 43, 57, 71, 85, 99]),
+        ("5.5", 100, "malformed_call", None),
+        (" 5 ", 105, "malformed_call", [5, 19, 33, 47, 61, 75, 89, 104]),
     ],
 )
 async def test_j32_uniform_sample(
@@ -457,6 +461,54 @@ async def test_several_calls_in_a_turn_are_refused_and_may_be_told(make_video: M
     assert (trajectory.stop_reason, reward["score"]) == (StopReason.ANSWER, 0.0)
 
 
+# ------------------------------------------------------------------------------------------------------------ ablations
+
+
+@pytest.mark.parametrize(
+    ("tool_names", "executed"),
+    [
+        (["uniform_sample"], ["uniform_sample"]),
+        (["clip_sample"], ["clip_sample"]),
+        (["clip_sample", "uniform_sample"], ["uniform_sample", "clip_sample"]),
+    ],
+)
+@COMPATS
+async def test_the_tools_are_those_asked_for(
+    make_video: MakeVideo, tool_names: list[str], executed: list[str], compat: str
+) -> None:
+    turns = [uniform(0, 100), clip(0, 3000, "dog"), answer()]
+    trajectory, _ = await run(
+        make_video(), turns, compat, "f", tool_names=tool_names, end_on_call_error=False, direct_behavior=[0] * 4
+    )
+    assert [record.name for record in trajectory.executed_calls()] == executed
+    refused = {str(record.error).split(":")[0] for record in trajectory.calls() if not record.ok}
+    assert refused <= {"unknown_tool"}
+
+
+@pytest.mark.parametrize("tool_names", [["uniform_sample"], ["clip_sample"]])
+def test_the_prompt_tells_of_the_tools_that_there_are(tool_names: list[str]) -> None:
+    method = get_method("videobrain", tool_names=tool_names)
+    system, _ = messages(tool_names=tool_names)
+    missing = {"uniform_sample": "clip_sample", "clip_sample": "uniform_sample"}[tool_names[0]]
+    assert tool_names[0] in system and missing not in system
+    assert method.searches == (tool_names == ["clip_sample"])
+    refusal = method.message_templates()["refusal"].text
+    assert ("range or prompt" in refusal) == method.searches
+    info = VideoInfo(100.0, 3000, 30.0, 1920, 1080)
+    dearest = method.dearest_call(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
+    assert dearest is not None and len(dearest.indices or ()) == {"uniform_sample": 8, "clip_sample": 4}[tool_names[0]]
+
+
+async def test_without_a_gate_the_answer_counts_whatever_the_form(make_video: MakeVideo) -> None:
+    """Ablation "w/o Reward Format Check": form neither earns nor costs anything."""
+    repeated = [uniform(0, 100), uniform(0, 100), "<answer>B</answer>"]
+    for turns, score in ((repeated, 1.5), (RIGHT_WITH_A_CALL, 1.5), (WRONG_WITH_A_CALL, 0.2), (["so what"], 0.0)):
+        for compat in ("strict", "reference"):
+            _, reward = await run(make_video(), turns, compat, "f", format_gate=False)
+            assert (reward["score"], reward["format"]) == (pytest.approx(score), 0.0), (turns, compat)
+    assert (await run(make_video(), repeated, "strict", "f"))[1]["score"] == 0.0
+
+
 # --------------------------------------------------------------------------------------------------- failures of search
 
 
@@ -498,6 +550,11 @@ async def test_candidates_that_cannot_be_decoded_end_the_rollout_as_a_video_erro
     assert trajectory.error == "video_error: broken at 12 s"
 
 
+async def test_a_prompt_of_null_is_none(make_video: MakeVideo) -> None:
+    for compat in ("strict", "reference"):
+        assert shown((await run(make_video(), [clip(0, 3000, None)], compat))[0]) == "malformed_call"
+
+
 async def test_a_refused_call_is_still_the_policys_fault(make_video: MakeVideo) -> None:
     trajectory, _ = await run(make_video(), [clip(100, 5, "dog"), answer()])
     assert (trajectory.stop_reason, trajectory.flags) == (StopReason.INVALID_ACTION, [])
@@ -525,10 +582,35 @@ def test_prompt() -> None:
 
 def test_the_prompts_examples_follow_their_own_grammar() -> None:
     system, _ = messages()
-    _, looks, answers = system.split("Example of a turn that ")
-    look, ends = (VideoBrain().parse(text.partition("\n")[2]) for text in (looks, answers))
-    assert look.well_formed and look.calls[0].name == "clip_sample"
-    assert ends.well_formed and ends.answer == "C"
+    texts = system.split("Example of a turn that ")[1:]
+    samples, searches, ends = (VideoBrain().parse("\n".join(text.split("\n\n")[0].splitlines()[1:])) for text in texts)
+    assert all(turn.well_formed for turn in (samples, searches, ends))
+    assert [samples.calls[0].name, searches.calls[0].name, ends.answer] == ["uniform_sample", "clip_sample", "C"]
+
+
+def test_the_prompt_says_nothing_of_the_reward() -> None:
+    assert "cost" not in "".join(messages())
+
+
+IMAGE = ImagePart(FrameRecord(7, 0.25, 32, 32))
+
+
+@pytest.mark.parametrize("turns_left", [3, 1])
+def test_observations(turns_left: int) -> None:
+    observe = get_method("videobrain").observe
+    good = observe([ToolOutcome(CallRecord("uniform_sample", {}, ok=True), (IMAGE, IMAGE))], turns_left)
+    assert content_text(good).endswith("\nframe 7: <image>\nframe 7: <image>")
+    bad = observe([ToolOutcome(CallRecord("x", {}, ok=False, error="unknown_tool: no tool x"))], turns_left)
+    assert content_text(bad).startswith("Error: unknown_tool: no tool x\n")
+    for content in (good, bad):
+        assert ("No call is left" in content_text(content)) is (turns_left == 1)
+
+
+@pytest.mark.parametrize("code", ["video_error", "deadline", "retrieval_error"])
+def test_a_failure_is_told_without_the_files_name(code: str) -> None:
+    record = CallRecord("clip_sample", {}, ok=False, error=f"{code}: cannot read /data/goal.mp4")
+    text = content_text(get_method("videobrain").observe([ToolOutcome(record)], 2))
+    assert text.startswith(f"Error: {code}: ") and "/data" not in text
 
 
 def test_prompt_file(tmp_path: Path) -> None:
@@ -574,6 +656,9 @@ def test_sizes(native: tuple[int, int], factor: int, fit: tuple[int, int], stret
         ({"right_from": 0}, "VideoBrain.right_from must be above 0, at most 1, got 0.0"),
         ({"direct_behavior": [1, 2, 3]}, "VideoBrain.direct_behavior takes"),
         ({"aspect": "crop"}, "aspect"),
+        ({"tool_names": []}, r"tool_names must be one or both of uniform_sample, clip_sample, got \(\)"),
+        ({"tool_names": ["clip_sample", "clip_sample"]}, "tool_names must be one or both"),
+        ({"tool_names": ["choose_frames"]}, "VideoBrain.tool_names takes"),
     ],
 )
 def test_impossible_fields(fields: dict[str, Any], message: str) -> None:

@@ -39,6 +39,15 @@ def test_methods_that_search_ask_for_a_retriever() -> None:
         check_retriever(["longvt", "videobrain"], _rollout({}))
 
 
+def test_a_config_that_does_not_search_needs_no_retriever() -> None:
+    def rollout(*tool_names: str) -> Any:
+        return OmegaConf.create({"custom": {"video_tools": {"videobrain": {"tool_names": list(tool_names)}}}})
+
+    check_retriever(["videobrain"], rollout("uniform_sample"))
+    with pytest.raises(UsageError, match="rows of videobrain search"):
+        check_retriever(["videobrain"], rollout("clip_sample"))
+
+
 def test_threads_of_the_encoder_reach_the_thread_that_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformers_encoder, "TransformersEncoder", lambda model, device: device)
     before = torch.get_num_threads()

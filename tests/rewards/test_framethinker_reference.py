@@ -26,7 +26,7 @@ def found(transcript: str) -> tuple[bool, str | None, bool, bool]:
     findings = read_transcript(transcript, num_video_frames=3000)
     assert isinstance(findings, TranscriptFindings)
     assert findings.consistent == (findings.reason == "")
-    return findings.consistent, findings.answer, findings.chose_frames, findings.found_frame_number
+    return findings.consistent, findings.answer, findings.chose_frames, bool(findings.times)
 
 
 @pytest.mark.parametrize(
@@ -46,6 +46,9 @@ def found(transcript: str) -> tuple[bool, str | None, bool, bool]:
         (get("0:34", 815) + a("700 and 900", "choose frames between 700 and 900") + ANSWER, True, True),
         (a("100 and 109", "choose frames between 100 and 109") + ANSWER, True, False),  # gap 9, also on long videos
         ("chatter " + ANSWER + " chatter", False, False),
+        # numbers without bound: the environment takes the end of the video for one beyond it
+        (choose(100, 10**20) + ANSWER, True, False),
+        (choose(100, 200, "from 0000000000000000000000000100 to 200") + ANSWER, True, False),
     ],
 )
 def test_consistent(transcript: str, chose: bool, found_number: bool) -> None:
@@ -72,6 +75,8 @@ def test_consistent(transcript: str, chose: bool, found_number: bool) -> None:
         get("0:34", 815) + choose(700, 900) + get("0:34", 815) + choose(800, 900) + ANSWER,
         a("when", "get frame number at time 0:34") + choose(700, 900) + ANSWER,  # no reply
         get("1234:56", 815) + choose(700, 900) + ANSWER,
+        "</action>no reply<think>" + "</think>" + get("0:34", 815) + choose(700, 900) + ANSWER,
+        a("9 and " + "9" * 5000, "choose frames between 9 and " + "9" * 5000) + ANSWER,
         get("0:3", 815) + choose(700, 900) + ANSWER,
         a("100 and 200", "now choose frames between 100 and 200") + ANSWER,
         a("so", "look again") + ANSWER,

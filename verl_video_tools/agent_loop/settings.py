@@ -105,14 +105,16 @@ def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
 
 
 def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
-    """Ask for a retriever where rows name methods that search; without one every search would flag its rollout.
+    """Ask for a retriever where rows name methods that, as configured, search; without one every search would flag its
+    rollout.
 
     Raises:
         UsageError: there is none; names the methods and the option.
     """
     if retrieval_config(rollout_config) is not None:
         return
-    searching = sorted(name for name in set(agent_names) & set(method_names()) if get_method(name).searches)
+    named = set(agent_names) & set(method_names())
+    searching = sorted(name for name in named if method_from_config(name, rollout_config).searches)
     if searching:
         raise UsageError(
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "

@@ -4,8 +4,10 @@ Templates:
     direct   answer at once, from the first look
     uniform  sample the frames that the question names, then answer
     clip     search the whole video for the shape that the question names, then answer
-After `uniform` it concludes only from frames that it was shown. After `clip` it counts on the search: it says what the
-shape looks like, but no frame number, since it depends on the encoder which frames of the event are shown.
+Without `clip_sample` among the method's tools it samples the whole video in its place, and without `uniform_sample` it
+answers from the first look. After `uniform` it concludes only from frames that it was shown. After `clip` it counts on
+the search: it says what the shape looks like, but no frame number, since it depends on the encoder which frames of the
+event are shown.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class VideoBrainExpert(ScriptedExpert):
         if rng.random() < self.imperfection:
             frames = None if rng.random() < self.hasty_share else self._anywhere(rng, spec)
             return self._uniform(rng, spec, asked, frames)
+        if words is not None and not self.method.searches:
+            return self._uniform(rng, spec, asked, (0, spec.num_frames))
         if words is not None:
             search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
             answer = _answer(asked.options[asked.answer], self._answer_to(asked, asked.answer))
@@ -64,7 +68,9 @@ class VideoBrainExpert(ScriptedExpert):
         return start, start + length
 
     def _uniform(self, rng: random.Random, spec: VideoSpec, question: Question, frames: Range | None) -> Script:
-        """Sample these frames, or none, and conclude from what they show."""
+        """Sample these frames, or none (also for want of the tool), and conclude from what is shown."""
+        if UniformSample.name not in self.method.tool_names:
+            frames = None
         shown = [question.evidence[0][0]] if question.kind == "direct" else []
         if frames is None:
             return Script("direct", (self._conclusion(rng, spec, question, shown),))

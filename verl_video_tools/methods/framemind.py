@@ -24,6 +24,7 @@ from verl_video_tools.tools.frame_at import FrameAt, frame_size
 from verl_video_tools.tools.numbers import told_seconds
 from verl_video_tools.tools.video_clip import VideoClip
 from verl_video_tools.types import (
+    CallRecord,
     Content,
     ContextPolicy,
     FrameRequest,
@@ -154,7 +155,7 @@ class FrameMind(Method):
     one_tool_reward: float = 1.0
     """Score of a rollout that used one of the tools (paper 3.3)."""
     both_tools_reward: float = 1.2
-    """Score of a rollout that used both (paper 3.3)."""
+    """Score of a rollout that used both (paper 3.3); a clip that showed one frame counts as `FrameAt` (ours, gap 5)."""
     exploration_share: float = 0.2
     """Part of the tools' score that is paid whatever the answer is, the rest only beside a correct one (paper 3.3).
     0 is the paper's ablation "strict gating"."""
@@ -296,7 +297,8 @@ class FrameMind(Method):
     async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
         """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
-        Tools count by type, from executed calls: using one often is worth no more than using it once.
+        Tools count by type, from executed calls: using one often is worth no more than using it once. What counts is
+        what was shown, so one frame is not paid as two kinds of look.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -319,10 +321,15 @@ class FrameMind(Method):
         calls = trajectory.calls()
         if self.bad_calls == "void" and not all(call.ok for call in calls):
             return 0.0
-        num_tools = len({call.name for call in calls if call.ok})
-        return (0.0, self.one_tool_reward, self.both_tools_reward)[num_tools]
+        kinds = {_kind_of_look(call) for call in calls if call.ok}
+        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(kinds)]
 
     def _num_turns(self, trajectory: Trajectory) -> int:
         if self.turn_counting == "turns":
             return len(trajectory.turns)
         return sum(protocol.num_summaries(turn.text) for turn in trajectory.turns)
+
+
+def _kind_of_look(call: CallRecord) -> str:
+    """The tool that a call counts as: a clip of one frame shows what `FrameAt` does."""
+    return FrameAt.name if len(call.frames) == 1 else call.name

@@ -12,7 +12,9 @@ from typing import ClassVar, Literal
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.numbered_frames import FRAME_TEMPLATES, numbered_frames
 from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.methods.templates import Template, render
 from verl_video_tools.protocols import framethinker as protocol
 from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.consistency import ConsistencyRules, Verdict, verify_consistency
@@ -41,7 +43,7 @@ from verl_video_tools.types import (
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
-_TIME_IN_QUESTION = re.compile(r"\d+:\d+(:\d+)?")
+_TIME = re.compile(r"\d+:\d+(:\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,8 @@ class _Findings:
     correct: bool
     consistent: bool
     chose_frames: bool
-    found_frame_number: bool
+    times: tuple[str, ...]
+    """Times whose frame number, above 0, was told."""
     well_formed: bool
 
 
@@ -65,6 +68,7 @@ class FrameThinker(Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {
         "num_frames": "initial_frames and call_frames",
         "num_frames_long": "initial_frames_long and call_frames_long",
+        "require_time_in_question": "time_bonus_for",
     }
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=60)
 
@@ -98,8 +102,9 @@ class FrameThinker(Method):
     weight is lost in the text that we have."""
     time_bonus: float = 0.5
     """Bonus of a rollout that was told a frame number above 0. Code, large-scale run; small-scale weight as above."""
-    require_time_in_question: bool = True
-    """Pay `time_bonus` only if the question names a time such as 0:34 (code; the paper does not say)."""
+    time_bonus_for: Literal["any_question", "timed_question", "named_time"] = "timed_question"
+    """What `time_bonus` asks for. `timed_question`: the question names a time such as 0:34, and any time was looked up
+    (code; the paper does not say). `named_time` (ours): a time that the question names was. `any_question`: neither."""
     bonus_condition: Literal["correct", "always"] = "correct"
     """`correct`: bonuses only beside a correct answer (paper eq. 5). `always` is the ablation of paper D.1, run there
     with 0.2 for one action type."""
@@ -119,7 +124,8 @@ class FrameThinker(Method):
     """Frames; verification wants end - start > min_gap. None: the number of frames that a zoom shows on this video."""
 
     answer_only: bool = False
-    """Prompt for an answer without actions: the last attempt of `inference_attempts`. Wins over `prompt_file`."""
+    """System prompt that asks for an answer without actions, for the last attempt of `inference_attempts`. Wins over
+    `prompt_file`; the template `answer_only` replaces it."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
@@ -149,17 +155,32 @@ class FrameThinker(Method):
 
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
         """The system prompt; then question, blank line and one line per frame."""
-        call_frames = self.frames_per_call(info)
+        initial_frames, call_frames = self.frames_at_first(info), self.frames_per_call(info)
+        user = render(self, "user", question=sample.question.rstrip(), frames=numbered_frames(self, images))
+        if self.answer_only:
+            return [
+                Message("system", render(self, "answer_only", initial_frames=str(initial_frames))),
+                Message("user", user),
+            ]
         system = load_prompt(
-            "framethinker_answer_only.txt" if self.answer_only else "framethinker.txt",
-            None if self.answer_only else self.prompt_file,
-            initial_frames=self.frames_at_first(info),
+            "framethinker.txt",
+            self.prompt_file,
+            initial_frames=initial_frames,
             call_frames=call_frames,
             min_gap=call_frames + 1,
             max_turns=self.max_turns,
         )
-        question: Content = (f"{sample.question.rstrip()}\n\n",)
-        return [Message("system", (system,)), Message("user", question + protocol.frame_lines(images))]
+        return [Message("system", (system,)), Message("user", user)]
+
+    def message_templates(self) -> Mapping[str, Template]:
+        return {
+            "user": Template("{question}\n\n{frames}", once=("question", "frames")),
+            **FRAME_TEMPLATES,
+            "observation": Template("{frames}", once=("frames",)),
+            "frame_number": Template(protocol.FRAME_NUMBER, once=("number",), optional=("time",)),
+            "refusal": Template("The action was refused: {error}", optional=("error",)),
+            "answer_only": Template(load_prompt("framethinker_answer_only.txt", None), optional=("initial_frames",)),
+        }
 
     def parse(self, text: str) -> ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
@@ -175,17 +196,17 @@ class FrameThinker(Method):
         """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
         content: list[str | ImagePart] = []
         for outcome in outcomes:
-            record = outcome.record
-            if content:
-                content.append("\n")
-            if not record.ok:  # read only with end_on_call_error=False
-                content.append(f"The action was refused: {told_error(record)}")
-            elif record.name == protocol.GET_FRAME_NUMBER:
-                sentence = protocol.frame_number_sentence(record.arguments["time"], record.result["frame_number"])
-                content.append(sentence)
-            else:
-                content += protocol.frame_lines(outcome.images)
+            content += [*(("\n",) if content else ()), *self._observation(outcome)]
         return tuple(content)
+
+    def _observation(self, outcome: ToolOutcome) -> Content:
+        record = outcome.record
+        if not record.ok:  # read only with end_on_call_error=False
+            return render(self, "refusal", error=told_error(record))
+        if record.name == protocol.GET_FRAME_NUMBER:
+            number = str(record.result["frame_number"])
+            return render(self, "frame_number", time=str(record.arguments["time"]), number=number)
+        return render(self, "observation", frames=numbered_frames(self, outcome.images))
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A zoom of the whole video, at the size of the first look."""
@@ -235,14 +256,16 @@ class FrameThinker(Method):
             assert trajectory.video is not None  # a rollout without one is lost
             read = read_transcript(transcript, trajectory.video.num_frames, min_gap)
             correct = await self._is_correct(read.answer, sample, judge)
-            return _Findings(correct, read.consistent, read.chose_frames, read.found_frame_number, well_formed)
+            return _Findings(correct, read.consistent, read.chose_frames, read.times, well_formed)
         calls = trajectory.executed_calls()
         return _Findings(
             correct=await self._is_correct(trajectory.answer, sample, judge),
             consistent=self.verify(trajectory).ok,
             chose_frames=any(call.name == ChooseFrames.name for call in calls),
-            found_frame_number=any(
-                call.name == GetFrameNumber.name and call.result["frame_number"] > 0 for call in calls
+            times=tuple(
+                str(call.arguments["time"])
+                for call in calls
+                if call.name == GetFrameNumber.name and call.result["frame_number"] > 0
             ),
             well_formed=well_formed,
         )
@@ -253,10 +276,14 @@ class FrameThinker(Method):
         if self.turn_bonus > 0.0:
             return min(self.turn_bonus * max(0, num_turns - 1), self.turn_bonus_cap)
         bonus = self.choose_bonus if findings.chose_frames else 0.0
-        time_counts = not self.require_time_in_question or _TIME_IN_QUESTION.search(question)
-        if findings.found_frame_number and time_counts:
-            bonus += self.time_bonus
-        return bonus
+        return bonus + (self.time_bonus if self._time_counts(findings.times, question) else 0.0)
+
+    def _time_counts(self, times: Sequence[str], question: str) -> bool:
+        """Whether looking up these times is what `time_bonus_for` asks."""
+        named = [match[0] for match in _TIME.finditer(question)]
+        if self.time_bonus_for == "named_time":
+            return not {_seconds(time) for time in times}.isdisjoint(map(_seconds, named))
+        return bool(times) and (bool(named) or self.time_bonus_for == "any_question")
 
     async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
         if answer is None:
@@ -270,6 +297,16 @@ class FrameThinker(Method):
 
     def _box(self, info: VideoInfo) -> tuple[int, int]:
         return self.box_long if self._is_long(info) else self.box
+
+
+def _seconds(time: str) -> int:
+    """Seconds of MM:SS or H:MM:SS; -1 for digits beyond any video's length."""
+    if len(time) > 20:
+        return -1
+    seconds = 0
+    for part in time.split(":"):
+        seconds = 60 * seconds + int(part)
+    return seconds
 
 
 # ------------------------------------------------------------------------------------------------------------ inference

@@ -12,9 +12,11 @@ from functools import cache
 from typing import ClassVar, Literal
 
 from verl_video_tools.methods.fields import require
+from verl_video_tools.methods.numbered_frames import FRAME_TEMPLATES, numbered_frames
 from verl_video_tools.methods.prompts import load_prompt
+from verl_video_tools.methods.templates import Template, render
 from verl_video_tools.protocols import videobrain as protocol
-from verl_video_tools.protocols.framethinker import frame_lines
+from verl_video_tools.protocols.refusals import told_error
 from verl_video_tools.rewards.grading import answer_worth
 from verl_video_tools.rewards.videobrain_gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.tools.choose_frames import ChooseFrames
@@ -44,6 +46,8 @@ logger = logging.getLogger(__name__)
 Outcomes = tuple[float, float, float, float]
 """Right without a call, right with calls, wrong without a call, wrong with calls."""
 
+ToolName = Literal["uniform_sample", "clip_sample"]
+
 QuestionClass = Literal["direct", "adaptive", "active"]
 
 CLASS_OF_LETTER: Mapping[str, QuestionClass] = {
@@ -57,6 +61,12 @@ CLASS_OF_LETTER: Mapping[str, QuestionClass] = {
 """Classes by the letters of the published data. Its letters c and d belong to none: the paper filters such rows out."""
 
 
+_LAST = (
+    "No call is left, so do not write <tool_call> again: think between <thinking> and </thinking>, then give your "
+    "answer between <answer> and </answer> now."
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class VideoBrain(Method):
     """VideoBrain's protocol, tools, prompt and reward; the defaults are the paper's reinforcement-learning stage.
@@ -68,7 +78,6 @@ class VideoBrain(Method):
     name: ClassVar[str] = "videobrain"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
     thought_tag: ClassVar[str | None] = "thinking"
-    searches: ClassVar[bool] = True
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)
 
@@ -77,6 +86,8 @@ class VideoBrain(Method):
     max_turn_tokens: int | None = 8192
     """Tokens generated in one turn at most (code)."""
 
+    tool_names: tuple[ToolName, ...] = ("uniform_sample", "clip_sample")
+    """The tools that there are, and that the prompt tells of: one of the two alone is an ablation of paper 4.3."""
     initial_frames: int = 16
     """Frames of the first look (paper 4.1)."""
     call_frames: int = 8
@@ -99,6 +110,8 @@ class VideoBrain(Method):
     """Reward of a correct answer; half of it for a partly correct one (paper 3.3: a score from 0 to 1)."""
     format_reward: float = 0.05
     """Reward of a rollout that passes the format gate; one that does not earns nothing at all (paper 3.3)."""
+    format_gate: bool = True
+    """False: the answer counts whatever the form of the rollout, and no form is rewarded (ablation of paper 4.3)."""
     duplicate_frames: int = 1
     """Frames; calls of uniform_sample whose two ends differ by no more are the same one (code)."""
     direct_behavior: Outcomes = (0.5, 0.0, 0.0, 0.0)
@@ -114,10 +127,16 @@ class VideoBrain(Method):
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames", "clip_frames"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
+        names = self.tool_names
+        require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
         require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
         require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
         require(self, "duplicate_frames", self.duplicate_frames >= 0, "at least 0")
         require(self, "right_from", 0.0 < self.right_from <= 1.0, "above 0, at most 1")
+
+    @property
+    def searches(self) -> bool:
+        return ClipSample.name in self.tool_names
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
@@ -132,14 +151,41 @@ class VideoBrain(Method):
         system = load_prompt(
             "videobrain.txt",
             self.prompt_file,
+            tools="\n\n".join(load_prompt(f"videobrain_{name}.txt", None) for name in self.tool_names),
             initial_frames=self.initial_frames,
             call_frames=self.call_frames,
             clip_frames=self.clip_frames,
             max_calls=self.max_turns - 1,
         )
-        facts = f"The video has {info.num_frames} frames at {info.average_fps:.5g} frames per second."
-        content: Content = (f"{sample.question.rstrip()}\n\n{facts}\n\n", *frame_lines(images))
-        return [Message("system", (system,)), Message("user", content)]
+        rate = str(info.average_fps) if self.compat == "reference" else f"{info.average_fps:.5g}"
+        user = render(
+            self,
+            "user",
+            question=sample.question.rstrip(),
+            num_frames=str(info.num_frames),
+            fps=rate,
+            frames=numbered_frames(self, images),
+        )
+        return [Message("system", (system,)), Message("user", user)]
+
+    def message_templates(self) -> Mapping[str, Template]:
+        """Names with `last_` are of what is read where no call is left."""
+        again = (
+            "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
+            f"again with another range{' or prompt' if self.searches else ''}."
+        )
+        return {
+            "user": Template(
+                "{question}\n\nThe video has {num_frames} frames at {fps} frames per second.\n\n{frames}",
+                once=("question", "frames"),
+                optional=("num_frames", "fps"),
+            ),
+            **FRAME_TEMPLATES,
+            "observation": Template(f"The frames of your call. {again}\n{{frames}}", once=("frames",)),
+            "last_observation": Template(f"The frames of your call. {_LAST}\n{{frames}}", once=("frames",)),
+            "refusal": Template(f"Error: {{error}}\n{again}", optional=("error",)),
+            "last_refusal": Template(f"Error: {{error}}\n{_LAST}", optional=("error",)),
+        }
 
     def parse(self, text: str) -> ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
@@ -164,7 +210,8 @@ class VideoBrain(Method):
             aspect=self._aspect,
             compat=self.compat,
         )
-        tools: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
+        both: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
+        tools: dict[str, Tool] = {name: tool for name, tool in both.items() if name in self.tool_names}
         if self.compat == "reference":  # FrameThinker's, from which the published environment descends
             tools[ChooseFrames.name] = ChooseFrames(
                 num_frames=self.call_frames, box_width=box_width, box_height=box_height, compat=self.compat
@@ -173,10 +220,15 @@ class VideoBrain(Method):
 
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The frames of the call, or why there are none; and before the last turn that no call is left."""
-        return protocol.observation(outcomes[0], turns_left)  # several only where all were refused for being several
+        outcome = outcomes[0]  # several only where all were refused for being several
+        last = "last_" if turns_left <= 1 else ""
+        if not outcome.record.ok:
+            return render(self, f"{last}refusal", error=told_error(outcome.record))
+        return render(self, f"{last}observation", frames=numbered_frames(self, outcome.images))
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        num_frames = max(self.call_frames, self.clip_frames)
+        frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
+        num_frames = max(frames_of[name] for name in self.tool_names)
         width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
         indices = linspace_indices(0, info.num_frames - 1, num_frames)
         return FrameRequest(width=width, height=height, indices=indices)
@@ -186,7 +238,7 @@ class VideoBrain(Method):
     async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
         """`accuracy`, `format` and `behavior` (paper 3.3).
 
-        All are 0 where the rollout does not pass the format gate; then no judge is asked.
+        All are 0 where the rollout does not pass the format gate, if there is one; then no judge is asked.
 
         Raises:
             JudgeError: the judge gave no verdict.
@@ -197,14 +249,17 @@ class VideoBrain(Method):
         worth = await answer_worth(gate.answer, sample, judge)
         return {
             "accuracy": self.accuracy_reward * worth,
-            "format": self.format_reward,
+            "format": self.format_reward if self.format_gate else 0.0,
             "behavior": self._behavior(sample, worth >= self.right_from, gate.num_calls > 0),
         }
 
     def gate(self, trajectory: Trajectory) -> GateFindings:
-        """Whether a rollout keeps the rules of form: by its record, or (reference) by its text."""
+        """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
+        rollout does, and answer and calls are those of the record."""
+        if not self.format_gate:
+            return GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
         if self.compat == "reference":
-            return reference_text_gate([turn.text for turn in trajectory.turns])
+            return reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
         return record_gate(trajectory, self.duplicate_frames)
 
     def _behavior(self, sample: Sample, is_right: bool, has_called: bool) -> float:

@@ -18,10 +18,16 @@ class Block:
 def find_blocks(text: str, tag: str) -> list[Block]:
     """Every closed `<tag>…</tag>` block from left to right.
 
-    A block runs from an opening tag to the nearest closing tag after it, so blocks do not nest. A regular expression
-    would say the same, but takes quadratic time on a policy that repeats an opening tag for ever.
+    A block runs from an opening tag to the nearest closing tag after it, so blocks do not nest.
     """
-    opening, closing = f"<{tag}>", f"</{tag}>"
+    return find_between(text, f"<{tag}>", f"</{tag}>")
+
+
+def find_between(text: str, opening: str, closing: str) -> list[Block]:
+    """Every stretch from an `opening` to the nearest `closing` after it, from left to right without overlap.
+
+    A regular expression would say the same, but takes quadratic time on a policy that repeats an opening tag for ever.
+    """
     blocks: list[Block] = []
     position = 0
     while (start := text.find(opening, position)) >= 0:

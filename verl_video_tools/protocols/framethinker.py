@@ -5,8 +5,8 @@
     output answer: ANSWER
 
 `parse_turn` is the strict reading: one action per turn, at the start of its block, and no answer beside another action.
-`parse_turn_reference` reads as the published environment does: the last action block counts, a segment is found
-anywhere in it. Both take any text and never raise. Rendering is the same for both.
+`parse_turn_reference` reads as the published environment does: the last action block counts, a time is read at its
+start, otherwise a segment anywhere in it. Both take any text and never raise.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from dataclasses import replace
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks
-from verl_video_tools.types import Content, ImagePart, ParsedTurn, ToolCall
+from verl_video_tools.types import ParsedTurn, ToolCall
 
 CHOOSE_FRAMES = "choose_frames"
 GET_FRAME_NUMBER = "get_frame_number"
 UNKNOWN = "unknown"
 """Name under which an action is recorded that is none of the three."""
+
+FRAME_NUMBER = "Frame number at time {time} is: {number}."
+"""The published reply to a clock, which the published reward reads."""
 
 _MAX_DIGITS = 18
 """Longer numbers name no frame, and Python refuses to read very long ones."""
@@ -58,8 +61,9 @@ def parse_turn(text: str) -> ParsedTurn:
 def parse_turn_reference(text: str) -> ParsedTurn:
     """Read one turn as the published environment does.
 
-    Only the last action block counts. A segment is looked for anywhere in it; a time is any word at its place (the
-    tool says whether it reads as one); what is neither ends the rollout, be it an answer or not.
+    Only the last action block counts. An action that begins as a clock is one, whatever follows (any word stands for
+    the time; the tool says whether it reads as one); otherwise a segment is looked for anywhere in the block; what is
+    neither ends the rollout, be it an answer or not.
     """
     thoughts, actions = find_blocks(text, "think"), find_blocks(text, "action")
     thought = thoughts[-1].inner.strip() if thoughts else None
@@ -67,10 +71,11 @@ def parse_turn_reference(text: str) -> ParsedTurn:
         return ParsedTurn(thought)
     action = actions[-1].inner.strip()
     reading: ToolCall | str
-    if segment := _CHOOSE_REFERENCE.search(action):
-        reading = _segment_call(segment, action)
-    elif time := _GET_REFERENCE.match(action):
+    if time := _GET_REFERENCE.match(action):
         reading = ToolCall(GET_FRAME_NUMBER, {"time": time[1]})
+    elif segment := _CHOOSE_REFERENCE.search(action):
+        start, end = (_bounded(number) for number in segment.groups())
+        reading = ToolCall(CHOOSE_FRAMES, {"start_frame": start, "end_frame": end})
     else:
         reading = _read_action(action)
     if isinstance(reading, str):
@@ -101,6 +106,12 @@ def _segment_call(segment: re.Match[str], action: str) -> ToolCall:
     return ToolCall(CHOOSE_FRAMES, {"start_frame": int(start), "end_frame": int(end)})
 
 
+def _bounded(digits: str) -> int:
+    """The number, or 10**18 for one beyond that, which lies as far outside of any video."""
+    digits = digits.lstrip("0") or "0"  # int() of the remaining ones is cheap
+    return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
+
+
 def _malformed(name: str, action: str, advice: str) -> ToolCall:
     error = f"{CallErrorCode.MALFORMED_CALL}: cannot read the action {action[:80]!r}; {advice}"
     return ToolCall(name, {"action": action}, error)
@@ -115,15 +126,6 @@ def _is_to_the_letter(text: str, thoughts: Sequence[Block], actions: Sequence[Bl
     return thought.end <= action.start and not outside.strip()
 
 
-def frame_lines(images: Sequence[ImagePart]) -> Content:
-    """One line per frame, `frame {index}: <image>`, without a line break at the end."""
-    content: list[str | ImagePart] = []
-    for position, image in enumerate(images):
-        line_break = "\n" if position else ""
-        content += [f"{line_break}frame {image.record.index}: ", image]
-    return tuple(content)
-
-
 def frame_number_sentence(time: str, frame_number: int) -> str:
     """What the model reads after asking for the frame at a time; `time` as it wrote it."""
-    return f"Frame number at time {time} is: {frame_number}."
+    return FRAME_NUMBER.format(time=time, number=frame_number)

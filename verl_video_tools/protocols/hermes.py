@@ -29,9 +29,13 @@ UNKNOWN = "unknown"
 _TAG = re.compile(r"</?(?:think|tool_call|answer)>")
 
 
-def parse_calls(text: str) -> tuple[ToolCall, ...]:
-    """Every closed `<tool_call>` block of `text`, in order; one that cannot be read carries `malformed_call`."""
-    return tuple(_read_call(block.inner) for block in find_blocks(text, "tool_call"))
+def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, ...]:
+    """Every closed `<tool_call>` block of `text`, in order; one that cannot be read carries `malformed_call`.
+
+    Args:
+        takes_parameters: `parameters` stands for `arguments`, as some models write, and is preferred.
+    """
+    return tuple(_read_call(block.inner, takes_parameters) for block in find_blocks(text, "tool_call"))
 
 
 def parse_turn(text: str) -> ParsedTurn:
@@ -132,7 +136,7 @@ def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _read_call(text: str) -> ToolCall:
+def _read_call(text: str, takes_parameters: bool) -> ToolCall:
     shown = {"text": text.strip()[:200]}
     try:
         raw = load_object(text)
@@ -141,7 +145,7 @@ def _read_call(text: str) -> ToolCall:
     name = raw.get("name")
     if not isinstance(name, str) or not name:
         return ToolCall(UNKNOWN, shown, _malformed(f"the call has no name, got {name!r:.80}"))
-    arguments = raw.get("parameters") or raw.get("arguments", {})  # some models say parameters
+    arguments = (raw.get("parameters") if takes_parameters else None) or raw.get("arguments", {})
     if not isinstance(arguments, dict):
         return ToolCall(name, shown, _malformed(f"arguments must be a JSON object, got {arguments!r:.80}"))
     return ToolCall(name, arguments)

@@ -15,11 +15,9 @@ from dataclasses import replace
 
 from verl_video_tools.errors import CallErrorCode
 from verl_video_tools.protocols.blocks import Block, find_blocks, without_blocks
-from verl_video_tools.protocols.framethinker import frame_lines
 from verl_video_tools.protocols.hermes import parse_calls
 from verl_video_tools.protocols.json_object import load_object
-from verl_video_tools.protocols.refusals import told_error
-from verl_video_tools.types import Content, ParsedTurn, ToolCall, ToolOutcome
+from verl_video_tools.types import ParsedTurn, ToolCall
 
 CHOOSE_FRAMES = "choose_frames"
 """The call that only the published environment still executes."""
@@ -36,7 +34,7 @@ def parse_turn(text: str) -> ParsedTurn:
     thoughts = find_blocks(text, "thinking")
     thought = thoughts[0].inner.strip() if thoughts else None
     spoken = without_blocks(text, thoughts)
-    calls = parse_calls(spoken)
+    calls = parse_calls(spoken, takes_parameters=False)
     if len(calls) > 1:
         error = f"{CallErrorCode.MULTIPLE_CALLS}: {len(calls)} calls in one turn; write exactly one <tool_call>"
         return ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
@@ -54,7 +52,7 @@ def parse_turn_reference(text: str) -> ParsedTurn:
     thoughts, calls = find_blocks(text, "thinking"), find_blocks(text, "tool_call")
     thought = thoughts[0].inner.strip() if thoughts else None
     if calls:
-        call = _zoom_of_framethinker(calls[-1].inner) or parse_calls(text)[-1]
+        call = _zoom_of_framethinker(calls[-1].inner) or parse_calls(text, takes_parameters=False)[-1]
         return ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
     answers = find_blocks(text, "answer")
     answer = answers[-1].inner.strip() if answers else ""
@@ -75,29 +73,9 @@ def _zoom_of_framethinker(text: str) -> ToolCall | None:
         raw = load_object(text)
         if "name" in raw or raw.get("action") != CHOOSE_FRAMES:
             return None
+        if not isinstance(raw["frame_range"], list):
+            return None
         start, end = (int(number) for number in raw["frame_range"])
     except (ValueError, TypeError, LookupError, OverflowError):
         return None
     return ToolCall(CHOOSE_FRAMES, {"start_frame": start, "end_frame": end})
-
-
-# ---------------------------------------------------------------------------------------------------------- rendering
-
-
-def observation(outcome: ToolOutcome, turns_left: int) -> Content:
-    """What the model reads after a call: advice, then one line per frame; or why there are none."""
-    if not outcome.record.ok:
-        return (f"Error: {told_error(outcome.record)}\n{_advice(turns_left)}",)
-    return (f"The frames of your call. {_advice(turns_left)}\n", *frame_lines(outcome.images))
-
-
-def _advice(turns_left: int) -> str:
-    if turns_left > 1:
-        return (
-            "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
-            "again with another range or prompt."
-        )
-    return (
-        "No call is left, so do not write <tool_call> again: think between <thinking> and </thinking>, then give your "
-        "answer between <answer> and </answer> now."
-    )

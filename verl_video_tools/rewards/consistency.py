@@ -22,7 +22,7 @@ from verl_video_tools.types import CallRecord, Turn
 Check = Literal["structure", "redundancy", "min_gap", "logical_flow", "fidelity"]
 
 # A number next to a colon belongs to a time (00:34) and names no frame.
-_WHOLE_NUMBER = re.compile(r"(?<!:)\b(\d+)\b(?!:)")
+WHOLE_NUMBER = re.compile(r"(?<!:)\b(\d+)\b(?!:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def last_two_numbers(thought: str) -> tuple[int, int] | None:
 
     Digits that touch a letter, an underscore or a colon are no number; "1,400" and "1.5" are two numbers each.
     """
-    numbers = _WHOLE_NUMBER.findall(thought)[-2:]
+    numbers = WHOLE_NUMBER.findall(thought)[-2:]
     # Python refuses to read numbers of thousands of digits; 18 hold any frame number.
     if len(numbers) < 2 or any(len(number) > 18 for number in numbers):
         return None

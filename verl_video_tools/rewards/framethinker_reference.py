@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from verl_video_tools.protocols.blocks import find_blocks
-from verl_video_tools.rewards.consistency import last_two_numbers
+from verl_video_tools.protocols.blocks import find_between, find_blocks
+from verl_video_tools.rewards.consistency import WHOLE_NUMBER
 
 MIN_GAP = 8
 """Frames; the published constant, whatever the video's length."""
@@ -20,6 +20,9 @@ _ANSWER = re.compile(r"output answer:\s*(\S+)")
 _CHOOSE = re.compile(r"choose frames between (\d+) and (\d+)")
 _GET = re.compile(r"get frame number at time\s+(\d{1,3}:\d{2})")
 _REPLY = re.compile(r"is:\s*(\d+)")
+
+_MAX_DIGITS = 4000
+"""Longer numbers Python refuses to read, and the published scoring with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +33,22 @@ class TranscriptFindings:
         consistent: the verification passed.
         answer: first word after "output answer:", None where the last action is no answer.
         chose_frames: a segment was accepted.
-        found_frame_number: a frame number above 0 was accepted.
+        times: those whose frame number was accepted and is above 0, as the policy wrote them.
         reason: why it is not consistent.
     """
 
     consistent: bool = False
     answer: str | None = None
     chose_frames: bool = False
-    found_frame_number: bool = False
+    times: tuple[str, ...] = ()
     reason: str = ""
 
 
 def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_GAP) -> TranscriptFindings:
     """Read assistant turns and observations, joined in order, as the published scoring does.
+
+    The reply to the n-th action is the n-th text between a ``</action>`` and the next ``<think>``, wherever it stands.
+    A transcript on which the published scoring raises (no such text, a number of thousands of digits) is inconsistent.
 
     Args:
         num_video_frames: frames in the video (T).
@@ -56,32 +62,41 @@ def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_G
         return TranscriptFindings(reason="the last action is no answer")
 
     findings = TranscriptFindings(answer=answer[1])
+    replies = find_between(transcript, "</action>", "<think>")
     seen_segments = {(0, num_video_frames - 1)}
     seen_times: set[str] = set()
     pending: int | None = None
-    for thought, action in zip(thoughts[:-1], actions[:-1], strict=True):
+    for number, (thought, action) in enumerate(zip(thoughts[:-1], actions[:-1], strict=True)):
         words = action.inner.strip()
         previous, pending = pending, None
         if segment := _CHOOSE.match(words):
-            start, end = (int(number[:18]) for number in segment.groups())
+            pair = _pair(*segment.groups())
+            if pair is None:
+                return replace(findings, reason="a frame number of thousands of digits")
+            start, end = pair
             if previous is not None and not start <= previous <= end:
                 return replace(findings, reason=f"segment {start}-{end} misses frame number {previous}")
-            if (start, end) in seen_segments or start >= end - min_gap:
+            if pair in seen_segments or start >= end - min_gap:
                 return replace(findings, reason=f"segment {start}-{end} is a repeat or too short")
-            if last_two_numbers(thought.inner) != (start, end):
+            named = WHOLE_NUMBER.findall(thought.inner)[-2:]
+            if len(named) < 2 or _pair(*named) != pair:
                 return replace(findings, reason=f"the thought does not end on {start} and {end}")
-            seen_segments |= {(start, end), (start + 1, end - 1)}
+            seen_segments |= {pair, (start + 1, end - 1)}
             findings = replace(findings, chose_frames=True)
         elif time := _GET.match(words):
-            next_thought = transcript.find("<think>", action.end)
-            reply = _REPLY.search(transcript, action.end, next_thought if next_thought >= 0 else len(transcript))
-            if time[1] in seen_times or reply is None:
+            reply = _REPLY.search(replies[number].inner) if number < len(replies) else None
+            if time[1] in seen_times or reply is None or len(reply[1]) > _MAX_DIGITS:
                 return replace(findings, reason=f"time {time[1]} is a repeat or got no reply")
             seen_times.add(time[1])
-            pending = int(reply[1][:18])
-            findings = replace(findings, found_frame_number=findings.found_frame_number or pending > 0)
+            pending = int(reply[1])
+            if pending > 0:
+                findings = replace(findings, times=(*findings.times, time[1]))
         else:
             return replace(findings, reason=f"cannot read the action {words[:40]!r}")
     if pending is not None:
         return replace(findings, reason=f"frame number {pending} was never used")
     return replace(findings, consistent=True)
+
+
+def _pair(start: str, end: str) -> tuple[int, int] | None:
+    return None if max(len(start), len(end)) > _MAX_DIGITS else (int(start), int(end))

@@ -1,14 +1,14 @@
 """VideoBrain's format gate (paper 3.3): a rollout that breaks a rule of form earns nothing at all.
 
-`record_gate` reads the record of what was carried out. `reference_text_gate` reads the text of the assistant's turns as
-the published reward does; only `compat="reference"` uses it. That reward was written for turns and observations
-together, less the observations' own tags; what is left of an observation holds no tag, so the turns alone give the
-same.
+`record_gate` reads the record of what was carried out. `reference_text_gate` reads turns and observations as text, as
+the published reward does; only `compat="reference"` uses it. That reward takes the observations' own tags out by their
+exact sentences; here observations lose all their tags, so their sentences may be others.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +18,9 @@ from verl_video_tools.tools.uniform_sample import UniformSample
 from verl_video_tools.types import StopReason, Trajectory
 
 _TOLERANCE_FRAMES_REFERENCE = 1
+
+_TAGS = ("thinking", "answer", "tool_call")
+_OWN_TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})>")
 
 Range = tuple[int, int]
 
@@ -62,21 +65,22 @@ def record_gate(trajectory: Trajectory, tolerance_frames: int) -> GateFindings:
     return GateFindings(None, trajectory.answer, len(calls))
 
 
-def reference_text_gate(turns: Sequence[str]) -> GateFindings:
-    """Judge the assistant's turns as the published reward does; never raises.
+def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
+    """Judge turns as the published reward does; never raises.
 
     Tags have to balance, with one thought for each call and each answer, in whatever order and place. Ranges are not
     held against the video. Where the published code fails on a call that is no JSON object, it counts as malformed.
+
+    Args:
+        turns: text of each turn, and of the observation that answered it ("" for none).
     """
-    text = "\n".join(turns)
-    for tag in ("thinking", "answer", "tool_call"):
+    text = "\n".join(part for turn, observation in turns for part in (turn, _OWN_TAG.sub("", observation)))
+    for tag in _TAGS:
         if text.count(f"<{tag}>") != text.count(f"</{tag}>"):
             return GateFindings(f"unbalanced <{tag}>")
     if text.count("<thinking>") != text.count("<tool_call>") + text.count("<answer>"):
         return GateFindings("not one thought for each call and answer")
-    thoughts, answers, calls = (
-        [block.inner.strip() for block in find_blocks(text, tag)] for tag in ("thinking", "answer", "tool_call")
-    )
+    thoughts, answers, calls = ([block.inner.strip() for block in find_blocks(text, tag)] for tag in _TAGS)
     if not all(thoughts):
         return GateFindings("a blank thought")
     if not answers or not answers[-1]:

@@ -79,8 +79,9 @@ class ClipSample:
         return linspace_indices(start, end - 1, min(count, end - start))
 
     def _prompt(self, arguments: Mapping[str, Any]) -> str:
-        value = arguments.get("prompt", "")
-        prompt = str(value).strip() if isinstance(value, str) or self.compat == "reference" else ""
+        value = arguments.get("prompt")
+        is_taken = isinstance(value, str) or (self.compat == "reference" and value is not None)
+        prompt = str(value).strip() if is_taken else ""
         if not prompt:
             raise CallRejected(
                 CallErrorCode.MALFORMED_CALL, f"prompt must say in a few words what to look for, got {value!r:.80}"

@@ -13,8 +13,8 @@ from verl_video_tools.types import Compat
 def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Compat) -> tuple[int, int]:
     """``{"start_frame": number, "end_frame": number}`` as whole numbers with 0 <= start < end <= num_frames.
 
-    Numbers are truncated, since a policy computes them from times. With `compat="reference"` digits in quotes are
-    numbers, too, and an end beyond the video means the video's end, as in the published code.
+    Numbers are truncated, since a policy computes them from times. With `compat="reference"` whatever Python's `int`
+    takes is a number, also in quotes, and an end beyond the video means the video's end, as in the published code.
 
     Raises:
         CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`; the message states what is allowed.
@@ -36,8 +36,16 @@ def read_frame_range(arguments: Mapping[str, Any], num_frames: int, compat: Comp
 
 
 def _frame_number(arguments: Mapping[str, Any], name: str, compat: Compat) -> int:
-    value = arguments.get(name)
-    number = finite_number(value, read_text=compat == "reference")
+    value: Any = arguments.get(name)
+    try:
+        return int(value if compat == "reference" else _number(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}") from error
+
+
+def _number(value: Any) -> float:
+    """Raises ValueError for what is no finite number."""
+    number = finite_number(value, read_text=False)
     if number is None:
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}")
-    return int(number)
+        raise ValueError("no number")
+    return number

@@ -95,8 +95,6 @@ class Method(ABC):
     thought_tag: ClassVar[str | None] = "think"
     """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
     reasoning from the method's own thought (`protocols.reasoning`)."""
-    searches: ClassVar[bool] = False
-    """A tool of the method finds frames by text, which takes a retriever (docs/retrieval.md)."""
 
     accuracy_reward: float = 1.0
     """What a correct answer adds to the reward, as its component `accuracy`."""
@@ -145,6 +143,11 @@ class Method(ABC):
         Raises:
             UsageError: a value is out of its range.
         """
+
+    @property
+    def searches(self) -> bool:
+        """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
+        return False
 
     def check_sample(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         """Say, before or after a rollout, that its answer could not be graded.
