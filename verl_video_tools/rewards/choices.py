@@ -62,6 +62,23 @@ def names_option(truth: str, options: Options | None = None) -> bool:
     return letter is not None and (not menu or letter in menu)
 
 
+def canonical_letter(truth: str, options: Options | None) -> str | None:
+    """The upper-case letter of the option that a truth names: ``B`` for ``(B)``, ``B.``, ``b``, ``B. dog`` and ``dog``.
+
+    A truth is a label and no sentence: it is a letter, a letter with text, or the text of one option.
+
+    Args:
+        truth: as a row has it.
+        options: as for `grade_multiple_choice`; without them a text names nothing, and any letter is taken.
+
+    Returns:
+        None where `truth` names no option, several, or one letter and another option's text.
+    """
+    menu = _menu(options)
+    letter = _read(_clean(truth), menu, stated=False)
+    return letter if letter is not None and (not menu or letter in menu) else None
+
+
 def _chosen_letter(answer: str, menu: Mapping[str, str]) -> str | None:
     """The one letter that an answer names, None if it names none or several."""
     answer = _clean(answer)
