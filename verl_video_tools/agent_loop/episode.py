@@ -16,6 +16,7 @@ from typing import Protocol
 from verl_video_tools.agent_loop.special_tokens import prompt_messages, spelt_apart
 from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
 from verl_video_tools.methods.fields import load_selector
+from verl_video_tools.prompt_files import prompt_digest
 from verl_video_tools.retrieval.recorded import RecordingRetriever
 from verl_video_tools.types import (
     CallRecord,
@@ -91,7 +92,9 @@ class Episode:
         self.budget = budget
         self.retriever = retriever
         self.group = group
-        self.trajectory = Trajectory(method=method.name, question=sample.question)
+        self.trajectory = Trajectory(
+            method=method.name, question=sample.question, prompt_digest=prompt_digest(method.prompt_file)
+        )
         self._video: Video | None = None
 
     # ------------------------------------------------------------------------------------------------------ first look
