@@ -86,8 +86,8 @@ class RowMethods:
             if name and name not in method_names():
                 raise UsageError(f"setting {key!r}: there is no method {name!r}; write it as FIELD or METHOD.FIELD")
             self._fields[name][field] = value
-        for name in {default, *self._fields} - {None, ""}:
-            self.of(name)
+        for named in {default, *self._fields} - {None, ""}:
+            self.of(named)
 
     def of(self, agent_name: str | None) -> Method | None:
         """The method of a row; None where it is none of ours.

@@ -40,7 +40,7 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[s
 
 
 @cache
-def _annotations(config_class: type[Any]) -> dict[str, Any]:
+def _annotations(config_class: type) -> dict[str, Any]:
     return get_type_hints(config_class)
 
 
