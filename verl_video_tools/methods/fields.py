@@ -22,7 +22,7 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[s
     """
     known = sorted(field.name for field in fields(config_class))
     renamed: Mapping[str, str] = getattr(config_class, "renamed_fields", {})
-    annotations = _annotations(config_class)
+    annotations = get_type_hints(config_class)
     checked = {}
     for name, value in values.items():
         if name in renamed:
@@ -40,11 +40,6 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[s
 
 
 @cache
-def _annotations(config_class: type) -> dict[str, Any]:
-    return get_type_hints(config_class)
-
-
-@cache
 def rollout_fields(method_class: type[Method]) -> frozenset[str]:
     """The fields that may differ from rollout to rollout, and that rows and records may set: numbers, flags, choices
     among given words, and tuples of them.
@@ -52,7 +47,7 @@ def rollout_fields(method_class: type[Method]) -> frozenset[str]:
     A text of any other kind could name code or a file, so it is the user's own configuration that sets it, for the
     whole run. That holds for every field of a type not known to be harmless, whoever has written the method.
     """
-    annotations = _annotations(method_class)
+    annotations = get_type_hints(method_class)
     return frozenset(own.name for own in fields(method_class) if _is_closed(annotations[own.name]))
 
 
