@@ -22,7 +22,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 from hydra import compose, initialize_config_module
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.agent_loop.settings import group_methods, method_from_config
@@ -77,7 +77,12 @@ def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
     (folder / "model" / "config.json").write_text("{}")
     arguments = _arguments(recipe, folder, MODEL_PATH=str(folder / "model"), **SETTINGS[setting])
     with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer", overrides=arguments)
+        config = compose("ppo_trainer", overrides=arguments)
+    for options in (OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools") or {}).values():
+        if prompt_file := options.get("prompt_file"):  # which `vvt demo` writes
+            Path(prompt_file).parent.mkdir(parents=True, exist_ok=True)
+            Path(prompt_file).touch()
+    return config
 
 
 def _arguments(recipe: str, folder: Path, **variables: str) -> list[str]:

@@ -51,6 +51,8 @@ class CallErrorCode(StrEnum):
     """The call asks for more frames than the method allows."""
     TURN_LIMIT = "turn_limit"
     """The call came in the last allowed turn: nobody would read its observation."""
+    NOT_EXECUTED = "not_executed"
+    """Another call of the turn was refused or failed, and so the rollout ended: nothing of this one was shown."""
     PROMPT_BUDGET = "prompt_budget"
     """With a training sequence per turn: the prompt of the next turn would not fit with the observation in it."""
     RESPONSE_BUDGET = "response_budget"

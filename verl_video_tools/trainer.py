@@ -51,6 +51,7 @@ from verl.utils.import_utils import resolve_config_path
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.actor_check import ActorCheck, storage_units
+from verl_video_tools.agent_loop.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.agent_loop.settings import JUDGE_FLAG, check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.config import agent_loop_targets
 from verl_video_tools.engine import honour_freeze_vision_tower
@@ -131,15 +132,20 @@ class VideoToolsMixin(PPOTrainer):
             known |= set(agent_loop_targets(resolve_config_path(path)))
         for dataset in (self.train_dataset, self.val_dataset):
             rows = getattr(dataset, "dataframe", None)
-            if rows is None or "agent_name" not in rows.column_names:
+            if rows is None:
                 continue
-            if unknown := sorted(set(rows["agent_name"]) - known):
+            names = set(rows["agent_name"]) if "agent_name" in rows.column_names else set()
+            if unknown := sorted(names - known):
                 raise UsageError(
                     f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
                     f"{', '.join(sorted(known))}. Correct the column agent_name or set "
                     f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
                 )
-            check_retriever(rows["agent_name"], self.config.actor_rollout_ref.rollout)
+            rollout_config = self.config.actor_rollout_ref.rollout
+            check_retriever(names, rollout_config)
+            columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
+            validate = dataset is self.val_dataset
+            check_rows(rows.select_columns(columns), rollout_config, judge_config(self.config), validate=validate)
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")

@@ -39,12 +39,13 @@ async def compute_score(
         UsageError: an open question, and no judge.
         JudgeError: the judge gave no verdict.
     """
+    options = tuple(extra_info.get("options") or ())
     sample = Sample(
         question=str(extra_info.get("question", "")),
         ground_truth=ground_truth,
         video_path="",
-        question_type=extra_info.get("question_type") or default_question_type(ground_truth),
-        options=tuple(extra_info.get("options") or ()),
+        question_type=extra_info.get("question_type") or default_question_type(ground_truth, options),
+        options=options,
     )
     answers, times = find_blocks(solution_str, "answer"), find_blocks(solution_str, "time")
     answer = answers[-1].inner.strip() if answers else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import re
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from verl_video_tools.endpoint.policy import PolicyConfig
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.judge import JudgeConfig
 from verl_video_tools.methods import get_method
+from verl_video_tools.prompt_files import prompt_digest
 from verl_video_tools.trace.records import read_records
 from verl_video_tools.types import StopReason
 
@@ -432,6 +434,46 @@ def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tm
     for record in lines(tmp_path / "failed.jsonl"):
         assert record["trajectory"].flags == ["aborted"]
         assert re.search("first shown 8 frames .* replayed with 4 frames", record["trajectory"].error)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"prompt_file": "/etc/hostname"}, {"first_look_selector": "tests.data.imported:function"}],
+    ids=["file", "code"],
+)
+def test_a_record_names_no_code_and_no_file(zoomer: World, tmp_path: Path, settings: dict[str, Any]) -> None:
+    records, out = tmp_path / "records.jsonl", tmp_path / "out.jsonl"
+    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
+        assert zoomer.generate(records, server) == 0
+        written = [json.loads(line) for line in records.read_text().splitlines()]
+        for record in written:
+            record["trajectory"]["settings"] = settings
+        records.write_text("".join(json.dumps(record) + "\n" for record in written))
+        num_requests = len(server.requests)
+        assert run(zoomer.command("reflect", records, out, server)) == 1
+        assert len(server.requests) == num_requests
+    assert "tests.data.imported" not in sys.modules
+    for record in lines(out):
+        assert record["trajectory"].flags == ["row_error"]
+        assert f"may not hold {next(iter(settings))} of VideoZoomer" in record["trajectory"].error
+
+
+def test_another_prompt_than_the_recorded_one_is_told(
+    zoomer: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A reflection goes on with turns that were written under the recorded prompt."""
+    prompt, records = tmp_path / "prompt.txt", tmp_path / "records.jsonl"
+    prompt.write_text("Look closely.")
+    with JudgeServer(reply=scripted(zoomer.wrong)) as server, caplog.at_level(logging.WARNING):
+        assert zoomer.generate(records, server, f"--set=prompt_file={prompt}") == 0
+        assert {record["trajectory"].prompt_digest for record in lines(records)} == {prompt_digest(prompt)}
+        server.reply = scripted(zoomer.right, num_given=1)
+        assert run(zoomer.command("reflect", records, tmp_path / "a", server, f"--set=prompt_file={prompt}")) == 0
+        assert "recorded with" not in caplog.text
+        assert run(zoomer.command("reflect", records, tmp_path / "b", server)) == 0
+    assert f"4 rollouts to be continued: recorded with a prompt_file of digest {prompt_digest(prompt)}" in caplog.text
+    assert run(["data", "export-sft", str(records), str(tmp_path / "sft.parquet"), "--min-accuracy", "0"]) == 0
+    assert set(pq.read_table(tmp_path / "sft.parquet")["prompt_digest"].to_pylist()) == {prompt_digest(prompt)}
 
 
 @pytest.mark.parametrize("first", [2, -1])

@@ -24,6 +24,7 @@ from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.demo import FAMILIES, Family
 from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.prompt_files import prompt_digest
 
 END = "<|im_end|>"
 OPTIONS = {"pad_mode": "no_padding", "max_length": 4096}
@@ -233,6 +234,51 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
     recorded = {**row, "settings": settings, "first_look": json.dumps([0, 1, 2, 3])}
     with pytest.raises(RowError, match=r"first shown 4 frames \(0, 1, 2, ...\), and is replayed with 3 frames \(0, "):
         make_dataset(write([recorded], tmp_path / "other.parquet"))[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"prompt_file": "/etc/hostname"},
+            "may not hold prompt_file of FrameThinker.*--set, or video_tools.framethinker",
+        ),
+        ({"first_look_selector": "tests.data.imported:function"}, "may not hold first_look_selector of FrameThinker"),
+        ({"no_such_field": 1}, "no field 'no_such_field'; its fields are"),
+        ({"num_frames": 1}, "no field 'num_frames' any more; set initial_frames and call_frames"),
+        ({"initial_frames": "8"}, "initial_frames takes int, got '8'"),
+        ([], "must hold a JSON object of fields, got '\\[\\]'"),
+    ],
+)
+def test_a_row_names_no_code_and_no_file(
+    dataset: TrajectorySFTDataset, tmp_path: Path, settings: Any, message: str
+) -> None:
+    """Told with the row before training, and neither imported nor read."""
+    good, bad = dataset.rows[0], {**dataset.rows[1], "settings": json.dumps(settings)}
+    path = write([{**good, "settings": "{}"}, bad], tmp_path / "bad.parquet")
+    with pytest.raises(RowError, match=rf"row index={bad['extra_info']['index']} split=train: .*{message}"):
+        make_dataset(path)
+    assert "tests.data.imported" not in sys.modules
+
+
+def test_rows_of_another_prompt_are_counted(
+    dataset: TrajectorySFTDataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Look closely.")
+    recorded = [prompt_digest(prompt), prompt_digest(prompt), None]
+    rows = [{**row, "prompt_digest": digest} for row, digest in zip(dataset.rows, recorded, strict=False)]
+    path = write(rows, tmp_path / "rows.parquet")
+    with caplog.at_level(logging.WARNING):
+        make_dataset(path)
+    packaged = f"2 of 3 rows: recorded with a prompt_file of digest {recorded[0]}, replayed with the packaged system"
+    assert packaged in caplog.text
+    caplog.clear()
+    make_dataset(path, video_tools={"framethinker": {"prompt_file": str(prompt)}})
+    assert "1 of 3 rows: recorded with the packaged system prompt, replayed with a prompt_file of" in caplog.text
+    caplog.clear()
+    make_dataset(write([{**row} for row in rows[2:]], tmp_path / "same.parquet"))
+    assert "recorded with" not in caplog.text
 
 
 def test_missing_video_is_named(dataset: TrajectorySFTDataset, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from benchmarks.video.files import MakeVideo
 from tests.data.row_files import make_row, read_rows, write_rows
 from verl_video_tools.agent_loop.counting import load_model_tokens
 from verl_video_tools.cli.main import run
-from verl_video_tools.data.validate import PromptCosts, validate_file
+from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
 from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.errors import UsageError
 from verl_video_tools.types import Sample
@@ -52,9 +52,12 @@ def test_a_good_row_has_no_problems(video: str, tmp_path: Path) -> None:
         ({"prompt": None}, "prompt must be a list of chat messages"),
         ({"reward_model": {"style": "rule", "ground_truth": None}}, "reward_model.ground_truth is missing"),
         ({"reward_model": {"style": "rule", "ground_truth": " "}}, "reward_model.ground_truth is empty"),
-        ({"reward_model": {"style": "rule", "ground_truth": "C"}}, "the grader does not find the truth 'C' right"),
+        (
+            {"reward_model": {"style": "rule", "ground_truth": "C"}},
+            "must be the letter or the text of an option, got 'C'",
+        ),
         ({"reward_model": {"style": "rule", "ground_truth": "a chair"}}, None),
-        ({"reward_model": {"style": "rule", "ground_truth": "a table"}}, "must be the letter of an option"),
+        ({"reward_model": {"style": "rule", "ground_truth": "a table"}}, "must be the letter or the text of an option"),
     ],
 )
 def test_faults_of_columns(change: dict[str, Any], named: str | None, video: str, tmp_path: Path) -> None:
@@ -97,14 +100,17 @@ def test_the_command_keeps_the_good_rows(video: str, tmp_path: Path, capsys: pyt
     printed = capsys.readouterr()
     assert f"{source}: 3 rows, 1 bad" in printed.out
     assert printed.err.splitlines() == [
-        "row 1: the grader does not find the truth 'C' right; options: 2",
+        "row 1: the truth of a multiple-choice question must be the letter or the text of an option, got 'C' for "
+        "options ['a lamp', 'a chair']",
         "row 1: no such video file: gone.mp4",
     ]
     assert read_rows(out) == [rows[0], rows[2]]
     assert [bool(json.loads(line)["problems"]) for line in report.read_text().splitlines()] == [False, True, False]
     assert run(["data", "validate", str(out)]) == 0
     assert run(["data", "validate", str(tmp_path / "none.parquet")]) == 2
-    assert run(["data", "validate", str(out), "--set", "initial_frames=3"]) == 2
+    assert run(["data", "validate", str(out), "--min-pixels", "3136"]) == 2
+    assert run(["data", "validate", str(out), "--set", "no_such_field=3"]) == 2
+    assert run(["data", "validate", str(out), "--set", "nomethod.initial_frames=3"]) == 2
 
 
 @pytest.mark.parametrize("options", [[], ["--out", "out.parquet"], ["--probe"]])
@@ -133,6 +139,51 @@ def test_good_rows_are_not_written_to_a_folder(
     assert run(["data", "validate", "rows.parquet", "--out", folder]) == 2
     assert capsys.readouterr().err == f"vvt: cannot write {folder}: it is a folder; name a file\n"
     assert not list(tmp_path.glob("*.partial"))
+
+
+TRUTHS = ["(B)", "B.", "b", " B ", "a chair", "B. a chair", "a foul", "C", "a lamp or a chair"]
+
+
+@pytest.mark.parametrize("name", ["framethinker", "videozoomer", "longvt", "framemind", "videobrain"])
+@pytest.mark.parametrize("given", ["mc", None])
+def test_every_form_of_a_truth_is_canonical_or_refused_by_name(
+    name: str, given: str | None, video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [make_row(video, truth, name, question_type=given, classification="direct") for truth in TRUTHS]
+    source, report = write_rows(tmp_path / "rows.parquet", rows), tmp_path / "report.jsonl"
+    assert run(["data", "validate", str(source), "--report", str(report)]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == f"{source}: 9 rows, 3 bad\n"
+    no_option = "the truth of a multiple-choice question must be the letter or the text of an option, got"
+    assert printed.err.splitlines() == [
+        f"row {number}: {no_option} {TRUTHS[number]!r} for options ['a lamp', 'a chair']" for number in (6, 7, 8)
+    ]
+    assert [json.loads(line)["truth"] for line in report.read_text().splitlines()] == ["B"] * 6 + TRUTHS[6:]
+
+
+def test_each_rows_own_method_is_asked(video: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    numeric = {"question": "How long?", "question_type": "numeric", "options": None}
+    rows = [
+        make_row(video, "1,000.0", **numeric),
+        make_row(video, "12 km", **numeric),
+        make_row(video, "12 km", "longvt", **numeric),
+        make_row(video, agent_name="videobrain"),
+        make_row(video, agent_name="videobrain", classification="f"),
+    ]
+    source = write_rows(tmp_path / "rows.parquet", rows)
+    assert run(["data", "validate", str(source)]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in told] == ["row 1", "row 3"]
+    assert "answer_grading=exact" in told[0] and "classification '' is no class" in told[1]
+
+    of_one_method = ["--set=framethinker.answer_grading=choice"]
+    of_one_method += [f"--set=videobrain.{name}_behavior=[0,0,0,0]" for name in ("direct", "adaptive", "active")]
+    assert run(["data", "validate", str(source), *of_one_method]) == 0
+    unnamed = [{name: value for name, value in row.items() if name != "agent_name"} for row in rows[:2]]
+    source = write_rows(tmp_path / "unnamed.parquet", unnamed)
+    assert run(["data", "validate", str(source)]) == 0
+    assert run(["data", "validate", str(source), "--method", "framethinker"]) == 1
+    assert run(["data", "validate", str(source), "--method", "framethinker", "--set", "answer_grading=choice"]) == 0
 
 
 def test_a_folder_made_meanwhile_is_told(video: str, tmp_path: Path) -> None:
@@ -196,6 +247,8 @@ def test_prompts_are_counted_by_the_models_own_tokens(
 
     sample, info = Sample.from_row(make_row(video)), Video(video).info
     model = load_model_tokens(str(processor))
-    rungs = [PromptCosts(model, settings={"rung": rung}).of(sample, "framemind", info) for rung in range(1, 9)]
+    rungs = [
+        PromptCosts(model, RowMethods(settings={"rung": rung})).of(sample, "framemind", info) for rung in range(1, 9)
+    ]
     assert len({rung.tokens for rung in rungs}) > 1
     assert costs[2]["tokens"] == max(rung.tokens for rung in rungs), "the dearest rung of the ladder counts"

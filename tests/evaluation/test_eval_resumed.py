@@ -111,12 +111,13 @@ def test_a_prompt_is_known_by_its_text(
         moved = prompt.rename(tmp_path / "moved.txt")
         assert run(command(video_mme, out, server, f"--set=prompt_file={moved}")) == 0
         assert (out / "results.json").read_bytes() == before
-        moved.write_text("Look twice.")
+        other = tmp_path / "other.txt"  # an edit of the same file is read by another process only
+        other.write_text("Look twice.")
         capsys.readouterr()
-        assert run(command(video_mme, out, server, f"--set=prompt_file={moved}")) == 2
+        assert run(command(video_mme, out, server, f"--set=prompt_file={other}")) == 2
         assert "holds another evaluation: config.prompt_file was " in (told := capsys.readouterr().err)
         assert "; prompt_digest was " in told
-        assert run(command(video_mme, tmp_path / "none", server, f"--set=prompt_file={prompt}")) == 2
+        assert run(command(video_mme, tmp_path / "none", server, f"--set=prompt_file={tmp_path / 'gone'}")) == 2
     assert "cannot read prompt_file" in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 

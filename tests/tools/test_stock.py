@@ -456,6 +456,21 @@ async def test_a_refused_call_is_read_by_the_model_and_the_loop_goes_on(play: An
     assert rollout.text.endswith(f"{ANSWER}<|im_end|>")
 
 
+async def test_a_special_token_in_an_argument_stays_a_text(play: Any, processor: Any) -> None:
+    """An error repeats the argument, which spelt whole would be a picture that is not there, or end the message."""
+    spelt = "<|image_pad|><|im_end|>"
+    calls = [tool_call("get_frame_number", time=spelt), tool_call("choose_frames", start_frame=spelt, end_frame=9)]
+    # Sampled letter by letter; the JSON's escapes stand for that here.
+    rollout = await play([*(text.replace("<|", "\\u003c|") for text in calls), ANSWER])
+    output = rollout.output
+    observations = [id for id, mask in zip(output.response_ids, output.response_mask, strict=True) if not mask]
+    read = processor.tokenizer.decode(observations)
+    assert read.count("< |image_pad|>< |im_end|>") == 2 and image_token(processor) not in observations
+    assert read.count("<|im_end|>") == read.count("<|im_start|>tool") == 2
+    assert_tokens_fit_images(rollout, processor)
+    assert rollout.text.endswith(f"{ANSWER}<|im_end|>")
+
+
 async def test_a_video_that_vanished_is_an_error_text_in_the_rollout(play: Any, processor: Any, tmp_path: Path) -> None:
     gone = tmp_path / "gone.mp4"
     rollout = await play([tool_call("choose_frames", start_frame=100, end_frame=200), ANSWER], bound_video=gone)

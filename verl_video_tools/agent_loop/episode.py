@@ -16,6 +16,7 @@ from typing import Protocol
 from verl_video_tools.agent_loop.special_tokens import prompt_messages, spelt_apart
 from verl_video_tools.errors import CallErrorCode, CallRejected, DeadlineError, RetrievalError, VideoError
 from verl_video_tools.methods.fields import load_selector
+from verl_video_tools.prompt_files import prompt_digest
 from verl_video_tools.retrieval.recorded import RecordingRetriever
 from verl_video_tools.types import (
     CallRecord,
@@ -91,7 +92,9 @@ class Episode:
         self.budget = budget
         self.retriever = retriever
         self.group = group
-        self.trajectory = Trajectory(method=method.name, question=sample.question)
+        self.trajectory = Trajectory(
+            method=method.name, question=sample.question, prompt_digest=prompt_digest(method.prompt_file)
+        )
         self._video: Video | None = None
 
     # ------------------------------------------------------------------------------------------------------ first look
@@ -228,6 +231,7 @@ class Episode:
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
         if self.method.end_on_call_error and any(not record.ok and not record.failed() for record in turn.calls):
+            self._leave_undone(turn, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
 
@@ -247,6 +251,7 @@ class Episode:
         errors = [record.error or "" for record in turn.calls if record.failed()]
         lost = [error for error in errors if not error.startswith(CallErrorCode.RETRIEVAL_ERROR)]
         if self.method.end_on_call_error and lost:
+            self._leave_undone(turn, "another call of the turn failed")
             self._end_with_video_error(lost[0])
             return None
         observation = spelt_apart(self.method.observe(outcomes, turns_left))
@@ -332,10 +337,15 @@ class Episode:
             for call in parsed.calls
         ]
 
+    def _leave_undone(self, turn: Turn, why: str) -> None:
+        """Calls of a turn that nothing answers were planned, perhaps decoded, and never shown: not executed."""
+        self._fail([record for record in turn.calls if record.ok], CallErrorCode.NOT_EXECUTED, why)
+
     @staticmethod
     def _fail(records: Sequence[CallRecord], code: CallErrorCode, why: str) -> None:
         for record in records:
-            record.ok, record.error, record.frames = False, str(CallRejected(code, why)), []
+            record.ok, record.error = False, str(CallRejected(code, why))
+            record.frames, record.result = [], {}
 
     def _end_with_video_error(self, error: VideoError | str | None) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor its siblings' mean should learn from it.

@@ -14,9 +14,14 @@ from verl_video_tools.types import Content, ImagePart, Message, Method, Sample, 
 _OPENING = re.compile(r"<\|(?=\w+\|>)", re.ASCII)
 
 
+def text_spelt_apart(text: str) -> str:
+    """The text with a space in every special token that it spells (`< |im_end|>`)."""
+    return _OPENING.sub("< |", text)
+
+
 def spelt_apart(content: Content) -> Content:
-    """The content with a space in every special token that a text spells (`< |im_end|>`)."""
-    return tuple(_OPENING.sub("< |", part) if isinstance(part, str) else part for part in content)
+    """The content with every text so."""
+    return tuple(text_spelt_apart(part) if isinstance(part, str) else part for part in content)
 
 
 def prompt_messages(method: Method, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:

@@ -19,6 +19,7 @@ from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.fields import method_of_rollout
 from verl_video_tools.retrieval import recorded_answers
 from verl_video_tools.rewards.temporal import temporal_iou
 from verl_video_tools.trace.records import read_records
@@ -50,12 +51,12 @@ def export_rollouts(
     and if it took the form that it was to take and no check of its logic rejected it. Rollouts of a question that say
     the same are written once. Reflections keep their column `first_trained_turn`. The columns `settings` and
     `first_look` (JSON) say which config of its group a rollout had, and what it was shown: fine-tuning has to show the
-    same.
+    same. `prompt_digest` is that of a system prompt of the user's.
 
     Args:
         records: a file of records (`vvt data generate`), or the folder of a training run (docs/training.md).
         min_accuracy: of the recorded reward component `accuracy`; None: that of a correct answer by the method's
-            defaults.
+            defaults and what the rollout had of its own.
         min_iou: overlap of the last segment that was shown with the annotated one, which only LongVT records; 0.0 asks
             for none. LongVT's paper takes a correct answer and an IoU of at least 0.3 (3.2).
         well_formed: every trained turn follows the method's grammar to the letter, and its calls were executed.
@@ -140,8 +141,12 @@ def rows_of_records(
 def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows of `rows_of_records` as a table; `retrieved_frames` is a column if any of them holds some."""
     table = pa.Table.from_pylist(rows)  # its columns are those of the first row, so all rows have the same
+    if not rows:
+        return table
+    number = table.column_names.index("prompt_digest")
+    table = table.set_column(number, "prompt_digest", table["prompt_digest"].cast(pa.string()))
     has_answers = any(row["retrieved_frames"] for row in rows)
-    return table if has_answers or not rows else table.drop_columns("retrieved_frames")  # as in `_row`
+    return table if has_answers else table.drop_columns("retrieved_frames")  # as in `_row`
 
 
 def _within_steps(
@@ -173,7 +178,7 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return "illogical"
     if any(call.found_no_room() for call in trajectory.calls()):
         return "no room for a call"  # fine-tuning has no such limit: its replay would show what was refused
-    reward, method = line["reward"], get_method(trajectory.method)
+    reward, method = line["reward"], method_of_rollout(get_method(trajectory.method), trajectory.settings)
     if "ccv" in method.reward_components and reward["ccv"] == 0.0:  # records of every method hold all components
         return "inconsistent"
     if reward.get("accuracy", 0.0) < (method.accuracy_reward if min_accuracy is None else min_accuracy):
@@ -204,5 +209,6 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "retrieved_frames": recorded_answers(trajectory),
         "settings": json.dumps(trajectory.settings),
         "first_look": json.dumps(trajectory.first_look()),
+        "prompt_digest": trajectory.prompt_digest,
         **({"reasoning": [turn.reasoning for turn in trajectory.turns]} if keep_reasoning else {}),
     }

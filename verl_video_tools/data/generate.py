@@ -23,7 +23,8 @@ from verl_video_tools.data.parquet import read_table
 from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
 from verl_video_tools.errors import EndpointError, JudgeError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.methods.fields import checked_fields
+from verl_video_tools.methods.fields import method_of_rollout
+from verl_video_tools.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.rewards.breakdown import reward_info
 from verl_video_tools.rewards.grading import grade_answer
 from verl_video_tools.trace.records import read_records
@@ -55,6 +56,7 @@ class RolloutTask:
         row: `data_source`, `reward_model` and `extra_info` of the question.
         given_turns: assistant turns that the rollout starts with.
         given_first_look: indices of the frames that these turns were written about; None: whatever the method shows.
+        given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
     """
@@ -64,6 +66,7 @@ class RolloutTask:
     row: Mapping[str, Any]
     given_turns: tuple[str, ...] = ()
     given_first_look: tuple[int, ...] | None = None
+    given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
 
@@ -189,6 +192,7 @@ async def generate(
         file = stack.enter_context(appended(Path(out), "step"))
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]
+        _tell_other_prompts(left, method)
         progress(len(tasks) - len(left), len(tasks))
         if not left:
             return summary
@@ -245,7 +249,7 @@ async def _record(
     sample: Sample | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
     try:
-        method = replace(method, **checked_fields(type(method), task.settings))
+        method = method_of_rollout(method, task.settings)
         sample = Sample.from_row(task.row)
         method.check_sample(sample, judge)
         rollout = await chat.rollout(
@@ -266,6 +270,7 @@ async def _record(
         rollout.trajectory.flags.append(JUDGE_FLAG)
         rollout.trajectory.error = str(error)
     except (RowError, UsageError) as error:
+        logger.error("rollout %s of row %s: %s", task.session_id, task.uid, error)
         _abort(rollout.trajectory, "row_error", str(error))
     except Exception as error:
         logger.exception("rollout %s of row %s", task.session_id, task.uid)
@@ -329,6 +334,15 @@ def _abort(trajectory: Trajectory, flag: str, error: str) -> None:
 def _seed_of(task: RolloutTask, seed: int | None) -> int | None:
     """Apart for each rollout, with room for its turns."""
     return None if seed is None else random.Random(f"{seed}/{task.uid}/{task.session_id}").getrandbits(30)
+
+
+def _tell_other_prompts(tasks: Sequence[RolloutTask], method: Method) -> None:
+    """Warn of given turns that were written under another system prompt than the one that they are continued under."""
+    current = prompt_digest(method.prompt_file)
+    different = Counter(other_prompt(task.given_prompt_digest, current) for task in tasks if task.given_turns)
+    for difference, count in different.items():
+        if difference is not None:
+            logger.warning("%d rollouts to be continued: %s", count, difference)
 
 
 def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,6 +30,8 @@ from verl_video_tools.data.model_inputs import image_inputs, position_ids_4L
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.errors import RowError, UsageError
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.fields import method_of_rollout
+from verl_video_tools.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.protocols.reasoning import opens_reasoning, with_reasoning
 from verl_video_tools.retrieval import RecordedRetriever
 from verl_video_tools.types import Method, Sample, Trajectory
@@ -49,8 +51,9 @@ class TrajectorySFTDataset(Dataset):
     A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
     mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
     list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
-    were their own (`settings`) and the frames that were shown first (`first_look`): others are an error. A row may be
-    about pictures instead of a video (`picture_rows`).
+    were their own (`settings`: `methods.fields.rollout_fields` alone, so that no row names code or a file) and the
+    frames that were shown first (`first_look`): others are an error. Rows that were recorded under another system
+    prompt (`prompt_digest`) are counted in a warning. A row may be about pictures instead of a video (`picture_rows`).
 
     A column `reasoning` (a text or null per turn) has the native reasoning before each turn; it is trained on, and not
     read as part of the turn. Where the model's chat template opens a reasoning, the turn goes on from there.
@@ -70,7 +73,8 @@ class TrajectorySFTDataset(Dataset):
 
     Raises:
         UsageError: an option or the model does not fit.
-        RowError: a row lacks its columns, or (with `truncation=skip`) no row is short enough.
+        RowError: a row lacks its columns, sets what only the user's configuration may set, or (with
+            `truncation=skip`) no row is short enough.
     """
 
     def __init__(
@@ -110,8 +114,9 @@ class TrajectorySFTDataset(Dataset):
         self._methods: dict[tuple[str, str], Method] = {}
         self._cache = _StreamCache(int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20)
         self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
-        for name in {row["agent_name"] for row in self.rows}:
-            self._method(name)  # a mistake in the options should show before training starts
+        for row in self.rows:
+            self._method(row)  # a mistake in the options or in a row should show before training starts
+        self._tell_other_prompts()
         if truncation == "skip":
             self._drop_long_rows()
         batch_size = int(options.get("train_batch_size", 1))
@@ -161,7 +166,7 @@ class TrajectorySFTDataset(Dataset):
     # -------------------------------------------------------------------------------------------------------- internals
 
     async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
-        method = self._method(row["agent_name"], row.get("settings") or "{}")
+        method = self._method(row)
         if is_picture_row(row):
             return self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
@@ -177,7 +182,7 @@ class TrajectorySFTDataset(Dataset):
         for text, thought_before in zip(row["turns"], reasoning, strict=True):
             if episode.trajectory.stop_reason is not None:
                 break
-            opened = opens_reasoning(self.tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
+            opened = self._opens_reasoning(stream)
             ids = self._turn_ids(with_reasoning(text, thought_before, opened=opened), method)
             if num_taken < first_trained_turn:
                 stream.append_context(ids)
@@ -204,8 +209,13 @@ class TrajectorySFTDataset(Dataset):
             stream.start(picture_messages(row, method, self.envelope))
         except RowError as error:
             raise RowError(f"{_where(row)}: {error}") from error
-        stream.append_turn(self._turn_ids(row["turns"][0], method), None)
+        text = with_reasoning(row["turns"][0], None, opened=self._opens_reasoning(stream))
+        stream.append_turn(self._turn_ids(text, method), None)
         return self._checked(stream)
+
+    def _opens_reasoning(self, stream: TokenStream) -> bool:
+        """Whether the chat template has opened a native reasoning that the turn to come goes on from."""
+        return opens_reasoning(self.tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
 
     def _checked(self, stream: TokenStream) -> TokenStream:
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
@@ -217,10 +227,15 @@ class TrajectorySFTDataset(Dataset):
         ids = list(self.tokenizer.encode(text, add_special_tokens=False))
         return ids if text.endswith(method.stop) else [*ids, self.end_of_turn_id]
 
-    def _method(self, name: str, settings: str = "{}") -> Method:
+    def _method(self, row: Mapping[str, Any]) -> Method:
         """The method of a row, with the fields (JSON) that were its rollout's own."""
+        name, settings = row["agent_name"], row.get("settings") or "{}"
         if (name, settings) not in self._methods:
-            method = get_method(name, **{**self._method_fields.get(name, {}), **json.loads(settings)})
+            method = get_method(name, **self._method_fields.get(name, {}))
+            try:
+                method = method_of_rollout(method, _own_fields(settings))
+            except UsageError as error:
+                raise RowError(f"{_where(row)}: {error}") from error
             if method.context_policy() != "append":
                 raise UsageError(
                     f"{name} is configured with the context policy {method.context_policy()}, which makes a sequence "
@@ -229,6 +244,16 @@ class TrajectorySFTDataset(Dataset):
                 )
             self._methods[name, settings] = method
         return self._methods[name, settings]
+
+    def _tell_other_prompts(self) -> None:
+        recorded = Counter(
+            other_prompt(row["prompt_digest"], prompt_digest(self._method(row).prompt_file))
+            for row in self.rows
+            if "prompt_digest" in row
+        )
+        for difference, count in recorded.items():
+            if difference is not None:
+                logger.warning("%d of %d rows: %s", count, len(self.rows), difference)
 
     def _lengths(self) -> list[int]:
         """Tokens of each row. With worker processes it is they who decode: this process has to stay without decode
@@ -256,6 +281,17 @@ class TrajectorySFTDataset(Dataset):
         kept = [index for index in range(len(self.rows)) if lengths[index] <= self.max_length]
         self._cache.renumber(kept)
         self.rows = [self.rows[index] for index in kept]
+
+
+def _own_fields(settings: str) -> Mapping[str, Any]:
+    """The column `settings`. Raises UsageError for anything but a JSON object."""
+    try:
+        values = json.loads(settings)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise UsageError(f"the column settings must hold a JSON object of fields, got {settings!r:.100}")
+    return values
 
 
 def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:

@@ -27,9 +27,10 @@ from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.errors import RowError, UsageError, VideoToolsError
 from verl_video_tools.evaluation.benchmarks.entries import without_letters
+from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rewards.choices import plain_text
-from verl_video_tools.rewards.grading import decided_by_rule
+from verl_video_tools.rewards.grading import check_question, decided_by_rule
 from verl_video_tools.rewards.numbers import is_number
 from verl_video_tools.rewards.regression import estimate
 from verl_video_tools.types import AnswerLabel, Method, Sample, VideoInfo
@@ -56,12 +57,52 @@ class RowReport:
 
     Attributes:
         number: place of the row in its file, from 0.
+        truth: as graders compare it (`rewards.truths`); None where the row cannot be read.
         cost: None where it was not asked for, or could not be told.
     """
 
     number: int
     problems: tuple[str, ...]
+    truth: str | None = None
     cost: PromptCost | None = None
+
+
+class RowMethods:
+    """The methods that rows name, as a run would configure them.
+
+    Args:
+        default: method of rows that name none.
+        settings: fields of the methods that differ from their defaults, as `field`, or `method.field` where only one of
+            several methods has it.
+
+    Raises:
+        UsageError: no such method or field.
+    """
+
+    def __init__(self, default: str | None = None, settings: Mapping[str, Any] | None = None) -> None:
+        self.default = default
+        self._methods: dict[str, Method] = {}
+        self._fields: dict[str, dict[str, Any]] = defaultdict(dict)
+        for key, value in (settings or {}).items():
+            name, _, field = key.rpartition(".")
+            if name and name not in method_names():
+                raise UsageError(f"setting {key!r}: there is no method {name!r}; write it as FIELD or METHOD.FIELD")
+            self._fields[name][field] = value
+        for named in {default, *self._fields} - {None, ""}:
+            self.of(named)
+
+    def of(self, agent_name: str | None) -> Method | None:
+        """The method of a row; None where it is none of ours.
+
+        Raises:
+            UsageError: the settings do not fit it.
+        """
+        name = agent_name or self.default
+        if name is None or name not in method_names():
+            return None
+        if name not in self._methods:
+            self._methods[name] = get_method(name, **{**self._fields[""], **self._fields[name]})
+        return self._methods[name]
 
 
 class PromptCosts:
@@ -69,22 +110,13 @@ class PromptCosts:
 
     Args:
         model: whose tokens.
-        method_name: method of rows that name none.
-        settings: fields of the methods that differ from their defaults.
-
-    Raises:
-        UsageError: no such method or field.
+        methods: of the rows.
     """
 
-    def __init__(
-        self, model: ModelTokens, method_name: str | None = None, settings: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, model: ModelTokens, methods: RowMethods) -> None:
         self._model = model
-        self._method_name = method_name
-        self._settings = settings or {}
+        self._methods = methods
         self._groups: dict[str, tuple[Method, ...]] = {}
-        if method_name is not None:
-            self._group(method_name)
 
     def of(self, sample: Sample, agent_name: str | None, info: VideoInfo) -> PromptCost:
         """The dearest prompt of a group on this row.
@@ -93,17 +125,16 @@ class PromptCosts:
             UsageError: no method is named, or not one of ours.
             VideoToolsError: the method cannot ask this question.
         """
-        name = agent_name or self._method_name
-        if name is None:
+        method = self._methods.of(agent_name)
+        if method is None:
             raise UsageError("the row names no method, so its prompt is unknown; give --method")
-        return max((self._of(method, sample, info) for method in self._group(name)), key=lambda cost: cost.tokens)
+        return max((self._of(member, sample, info) for member in self._group(method)), key=lambda cost: cost.tokens)
 
-    def _group(self, name: str) -> tuple[Method, ...]:
-        if name not in self._groups:
-            method = get_method(name, **self._settings)
+    def _group(self, method: Method) -> tuple[Method, ...]:
+        if method.name not in self._groups:
             group = [method.for_session(session_id, GROUP_SIZE, validate=False) for session_id in range(GROUP_SIZE)]
-            self._groups[name] = tuple({id(member): member for member in group}.values())
-        return self._groups[name]
+            self._groups[method.name] = tuple({id(member): member for member in group}.values())
+        return self._groups[method.name]
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
         look = method.first_look(info, sample, self._model.envelope)
@@ -118,6 +149,7 @@ class PromptCosts:
 def validate_file(
     source: Path,
     *,
+    methods: RowMethods | None = None,
     out: Path | None = None,
     videos: Mapping[str, VideoInfo | str] | None = None,
     costs: PromptCosts | None = None,
@@ -125,6 +157,8 @@ def validate_file(
     """Check all rows of a file, a report for each in their order.
 
     Args:
+        methods: each is asked whether a row's truth can be earned (`Method.check_earnable`); by default with its own
+            defaults.
         out: file that gets the good rows, with all their columns; it appears once all are checked.
         videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` tells them; None: it
             is only looked whether they exist.
@@ -136,7 +170,7 @@ def validate_file(
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
         raise RowError(f"{source} has no rows; docs/rows.md tells what a file of rows holds")
-    checker = _Checker(videos, costs)
+    checker = _Checker(methods or RowMethods(), videos, costs)
     if out is None:
         for number, row in _numbered(source):
             yield checker.report(number, row)
@@ -197,7 +231,10 @@ def _video_path(row: Mapping[str, Any]) -> str | None:
 
 
 class _Checker:
-    def __init__(self, videos: Mapping[str, VideoInfo | str] | None, costs: PromptCosts | None) -> None:
+    def __init__(
+        self, methods: RowMethods, videos: Mapping[str, VideoInfo | str] | None, costs: PromptCosts | None
+    ) -> None:
+        self._methods = methods
         self._videos = videos
         self._costs = costs
         self._is_file = cache(os.path.isfile)
@@ -215,7 +252,7 @@ class _Checker:
             problems.append(f"the row makes no sense: {error}")
         if sample is None:
             return RowReport(number, tuple(problems))
-        problems += _question_problems(sample)
+        problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
         info = None
         if not self._is_file(sample.video_path):
             problems.append(f"no such video file: {sample.video_path}")
@@ -233,7 +270,7 @@ class _Checker:
                 problems += _cost_problems(cost)
             except VideoToolsError as error:
                 problems.append(str(error))
-        return RowReport(number, tuple(problems), cost)
+        return RowReport(number, tuple(problems), sample.ground_truth, cost)
 
 
 def _column_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -251,8 +288,9 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, Mapping) and all(isinstance(message.get(name), str) for name in ("role", "content"))
 
 
-def _question_problems(sample: Sample) -> Iterator[str]:
-    """What is wrong with question, options and truth. The last word has the grader: it must find the truth right."""
+def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
+    """What is wrong with question, options and truth. The last word have the row's method, which must be able to pay
+    for the truth, and the grader, which must find it right."""
     if not sample.ground_truth.strip():
         yield "reward_model.ground_truth is empty"
         return
@@ -267,7 +305,12 @@ def _question_problems(sample: Sample) -> Iterator[str]:
         for letter, option in zip(string.ascii_uppercase, without_letters(sample.options), strict=False):
             if plain_text(option) not in asked:
                 yield f"the question does not tell option {letter}, {option!r:.80}"
+    judge = JudgeConfig()  # a judge is the run's to configure, whatever the rows are
     try:
+        if method is None:
+            check_question(sample, judge)
+        else:
+            method.check_earnable(sample, judge)
         label = decided_by_rule(sample.ground_truth, sample)
     except ValueError as error:
         yield str(error)

@@ -26,12 +26,10 @@ def validate_command(
         str | None,
         typer.Option(help="Folder of a model's processor: also count the tokens of every prompt; opens the videos."),
     ] = None,
-    method: Annotated[
-        str | None, typer.Option(help="With --processor: method of rows that name none in agent_name.")
-    ] = None,
+    method: Annotated[str | None, typer.Option(help="Method of rows that name none in agent_name.")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="With --processor: field of the method; repeatable."),
+        typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Field of the method, as in the run; repeatable."),
     ] = None,
     min_pixels: Annotated[
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.min_pixels of the run.")
@@ -44,18 +42,19 @@ def validate_command(
 ) -> int:
     """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
     from verl_video_tools.data.progress import progress_bars
-    from verl_video_tools.data.validate import PromptCosts, probe_videos, validate_file
+    from verl_video_tools.data.validate import PromptCosts, RowMethods, probe_videos, validate_file
 
-    of_prompts = {"--method": method, "--set": settings, "--min-pixels": min_pixels, "--max-pixels": max_pixels}
+    of_prompts = {"--min-pixels": min_pixels, "--max-pixels": max_pixels}
     for name, value in of_prompts.items():
         if processor is None and value:
             raise UsageError(f"{name} says what a prompt holds; it needs --processor")
+    methods = RowMethods(method, read_assignments(settings or []))
     costs = None
     if processor is not None:
         from verl_video_tools.agent_loop.counting import load_model_tokens
 
         model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
-        costs = PromptCosts(model, method, read_assignments(settings or []))
+        costs = PromptCosts(model, methods)
     videos = None
     if probe or processor is not None:
         with progress_bars("videos") as (progress,):
@@ -67,7 +66,7 @@ def validate_command(
             lines = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
         except OSError as error:
             raise UsageError(f"--report {report}: {error.strerror}") from error
-        for row in validate_file(source, out=out, videos=videos, costs=costs):
+        for row in validate_file(source, methods=methods, out=out, videos=videos, costs=costs):
             num_rows += 1
             num_bad += bool(row.problems)
             if row.cost is not None:

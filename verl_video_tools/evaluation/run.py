@@ -87,7 +87,8 @@ async def evaluate(
         EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
         JudgeError: the judge cannot be reached at first.
     """
-    method = method.for_session(0, 1, validate=True)
+    run, method = method, method.for_session(0, 1, validate=True)
+    own = method.own_settings(run)
     found_versions = versions(serves=server is not None)
     if server is None:
         policy, found_versions["server"] = await _asked_endpoint(policy)
@@ -113,9 +114,9 @@ async def evaluate(
     }
     protocol = _enter(folder, protocol)
     await generate(
-        questions.tasks,
+        [replace(task, settings=own) for task in questions.tasks],
         folder / ROLLOUTS,
-        method,
+        run,
         policy,
         server=server,
         judge=judge if rule is None else rule,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from functools import cache
 from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods.templates import check_templates
+from verl_video_tools.prompt_files import check_placeholders
 from verl_video_tools.types import FrameSelector, Method
 
 
@@ -38,6 +40,52 @@ def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[s
     return checked
 
 
+@cache
+def rollout_fields(method_class: type[Method]) -> frozenset[str]:
+    """The fields that may differ from rollout to rollout, and that rows and records may set: numbers, flags, choices
+    among given words, and tuples of them.
+
+    A text of any other kind could name code or a file, so it is the user's own configuration that sets it, for the
+    whole run. That holds for every field of a type not known to be harmless, whoever has written the method.
+    """
+    annotations = get_type_hints(method_class)
+    return frozenset(own.name for own in fields(method_class) if _is_closed(annotations[own.name]))
+
+
+def _is_closed(annotation: Any) -> bool:
+    """Whether a value of this type can be neither a path nor the name of code."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return True
+    if origin is tuple or origin in (Union, types.UnionType):
+        return all(_is_closed(argument) for argument in arguments if argument is not Ellipsis)
+    return annotation in (bool, int, float, type(None))
+
+
+def method_of_rollout(run: Method, settings: Mapping[str, Any]) -> Method:
+    """The method of one rollout: the run's, with the fields that were the rollout's own.
+
+    Every reader of recorded rollouts goes through here: reward, metrics, replay, export, fine-tuning.
+
+    Args:
+        run: from the user's configuration.
+        settings: `Trajectory.settings`, from a record or a row.
+
+    Raises:
+        UsageError: a field does not exist, may not be set for one rollout (`rollout_fields`), or its value is wrong.
+    """
+    if not settings:
+        return run
+    of_the_run = {own.name for own in fields(run)} - rollout_fields(type(run))
+    if refused := sorted(settings.keys() & of_the_run):
+        raise UsageError(
+            f"a rollout's settings may not hold {', '.join(refused)} of {type(run).__name__}: what can name code or a "
+            f"file is taken from your own configuration alone. Take it out of the settings, and set it there (--set, "
+            f"or video_tools.{run.name}) if you want it"
+        )
+    return replace(run, **checked_fields(type(run), settings))
+
+
 def require(config: object, name: str, condition: bool, wanted: str) -> None:
     """Check the range of a field, from a config's `__post_init__`.
 
@@ -61,6 +109,8 @@ def require_common(method: Method) -> None:
         load_selector(method.first_look_selector)
     require(method, "tool_deadline_seconds", method.tool_deadline_seconds > 0, "above 0")
     check_templates(method)
+    if method.prompt_file is not None:
+        check_placeholders(method.prompt_file, method.renamed_fields)
 
 
 def load_selector(path: str) -> FrameSelector:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from verl_video_tools.errors import UsageError
+from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.numbered_frames import FRAME_TEMPLATES, numbered_frames
 from verl_video_tools.methods.prompts import load_prompt
@@ -246,6 +247,20 @@ class FrameThinker(Method):
         else:
             rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
         return verify_consistency(trajectory.turns, rules)
+
+    def check_earnable(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
+        """As every method's; with `answer_grading="exact"`, whether the truth is a single word.
+
+        Raises:
+            UsageError: no answer could earn it.
+        """
+        super().check_earnable(sample, judge)
+        is_compared = sample.question_type != "open" and self.answer_grading == "exact"
+        if is_compared and len(sample.ground_truth.split()) > 1:
+            raise UsageError(
+                f"answer_grading=exact compares the answer's first word with the truth, which is "
+                f"{sample.ground_truth!r:.100}; make the truth one word, or set answer_grading=choice"
+            )
 
     async def _findings(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
         answered = trajectory.stop_reason is StopReason.ANSWER

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
 
+from verl_video_tools.errors import UsageError
+from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods.fields import require
 from verl_video_tools.methods.numbered_frames import FRAME_TEMPLATES, numbered_frames
 from verl_video_tools.methods.prompts import load_prompt
@@ -262,6 +264,22 @@ class VideoBrain(Method):
             return reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
         return record_gate(trajectory, self.duplicate_frames)
 
+    def check_earnable(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
+        """As every method's; and whether the row names the class of its question, where behaviour is paid for.
+
+        Raises:
+            UsageError: no rollout could earn what the method pays.
+        """
+        super().check_earnable(sample, judge)
+        pays_behavior = any(map(any, (self.direct_behavior, self.adaptive_behavior, self.active_behavior)))
+        given, question_class = self._read_class(sample)
+        if pays_behavior and question_class is None:
+            raise UsageError(
+                f"extra_info.classification {given!r:.80} is no class, so behaviour earns nothing; write direct, "
+                "adaptive or active (`vvt data classify` finds which), or train without: set direct_behavior, "
+                "adaptive_behavior and active_behavior to [0,0,0,0]"
+            )
+
     def _behavior(self, sample: Sample, is_right: bool, has_called: bool) -> float:
         question_class = self._question_class(sample)
         if question_class is None:
@@ -270,13 +288,19 @@ class VideoBrain(Method):
         return outcomes[2 * (not is_right) + has_called]
 
     def _question_class(self, sample: Sample) -> QuestionClass | None:
-        """The class of a row's question. Names of classes are ours; the published code knows only letters."""
+        """The class of a row's question; None, and a warning, where it names none."""
+        given, question_class = self._read_class(sample)
+        if question_class is None:
+            _warn_of_class(given)
+        return question_class
+
+    def _read_class(self, sample: Sample) -> tuple[str, QuestionClass | None]:
+        """What a row names as the class of its question, and that class. Names of classes are ours; the published code
+        knows only letters."""
         given = str(sample.extra_info.get("classification") or "").strip().lower()
         names: dict[str, QuestionClass] = {"direct": "direct", "adaptive": "adaptive", "active": "active"}
         known = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
-        if given not in known:
-            _warn_of_class(given)
-        return known.get(given)
+        return given, known.get(given)
 
     @property
     def _aspect(self) -> Aspect:

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.judge.config import JudgeConfig
-from verl_video_tools.rewards.choices import grade_multiple_choice, names_option, plain_text
+from verl_video_tools.rewards.choices import grade_multiple_choice, plain_text
 from verl_video_tools.rewards.numbers import grade_number, is_number
 from verl_video_tools.rewards.regression import estimate, relative_accuracy
 from verl_video_tools.rewards.segments import grade_segment
+from verl_video_tools.rewards.truths import canonical_number, option_letter
 from verl_video_tools.types import AnswerLabel, Judge, Sample, segment_of
 
 
@@ -35,7 +36,7 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
             f"an open question (truth {sample.ground_truth!r}) needs a judge and none is configured; "
             "configure one, or give a multiple-choice or numeric question"
         )
-    if sample.question_type == "numeric" and not is_number(sample.ground_truth):
+    if sample.question_type == "numeric" and not _states_number(sample.ground_truth):
         raise UsageError(
             f"the truth of a numeric question must be a number, got {sample.ground_truth!r}; "
             "make the question open and configure a judge"
@@ -49,11 +50,16 @@ def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
         raise UsageError(
             f"the truth of a question of type segment must be [start, end] in seconds, got {sample.ground_truth!r}"
         )
-    if sample.question_type == "mc" and not names_option(sample.ground_truth, sample.options or None):
+    if sample.question_type == "mc" and option_letter(sample.ground_truth, sample.options) is None:
         raise UsageError(
             f"the truth of a multiple-choice question must be the letter or the text of an option, got "
             f"{sample.ground_truth!r} for options {list(sample.options)!r:.300}"
         )
+
+
+def _states_number(truth: str) -> bool:
+    # math-verify takes milliseconds, which the check of a whole data set need not pay for every plain number.
+    return canonical_number(truth) is not None or is_number(truth)
 
 
 def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:

@@ -17,6 +17,7 @@ from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 from verl_video_tools.agent_loop.settings import judge_config, method_from_config, unpack_record
 from verl_video_tools.errors import JudgeError
 from verl_video_tools.judge import JudgeCounters, LLMJudge
+from verl_video_tools.methods.fields import method_of_rollout
 from verl_video_tools.rewards.breakdown import reward_info
 from verl_video_tools.rewards.grading import decided_by_rule
 from verl_video_tools.types import Method, Sample
@@ -57,7 +58,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         """
         item = data[-1]
         trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
-        method = self._method(trajectory.method)
+        method = method_of_rollout(self._method(trajectory.method), trajectory.settings)
         reward = method.zero_reward()
         flagged, spared, unjudged, sample = bool(trajectory.flags), False, False, None
         counters = JudgeCounters()
@@ -75,6 +76,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:
+        """The run's, before what a rollout has of its own."""
         if name not in self._methods:
             self._methods[name] = method_from_config(name, self.config.actor_rollout_ref.rollout)
         return self._methods[name]

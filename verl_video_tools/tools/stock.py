@@ -22,6 +22,7 @@ from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from verl.utils.rollout_trace import rollout_trace_op
 
+from verl_video_tools.agent_loop.special_tokens import text_spelt_apart
 from verl_video_tools.errors import (
     CallErrorCode,
     CallRejected,
@@ -133,7 +134,8 @@ class VideoTool(BaseTool):
         }
         # verl takes an absent list of images, but no None.
         images = {"image": list(observation.images)} if observation.images else {}
-        return ToolResponse(text=observation.text, **images), 0.0, metrics
+        # Errors repeat what the policy wrote, and verl's loop tokenises the text as it stands.
+        return ToolResponse(text=text_spelt_apart(observation.text), **images), 0.0, metrics
 
     async def release(self, instance_id: str, **kwargs: Any) -> None:
         """Forget the call."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.fields import method_of_rollout
 from verl_video_tools.types import CallRecord, Method, StopReason, Trajectory
 
 
@@ -126,9 +127,13 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def _known_name(name: str, trajectory: Trajectory) -> str:
     """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
     method = _known_method(trajectory.method)
-    if method is None or trajectory.video is None or name in method.tools(trajectory.video):
+    if method is None or trajectory.video is None:
         return name
-    return "unknown"
+    try:
+        method = method_of_rollout(method, trajectory.settings)
+    except UsageError:
+        return name  # recorded by another version
+    return name if name in method.tools(trajectory.video) else "unknown"
 
 
 def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

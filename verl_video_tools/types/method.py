@@ -81,6 +81,11 @@ class Method(ABC):
 
     The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
     their defaults are the paper's.
+
+    The fields of one rollout may differ from the run's (`for_session`). Such fields are in its record, whence rows for
+    fine-tuning take them. What rows and records may set is what a rollout may have of its own: fields whose type is a
+    number, a flag, a `Literal`, or a tuple or union of these (`methods.fields.rollout_fields`). A field of any other
+    type, such as a text, could name code or a file: it is set by the user's configuration alone, for the whole run.
     """
 
     name: ClassVar[str]
@@ -114,7 +119,7 @@ class Method(ABC):
     """Python path `module:function` of a `FrameSelector` that chooses the frames shown with the question; None: the
     method's own. `verl_video_tools.selectors:most_similar` takes those most like the question."""
     prompt_file: str | None = None
-    """Path of a system prompt that replaces the packaged one; same placeholders."""
+    """Path of a system prompt that replaces the packaged one; same placeholders. Read once per process."""
     templates_file: str | None = None
     """Path of a TOML file of message templates that replace the packaged ones (docs/templates.md)."""
     compat: Compat = "strict"
@@ -160,6 +165,19 @@ class Method(ABC):
 
         check_question(sample, judge)
 
+    def check_earnable(self, sample: Sample, judge: Judge | JudgeConfig | None) -> None:
+        """Say, before training, that no rollout on a row could earn all that its answer is paid for.
+
+        `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
+        anything but `rewards.grading`, or pays by a further field of the row, adds its own question here.
+
+        Raises:
+            UsageError: as `check_sample`, or there is no truth.
+        """
+        if not sample.ground_truth.strip():
+            raise UsageError("reward_model.ground_truth is empty")
+        self.check_sample(sample, judge)
+
     def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
         """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
 
@@ -169,7 +187,8 @@ class Method(ABC):
         return float(0.0 < self.accuracy_reward <= reward.get("accuracy", 0.0))
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
-        """The config of one rollout of a group, where the rollouts of a group differ by design.
+        """The config of one rollout of a group, where the rollouts of a group differ by design: this one with other
+        values in some of `methods.fields.rollout_fields`.
 
         Args:
             session_id: number of the rollout in its group, from 0.
@@ -179,9 +198,17 @@ class Method(ABC):
         return self
 
     def own_settings(self, run: Method) -> dict[str, Any]:
-        """The fields in which this config of one rollout differs from the run's."""
+        """The fields in which this config of one rollout differs from the run's.
+
+        Raises:
+            UsageError: one of them may not differ (`methods.fields.rollout_fields`).
+        """
+        from verl_video_tools.methods.fields import method_of_rollout  # which imports the types
+
         values = {own.name: getattr(self, own.name) for own in fields(self)}
-        return {name: value for name, value in values.items() if value != getattr(run, name)}
+        different = {name: value for name, value in values.items() if value != getattr(run, name)}
+        method_of_rollout(run, different)
+        return different
 
     def context_policy(self) -> ContextPolicy:
         """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""

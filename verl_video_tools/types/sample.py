@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -17,7 +17,8 @@ QuestionType = Literal["mc", "numeric", "regression", "open", "segment"]
 class Sample:
     """One row of the data set as loops and rewards see it (columns: `docs/rows.md`).
 
-    `question` is the whole text that the model reads, option lines included.
+    `question` is the whole text that the model reads, option lines included. `ground_truth` is in the form that graders
+    compare (`rewards.truths`): the letter of an option, whatever form of it a row has.
     """
 
     question: str
@@ -32,6 +33,8 @@ class Sample:
     def from_row(cls, row: Mapping[str, Any]) -> Sample:
         """Read a row as verl hands it to an agent loop or a reward manager.
 
+        Every reader of rows goes through here, so that a truth has one form.
+
         Raises:
             RowError: a needed field is missing or empty, or one holds what it cannot; names the field and the row's
                 index.
@@ -45,20 +48,22 @@ class Sample:
         if truth is None:
             raise RowError(f"{where}: reward_model.ground_truth is missing")
         truth = str(truth)
-        question_type = extra_info.get("question_type") or default_question_type(truth)
-        if question_type not in get_args(QuestionType):
-            raise RowError(
-                f"{where}: extra_info.question_type must be one of {', '.join(get_args(QuestionType))}, got "
-                f"{question_type!r}"
-            )
         try:
             options = _options(extra_info.get("options"))
             segment = _segment(extra_info.get("video_segment"))
         except ValueError as error:
             raise RowError(f"{where}: {error}") from error
+        question_type = extra_info.get("question_type") or default_question_type(truth, options)
+        if question_type not in get_args(QuestionType):
+            raise RowError(
+                f"{where}: extra_info.question_type must be one of {', '.join(get_args(QuestionType))}, got "
+                f"{question_type!r}"
+            )
+        from verl_video_tools.rewards.truths import canonical_truth  # which imports the types
+
         return cls(
             question=str(extra_info["question"]),
-            ground_truth=truth,
+            ground_truth=canonical_truth(truth, question_type, options),
             video_path=str(extra_info["video_path"]),
             question_type=question_type,
             options=options,
@@ -102,11 +107,14 @@ def _segment(given: Any) -> tuple[float, float] | None:
         ) from None
 
 
-def default_question_type(ground_truth: str) -> QuestionType:
-    """`mc` if the truth is one letter, `segment` if it is one (`segment_of`), else `open`."""
-    if segment_of(ground_truth) is not None:
-        return "segment"
-    return "mc" if len(ground_truth.strip()) == 1 and ground_truth.strip().isalpha() else "open"
+def default_question_type(ground_truth: str, options: Sequence[str] = ()) -> QuestionType:
+    """`mc` if there are options or the truth is a letter and no more (``B``, ``(B)``, ``B.``), `segment` if it is one
+    (`segment_of`), else `open`."""
+    from verl_video_tools.rewards.truths import is_choice  # which imports the types
+
+    if is_choice(ground_truth, options):
+        return "mc"
+    return "open" if segment_of(ground_truth) is None else "segment"
 
 
 def segment_of(ground_truth: str) -> tuple[float, float] | None:

@@ -66,7 +66,11 @@ class ToolPlan:
 
 @dataclass
 class CallRecord:
-    """One call as it was carried out or refused."""
+    """One call as it was carried out or refused.
+
+    `ok` holds once its result is in the observation that answers the turn. A call that was planned, and whose turn
+    nothing answers, is not executed: it has no frames and no result.
+    """
 
     name: str
     arguments: dict[str, Any]
@@ -146,7 +150,10 @@ class Trajectory:
     retrieved_frames: list[list[int]] = field(default_factory=list)
     """What the retriever answered for the first look, as `CallRecord.retrieved_frames` for a call."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung)."""
+    """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
+    With the run's method they give the rollout's (`methods.fields.method_of_rollout`)."""
+    prompt_digest: str | None = None
+    """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
 
     def is_lost(self) -> bool:
         """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was

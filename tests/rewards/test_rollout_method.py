@@ -1,0 +1,166 @@
+"""A rollout is paid by its own config: what was its own, and is in its record, holds wherever the record is read."""
+
+# Imports after a skip: what they name is not there on every machine.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from tensordict import TensorDict
+
+from benchmarks.video.files import MakeVideo
+from verl_video_tools.data.sft import execute
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.direct import Direct
+from verl_video_tools.methods.fields import method_of_rollout, rollout_fields
+from verl_video_tools.rewards.breakdown import reward_info
+from verl_video_tools.trace.metrics import Rollout, rollout_metrics
+from verl_video_tools.types import Method, Sample, Trajectory
+
+pytest.importorskip("verl_video_tools.rewards.manager", reason="the manager subclasses verl's")
+from verl import DataProto
+
+from verl_video_tools.agent_loop.settings import pack_record
+from verl_video_tools.rewards.manager import VideoToolsRewardManager
+
+ANSWERS = {
+    "framethinker": "<think>ok</think><action>output answer: B</action>",
+    "videozoomer": "<think>ok</think><answer>B</answer>",
+    "longvt": "<think>ok</think><answer>B</answer>",
+    "framemind": "<think>ok</think><answer>B</answer>",
+    "direct": "<answer>B</answer>",
+    "videobrain": "<thinking>ok</thinking><answer>B</answer>",
+}
+ROW = {
+    "extra_info": {
+        "question": "Which?\nA. a cat\nB. a dog",
+        "options": ["a cat", "a dog"],
+        "question_type": "mc",
+        "video_path": "v.mp4",
+        "classification": "direct",
+    },
+    "reward_model": {"ground_truth": "B"},
+}
+
+
+def numbers_of(method: Method) -> Iterator[tuple[str, Any]]:
+    """Each numeric field, and another value that it takes."""
+    for own in fields(method):
+        value = getattr(method, own.name)
+        kinds = str(own.type)
+        if "int" not in kinds and "float" not in kinds:
+            continue
+        if isinstance(value, tuple):
+            others: list[Any] = [tuple(2 * part + 1 for part in value)]
+        else:
+            others = [4, 1, 2, 9] if value is None else [2 * value + 1, value + 1, value - 1, value / 2]
+        yield own.name, next((other for other in others if takes(method, own.name, other)), value)
+
+
+def takes(method: Method, name: str, value: Any) -> bool:
+    try:
+        return method_of_rollout(method, {name: value}) != method
+    except UsageError:
+        return False
+
+
+CASES = [(name, field_name, value) for name in METHOD_NAMES for field_name, value in numbers_of(get_method(name))]
+ONLY_VALUE = {("direct", "max_turns")}
+"""Fields that take one value."""
+
+
+def config(**video_tools: Any) -> DictConfig:
+    rollout = {"custom": {"video_tools": video_tools}}
+    reward = {"num_workers": 1, "reward_model": {"enable": False}}
+    return OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "reward": reward})
+
+
+async def paid(trajectory: Trajectory, configuration: DictConfig) -> dict[str, Any]:
+    """What verl is handed for a rollout by the manager itself."""
+    entries = {"tool_extra_fields": pack_record(trajectory), **ROW}
+    rows = {name: np.array([value], dtype=object) for name, value in entries.items()}
+    data = DataProto(TensorDict({"responses": torch.zeros(1, 1)}, batch_size=1), rows)
+    result: dict[str, Any] = await VideoToolsRewardManager(configuration, tokenizer=None).run_single(data)
+    return result
+
+
+async def rollout_of(method: Method, video_path: str) -> Trajectory:
+    return await execute(method, replace(Sample.from_row(ROW), video_path=video_path), [ANSWERS[method.name]])
+
+
+@pytest.mark.parametrize(("name", "field_name", "value"), CASES, ids=lambda value: str(value))
+async def test_a_rollout_is_paid_by_its_own_value_of_every_number(
+    name: str, field_name: str, value: Any, make_video: MakeVideo
+) -> None:
+    run = get_method(name)
+    own = replace(run, **{field_name: value})
+    settings = own.own_settings(run)
+    assert (set(settings) == {field_name}) != ((name, field_name) in ONLY_VALUE)
+    trajectory = await rollout_of(own, make_video(3000))
+    trajectory.settings = settings
+    expected = await own.score(trajectory, Sample.from_row(ROW))
+    result = await paid(trajectory, config())
+    assert result["reward_score"] == expected["score"]
+    info = reward_info(own, expected, flagged=False)
+    assert {key: result["reward_extra_info"][key] for key in info} == info
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+async def test_a_recorded_reward_of_four_is_paid_four(name: str, make_video: MakeVideo) -> None:
+    """0.9 is a correct answer of VideoZoomer; what else the rollout earns is the same in both."""
+    trajectory = await rollout_of(get_method(name), make_video(3000))
+    runs = (await paid(trajectory, config()))["reward_extra_info"]
+    trajectory.settings = {"accuracy_reward": 4.0}
+    own = (await paid(trajectory, config()))["reward_extra_info"]
+    assert (runs["acc"], own["acc"], own["accuracy"]) == (1.0, 1.0, 4.0)
+    assert own["score"] - runs["score"] == pytest.approx(4.0 - get_method(name).accuracy_reward)
+    # What the run says of other fields goes on holding.
+    both = await paid(trajectory, config(**{name: {"accuracy_reward": 7.0, "max_turns": get_method(name).max_turns}}))
+    assert both["reward_extra_info"]["accuracy"] == 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThirdParty(Direct):
+    """A method whose author thought of no row."""
+
+    name: ClassVar[str] = "third_party"
+    lexicon: str = "words.txt"
+    sources: tuple[str, ...] = ()
+    options: dict[str, int] = field(default_factory=dict)
+    anything: Any = None
+    mode: str | None = None
+    share: float = 0.5
+    bounds: tuple[int, float] | None = None
+
+
+def test_what_can_name_code_or_a_file_is_the_users_alone() -> None:
+    own = rollout_fields(ThirdParty)
+    assert own >= {"share", "bounds", "initial_frames", "accuracy_reward", "compat", "box", "end_on_call_error"}
+    withheld = {"lexicon", "sources", "options", "anything", "mode", "prompt_file", "first_look_selector", "stop"}
+    assert not own & withheld
+    for name in METHOD_NAMES:
+        assert not rollout_fields(type(get_method(name))) & withheld
+    for name in sorted(withheld):
+        value = {"sources": ["a"], "stop": ["a"], "options": {}}.get(name, "os:getcwd")
+        with pytest.raises(UsageError, match=f"may not hold {name} of ThirdParty.*your own configuration alone"):
+            method_of_rollout(ThirdParty(), {name: value})
+
+
+def test_a_session_may_not_have_its_own_code_or_files() -> None:
+    run = ThirdParty()
+    assert replace(run, share=0.25).own_settings(run) == {"share": 0.25}
+    with pytest.raises(UsageError, match="may not hold lexicon"):
+        replace(run, lexicon="other.txt").own_settings(run)
+
+
+def test_metrics_survive_records_of_another_version() -> None:
+    trajectory = Trajectory("framethinker", "Which?", settings={"number_of_frames": 3})
+    metrics = rollout_metrics([Rollout("u", trajectory, {"score": 0.0, "acc": 0.0})])
+    assert metrics["rollout/count"] == 1.0

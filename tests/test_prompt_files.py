@@ -1,0 +1,65 @@
+"""Prompts of users: read once per process, known by their digest, and refused under former names of values."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from benchmarks.video.files import MakeVideo
+from verl_video_tools.data.sft import execute
+from verl_video_tools.errors import UsageError
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.prompt_files import prompt_digest, read_prompt
+from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo, content_text
+
+INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)
+FORMER = [
+    ("framethinker", "num_frames", "{initial_frames} or {call_frames}"),
+    ("videozoomer", "max_frames", "{call_frames}"),
+    ("longvt", "max_crop_frames", "{call_frames}"),
+    ("videobrain", "uniform_frames", "{call_frames}"),
+    ("framemind", "clip_max_frames", "{call_frames}"),
+    ("direct", "num_frames", "{initial_frames}"),
+]
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+async def test_editing_the_file_changes_no_run(name: str, tmp_path: Path, make_video: MakeVideo) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("Look closely.")
+    method, sample = get_method(name, prompt_file=str(prompt)), Sample("Which?", "A", make_video(300), "mc")
+    digest = prompt_digest(prompt)
+    prompt.write_text("Say B.")
+    assert content_text(method.prompt(sample, INFO, ())[0].content) == "Look closely."
+    trajectory = await execute(method, sample, ["B"])
+    assert trajectory.prompt_digest == digest == hashlib.sha256(b"Look closely.").hexdigest()[:16]
+    prompt.unlink()
+    assert read_prompt("", "", prompt) == "Look closely."
+    assert (await execute(get_method(name), sample, ["B"])).prompt_digest is None
+
+
+@pytest.mark.parametrize(("name", "former", "now"), FORMER)
+def test_a_former_placeholder_is_refused_with_the_new_name(name: str, former: str, now: str, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text(f'Reply {{"a": 1}}. You see {{{former}}} frames.')
+    with pytest.raises(UsageError, match=f"holds {{{former}}}, which is {now} now; write that instead"):
+        get_method(name, prompt_file=str(prompt))
+    assert {of for of, *_ in FORMER} == set(METHOD_NAMES)
+
+
+@pytest.mark.parametrize(("name", "former", "now"), FORMER)
+def test_the_new_placeholder_is_filled(name: str, former: str, now: str, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text(f"{now} {{other}}")
+    method = get_method(name, prompt_file=str(prompt))
+    images = method.first_look(INFO, Sample("Which?", "A", "v.mp4", "mc"), PixelEnvelope())
+    system = content_text(method.prompt(Sample("Which?", "A", "v.mp4", "mc"), INFO, ())[0].content)
+    assert "frames}" not in system and system.endswith(" {other}") and len(images) > 0
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+def test_a_file_that_cannot_be_read_is_told_before_a_run(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read prompt_file"):
+        get_method(name, prompt_file=str(tmp_path / "none.txt"))
