@@ -108,7 +108,7 @@ async def test_a_rollout_is_paid_by_its_own_value_of_every_number(
     expected = await own.score(trajectory, Sample.from_row(ROW))
     result = await paid(trajectory, config())
     assert result["reward_score"] == expected["score"]
-    info = reward_info(own, expected, flagged=False)
+    info = reward_info(own, expected, Sample.from_row(ROW), flagged=False)
     assert {key: result["reward_extra_info"][key] for key in info} == info
 
 
