@@ -4,6 +4,7 @@ The tables are documentation: a case names what the policy writes, what each mod
 a number names one of the acceptance cases that the project started from.
 """
 
+import json
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import MakeVideo
-from tests.judge_server import JudgeServer
+from tests.judge_server import JudgeServer, Reply
+from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.errors import UsageError
 from verl_video_tools.replay import areplay, replay
 
@@ -474,6 +476,20 @@ def test_unreadable_video(tmp_path: Path, content: bytes | None) -> None:
 def test_a_path_that_can_be_no_file(name: str, tmp_path: Path) -> None:
     (tmp_path / "loop.mp4").symlink_to("loop.mp4")
     assert run(str(tmp_path / name), [ANSWER])["stop_reason"] == "video_error"
+
+
+def test_an_odd_judge_is_one_clear_line(
+    make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str], short_backoff: None
+) -> None:
+    pytest.importorskip("openai", reason="the extra `judge` is not installed")
+    turns = tmp_path / "turns.json"
+    turns.write_text(json.dumps(["<think>ok</think><action>output answer: a dog</action>"]))
+    command = ["replay", "--method", "framethinker", "--set", "ccv=false", "--question", "What animal?"]
+    with JudgeServer(models_reply=Reply(b"<html>\n<b>busy</b>\n</html>", content_type="text/html")) as server:
+        options = ["--answer", "a cat", "--turns", str(turns), "--judge-base-url", server.base_url]
+        assert vvt([*command, "--video", make_video(), *options]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("vvt: JudgeError: no verdict from the judge: no usable reply from http://127.0.0.1")
 
 
 @pytest.mark.parametrize(("answer", "score"), [("a cat", 1.0), ("dog", 0.0)])

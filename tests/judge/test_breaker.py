@@ -18,7 +18,9 @@ from verl_video_tools.types import AnswerLabel
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
-DEADLINE_SECONDS = 1.0
+DEADLINE_SECONDS = 2.0
+"""Long beside what the machine needs for the judgements themselves, however busy it is."""
+NUM_JUDGEMENTS = 64
 
 
 class HangingServer(JudgeServer):
@@ -46,7 +48,7 @@ def server() -> Iterator[HangingServer]:
         yield server
 
 
-async def step(judge: LLMJudge, number: int, num_judgements: int = 256) -> tuple[float, Counter[str]]:
+async def step(judge: LLMJudge, number: int, num_judgements: int = NUM_JUDGEMENTS) -> tuple[float, Counter[str]]:
     """Judgements as those of a training step: seconds, and what became of them."""
     began = time.monotonic()
     judgements = (judge.judge(f"step {number}?", str(i), str(i)) for i in range(num_judgements))
@@ -62,14 +64,14 @@ async def test_a_hung_judge_costs_one_deadline_once(server: HangingServer, concu
     )
     async with LLMJudge(config) as judge:
         first_seconds, found = await step(judge, 1)
-        assert found == {"failed": 256}
+        assert found == {"failed": NUM_JUDGEMENTS}
         assert DEADLINE_SECONDS <= first_seconds < 1.9 * DEADLINE_SECONDS
         for number in (2, 3):
             seconds, found = await step(judge, number)
-            assert found == {"failed": 256}
+            assert found == {"failed": NUM_JUDGEMENTS}
             assert seconds < 0.5 * DEADLINE_SECONDS
         assert len(server.requests) == concurrency
-        with pytest.raises(JudgeError, match=r"not asked: the judge counts as down .* within 1 s; it did not reply"):
+        with pytest.raises(JudgeError, match=r"not asked: the judge counts as down .* within 2 s; it did not reply"):
             await judge.judge("why?", "1", "2")
 
 
@@ -102,7 +104,7 @@ async def test_a_judge_that_answers_others_is_not_down(server: HangingServer) ->
         while not poisoned.done():
             assert await judge.judge("which?", "1", "1") is AnswerLabel.CORRECT
             await asyncio.sleep(0.05)
-        with pytest.raises(JudgeError, match="within 1 s"):
+        with pytest.raises(JudgeError, match="within 2 s"):
             await poisoned
         assert await judge.judge("which?", "2", "2") is AnswerLabel.CORRECT
 

@@ -58,6 +58,16 @@ def test_nobody_there() -> None:
     assert "docs/judge.md" in check.mend
 
 
+@pytest.mark.usefixtures("short_backoff")
+@pytest.mark.parametrize("models", [b"<html>\n<body>busy</body>\n</html>", b"[]", b"null"])
+def test_an_odd_list_of_models_is_one_line(models: bytes) -> None:
+    kind = "text/html" if models.startswith(b"<") else "application/json"
+    with JudgeServer(models_reply=Reply(models, content_type=kind)) as server:
+        (check,) = probes.check_judge(server.base_url, None)
+    assert (check.name, check.status) == ("endpoint", Status.FAILED)
+    assert "GET /models lists no model" in check.detail and "\n" not in check.detail
+
+
 def test_no_address() -> None:
     (check,) = probes.check_judge("localhost", None)
     assert check.status is Status.FAILED

@@ -157,7 +157,9 @@ class Turn:
 
     async def model(self) -> str:
         """The configured model, or the first that is served."""
-        return self.known_model or await self.retried(lambda: _first_model(self.session))
+        if self.known_model is not None:
+            return self.known_model
+        return await self.retried(lambda: _first_model(self.session))
 
     async def chat_completion(self, body: Mapping[str, Any]) -> Any:
         """One attempt at a chat completion.
@@ -262,8 +264,9 @@ async def _list_models(session: _Session) -> list[str]:
     # As plain JSON: the package's types take whatever comes for a list of models, and break on it later.
     page = await _requested(session.client.get("/models", cast_to=object))
     models = page.get("data") if isinstance(page, dict) else None
-    names = [model.get("id") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
-    if not names or not all(isinstance(name, str) for name in names):
+    told = [model.get("id") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
+    names = [name for name in told if isinstance(name, str)]
+    if not names:
         raise AttemptFailed(f"GET /models lists no model: {page!r:.200}")
     return names
 

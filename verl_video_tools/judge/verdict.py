@@ -33,8 +33,8 @@ _LABELS = {
     "0": AnswerLabel.INCORRECT,
     "0.0": AnswerLabel.INCORRECT,
 }
-# Blanks of one line only: with newlines among them, a reply of blank lines would take time as the square of its length.
 _LABEL_WORD = r"(?:label|verdict|judge?ment|score)"
+# Blanks of one line only: with newlines among them, a reply of blank lines would take time as the square of its length.
 _LABELLED_LINE = re.compile(
     rf"^(?:[^\S\n]|[*_#>-])*{_LABEL_WORD}(?:[^\S\n]|[*_])*[:=](.*)$", re.IGNORECASE | re.MULTILINE
 )
@@ -56,7 +56,7 @@ _LOWER = {
 _AFTER_LABEL_WORD = re.compile(rf"({_LABEL_WORD})([\s*_\"'`:=]+)", re.IGNORECASE)
 _SEPARATORS = str.maketrans(":=", "  ")
 _OBJECT_START = re.compile(r"\{(?=\s*[\"}])")
-_MAX_OBJECT_LENGTH = 20_000
+_MAX_OBJECT_LENGTH = 8_000
 _BRACES = str.maketrans("{}", "()")
 
 
