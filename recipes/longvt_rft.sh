@@ -7,7 +7,7 @@
 #
 # Rollouts alone let the policy forget what none of them shows (docs/learning.md), so COLD_SHARE of the rows, by default
 # that of the published data, are drawn from SFT_FILES: parquet files of the cold start, comma between them. COLD_SHARE=0
-# trains on the rollouts alone. MIN_STEP and MAX_STEP bound the steps whose rollouts count. Ends with $SFT_DIR/huggingface.
+# trains on the rollouts alone. MIN_RL_STEP and MAX_RL_STEP bound the steps whose rollouts count. Ends with $SFT_DIR/huggingface.
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
 set -euo pipefail
 METHOD=longvt
@@ -26,8 +26,8 @@ COLD_SHARE=${COLD_SHARE:-0.94}
 # On several nodes each writes one of its own, the same as the others', rather than read what another is writing.
 RFT_FILE=$SFT_DIR/rft${NODE_RANK:+_node$NODE_RANK}.parquet
 RFT_OPTIONS=(--min-iou "$MIN_IOU")
-[ -z "${MIN_STEP:-}" ] || RFT_OPTIONS+=(--min-step "$MIN_STEP")
-[ -z "${MAX_STEP:-}" ] || RFT_OPTIONS+=(--max-step "$MAX_STEP")
+[ -z "${MIN_RL_STEP:-}" ] || RFT_OPTIONS+=(--min-step "$MIN_RL_STEP")
+[ -z "${MAX_RL_STEP:-}" ] || RFT_OPTIONS+=(--max-step "$MAX_RL_STEP")
 if [ "$COLD_SHARE" != 0 ]; then
     IFS=, read -ra sft_files <<< "${SFT_FILES:?parquet files of the cold start; or COLD_SHARE=0 for the rollouts alone}"
     for file in "${sft_files[@]}"; do RFT_OPTIONS+=(--cold-start "$file"); done

@@ -198,7 +198,7 @@ def test_lists_of_files_stay_lists(tmp_path: Path) -> None:
         ({}, ["--cold-start={folder}/longvt_sft/train.parquet", "--cold-share=0.94"]),
         ({"SFT_FILES": "/c=d/1.parquet,/e f/2.parquet", "COLD_SHARE": "0.5"},
          ["--cold-start=/c=d/1.parquet", "--cold-start=/e f/2.parquet", "--cold-share=0.5"]),
-        ({"COLD_SHARE": "0", "MIN_STEP": "3", "MAX_STEP": "20"}, ["--min-step=3", "--max-step=20"]),
+        ({"COLD_SHARE": "0", "MIN_RL_STEP": "3", "MAX_RL_STEP": "20"}, ["--min-step=3", "--max-step=20"]),
     ],
 )  # fmt: skip
 def test_rft_mixes_rows_of_the_cold_start(variables: dict[str, str], options: list[str], tmp_path: Path) -> None:
