@@ -96,4 +96,4 @@ def _letter(text: str, truth: str) -> bool:
     answer = text.split("<answer>")[-1].split("</answer>")[0].strip()
     letters = re.findall(r"([A-Z])\.", answer)
     boxed = re.findall(r"\\boxed\{([^{}]*)\}", answer)
-    return answer == truth or boxed[-1:] == [truth] or letters[-1:] == [truth]
+    return answer == truth or [text.strip() for text in boxed[-1:]] == [truth] or letters[-1:] == [truth]

@@ -24,7 +24,7 @@ class TurnFindings:
     """What the published scoring sees in a rollout.
 
     Attributes:
-        answer: text to be graded: after the last `<answer>`, or from the start where there is none, up to a closing tag.
+        answer: text to be graded: after the last `<answer>`, from the start where there is none, up to a closing tag.
         well_formed: every turn but the last asks for a zoom, and the last one answers.
         num_calls: turns that hold a request, failed ones too, up to the first malformed turn.
     """
