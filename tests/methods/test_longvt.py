@@ -238,6 +238,40 @@ async def test_an_open_question_needs_a_judge() -> None:
         await get_method("longvt").score(Trajectory("longvt", QUESTION), sample)
 
 
+PYTHON = "<tool_call>{'name': 'crop_video', 'arguments': {'start_time': 10, 'end_time': 20}}</tool_call>"
+TOOL: dict[str, Any] = {"time_reward": "tool"}
+GROUNDING: dict[str, Any] = {"truth": "[10, 20]", "question_type": "segment"}
+
+
+@pytest.mark.parametrize(
+    ("turns", "fields", "strict", "reference"),
+    [
+        pytest.param([answer() + call(30, 40), "<think>no</think>"], {}, (0, 0, 0), (1, 0, 0), id="answer, then call"),
+        pytest.param([crop(30, 40) + "<answer>a</answer>", "<think>no</think>"], {}, (0, 0, 0), (0, 0, 0), id="after"),
+        pytest.param(
+            [crop(30, 40), "<think>so</think><answer>a</answer><answer>b"], {}, (1, 0, 0), (1, 0, 0), id="open"
+        ),
+        pytest.param(["<think>a</think><think>b</think><answer>c</answer>"], {}, (1, 0, 0), (1, 1, 0), id="2 thoughts"),
+        pytest.param([crop(30, 40), f"<think>so</think>{PYTHON}"], {}, (0, 0, 0), (0, 0, 1), id="Python's syntax"),
+        pytest.param(t(crop(10, 20), crop([1], 20)), {}, (1, 1, 1), (1, 1, 0), id="a list as time"),
+        pytest.param([f"<tool_response>{answer()}"], TOOL, (1, 0, 0), (1, 0, 1), id="made-up reply"),
+        pytest.param([answer("[12, 18]") * 2], GROUNDING, (0.6, 0, 0), (0.6, 1, 0), id="two answers"),
+        pytest.param([answer("['12', '18']")], GROUNDING, (0, 1, 0), (0.6, 1, 0), id="numbers as text"),
+        pytest.param([answer("x" * 1000)], GROUNDING, (0, 0, 0), (0, 1, 0), id="long answer for a segment"),
+    ],
+)
+async def test_where_the_published_text_reward_differs(
+    video: str,
+    turns: list[str],
+    fields: dict[str, Any],
+    strict: tuple[float, ...],
+    reference: tuple[float, ...],
+) -> None:
+    for compat, expected in (("strict", strict), ("reference", reference)):
+        _, reward, _ = await run(video, turns, compat=compat, **fields)
+        assert (reward["accuracy"], reward["format"], reward["temporal_iou"]) == pytest.approx(expected), compat
+
+
 # ----------------------------------------------------------------------------------------------------- the environment
 
 

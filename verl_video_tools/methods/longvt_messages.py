@@ -59,7 +59,7 @@ REFERENCE: Mapping[str, Template] = {
         "end_time {end} is after the end of the video, {duration} s", optional=("start", "end", "duration")
     ),
     "too_short": Template("there are no two frames between {start} and {end} s", optional=("start", "end", "path")),
-    "wrong_types": Template("cannot read {arguments}", optional=("arguments",)),
+    "wrong_types": Template("times must be numbers, and video_path a text", optional=("arguments",)),
 }
 """`between` stands between two replies; what follows it are the reasons that stand for ``{error}``, one for each check
 of the published tool. A failure that is none of them is told as it is."""

@@ -63,9 +63,11 @@ def parse_turn_reference(text: str, tool_names: Collection[str]) -> ParsedTurn:
     Calls are read anywhere, also in thoughts. One block that is no JSON costs the turn all its calls, and a call of an
     unknown tool, or whose arguments are no object, is dropped; with no call left the turn is the last one.
     """
-    calls = parse_calls(text)
-    readable = all(call.error is None or call.name != UNKNOWN for call in calls)
-    kept = tuple(call for call in calls if call.error is None and call.name in tool_names) if readable else ()
+    try:
+        calls = [_as_call(load_object(block.inner), block.inner) for block in find_blocks(text, "tool_call")]
+    except (ValueError, RecursionError):
+        calls = []
+    kept = tuple(call for call in calls if call.error is None and call.name in tool_names)
     thoughts = find_blocks(text, "think")
     answers = [] if kept else find_blocks(text, "answer")
     return ParsedTurn(
@@ -137,18 +139,25 @@ def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _read_call(text: str, takes_parameters: bool) -> ToolCall:
-    shown = {"text": text.strip()[:200]}
     try:
         raw = load_object(text)
     except ValueError as error:
-        return ToolCall(UNKNOWN, shown, _malformed(f"the call is not a JSON object ({error})"))
+        return ToolCall(UNKNOWN, _shown(text), _malformed(f"the call is not a JSON object ({error})"))
+    return _as_call(raw, text, takes_parameters)
+
+
+def _as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
     name = raw.get("name")
     if not isinstance(name, str) or not name:
-        return ToolCall(UNKNOWN, shown, _malformed(f"the call has no name, got {name!r:.80}"))
+        return ToolCall(UNKNOWN, _shown(text), _malformed(f"the call has no name, got {name!r:.80}"))
     arguments = (raw.get("parameters") if takes_parameters else None) or raw.get("arguments", {})
     if not isinstance(arguments, dict):
-        return ToolCall(name, shown, _malformed(f"arguments must be a JSON object, got {arguments!r:.80}"))
+        return ToolCall(name, _shown(text), _malformed(f"arguments must be a JSON object, got {arguments!r:.80}"))
     return ToolCall(name, arguments)
+
+
+def _shown(text: str) -> dict[str, str]:
+    return {"text": text.strip()[:200]}
 
 
 def _malformed(why: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from verl_video_tools.protocols.blocks import find_blocks
-from verl_video_tools.protocols.videozoomer import VIDEO_ZOOM, answer_reference
+from verl_video_tools.protocols.videozoomer import VIDEO_ZOOM
 
 _OPENING, _CLOSING = f"<{VIDEO_ZOOM}>", f"</{VIDEO_ZOOM}>"
 _LETTER = re.compile(r"([A-Z])\.")
@@ -24,7 +24,7 @@ class TurnFindings:
     """What the published scoring sees in a rollout.
 
     Attributes:
-        answer: text to be graded: after the last `<answer>`, or all that was written where there is none.
+        answer: text to be graded: after the last `<answer>`, from the start where there is none, up to a closing tag.
         well_formed: every turn but the last asks for a zoom, and the last one answers.
         num_calls: turns that hold a request, failed ones too, up to the first malformed turn.
     """
@@ -41,8 +41,7 @@ def read_turns(turns: Sequence[str], max_frames: int) -> TurnFindings:
         max_frames: frames per call that a well-formed request may ask for.
     """
     text = " ".join(turns)
-    answer = answer_reference(text)
-    graded = text.strip() if answer is None else answer
+    graded = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
     if len(turns) <= 1:
         turn = text.strip()
         return TurnFindings(graded, _answers(turn), int(_asks(turn)))
