@@ -40,9 +40,7 @@ def _frame_number(arguments: Mapping[str, Any], name: str, compat: Compat) -> in
     try:
         return int(value if compat == "reference" else _number(value))
     except (TypeError, ValueError, OverflowError) as error:
-        raise CallRejected(
-            CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}"
-        ) from error
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a frame number, got {value!r:.80}") from error
 
 
 def _number(value: Any) -> float:
