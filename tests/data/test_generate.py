@@ -29,7 +29,7 @@ from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
 from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
 from verl_video_tools.endpoint.policy import PolicyConfig
-from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.errors import EndpointError, RowError, UsageError
 from verl_video_tools.judge import JudgeConfig
 from verl_video_tools.methods import get_method
 from verl_video_tools.prompt_files import prompt_digest
@@ -497,11 +497,16 @@ def test_options_of_one_source_are_refused_for_the_other(
 
 
 async def test_a_method_that_searches_asks_for_its_encoder_before_any_request(zoomer: World, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="videobrain searches for frames by text"):
+    async def generate_with(*tool_names: str) -> None:
         await generate(
             tasks_of_rows(zoomer.parquet, num_samples=1),
             tmp_path / "records.jsonl",
-            get_method("videobrain"),
-            PolicyConfig(base_url="http://127.0.0.1:9/v1", model="m"),
+            get_method("videobrain", tool_names=tool_names),
+            PolicyConfig(base_url="http://127.0.0.1:9/v1", model="m", max_attempts=1),
         )
+
+    with pytest.raises(UsageError, match="videobrain searches for frames by text"):
+        await generate_with("uniform_sample", "clip_sample")
     assert not (tmp_path / "records.jsonl").exists()
+    with pytest.raises(EndpointError):  # without the tool that searches it goes on to ask the endpoint
+        await generate_with("uniform_sample")

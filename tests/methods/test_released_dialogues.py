@@ -114,7 +114,7 @@ Sampled:
 
 Change the range or the prompt.
 {{frames}}"""
-last_observation = """Write {LAST_FORM}
+observation_last = """Write {LAST_FORM}
 
 Sampled:
 

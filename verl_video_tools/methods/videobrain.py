@@ -171,7 +171,7 @@ class VideoBrain(Method):
         return [Message("system", (system,)), Message("user", user)]
 
     def message_templates(self) -> Mapping[str, Template]:
-        """Names with `last_` are of what is read where no call is left."""
+        """Names with `_last` are of what is read where no call is left."""
         again = (
             "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
             f"again with another range{' or prompt' if self.searches else ''}."
@@ -184,9 +184,9 @@ class VideoBrain(Method):
             ),
             **FRAME_TEMPLATES,
             "observation": Template(f"The frames of your call. {again}\n{{frames}}", once=("frames",)),
-            "last_observation": Template(f"The frames of your call. {_LAST}\n{{frames}}", once=("frames",)),
+            "observation_last": Template(f"The frames of your call. {_LAST}\n{{frames}}", once=("frames",)),
             "refusal": Template(f"Error: {{error}}\n{again}", optional=("error",)),
-            "last_refusal": Template(f"Error: {{error}}\n{_LAST}", optional=("error",)),
+            "refusal_last": Template(f"Error: {{error}}\n{_LAST}", optional=("error",)),
         }
 
     def parse(self, text: str) -> ParsedTurn:
@@ -223,10 +223,10 @@ class VideoBrain(Method):
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The frames of the call, or why there are none; and before the last turn that no call is left."""
         outcome = outcomes[0]  # several only where all were refused for being several
-        last = "last_" if turns_left <= 1 else ""
+        last = "_last" if turns_left <= 1 else ""
         if not outcome.record.ok:
-            return render(self, f"{last}refusal", error=told_error(outcome.record))
-        return render(self, f"{last}observation", frames=numbered_frames(self, outcome.images))
+            return render(self, f"refusal{last}", error=told_error(outcome.record))
+        return render(self, f"observation{last}", frames=numbered_frames(self, outcome.images))
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
