@@ -177,21 +177,24 @@ def _without_excluded(tokens: Sequence[_Token]) -> list[_Token]:
 
 
 def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
-    """Clauses end at stops, at connectives, and after a letter at their beginning that prose or a colon follows."""
+    """Clauses end at stops, at connectives, and after a letter that a colon, or at their beginning prose, follows."""
     clause = Clause(starts_line=True)
     sentence = [clause]
     for number, token in enumerate(tokens):
         word = token.word.lower()
         is_reason = token.kind == "word" and words.is_reason(word)
         is_connective = token.kind == "word" and word in words.CONNECTIVES | words.OR
-        names_only = len(clause.items) == 1 and (bool(clause.choices) or clause.items == ["no"])
+        last = clause.items[-1] if clause.items else None
+        ends_in_letter = isinstance(last, Choice) and not last.text
         if token.kind in ("line", "end"):
             for one in sentence:
                 one.is_question = token.word == "?"
             yield from sentence
             clause = Clause(starts_line=token.kind == "line")
             sentence = [clause]
-        elif token.kind in ("comma", "joint") or is_connective or is_reason or (token.kind == "colon" and names_only):
+        elif token.kind in ("comma", "joint") or is_connective or is_reason or (
+            token.kind == "colon" and (ends_in_letter or clause.items == ["no"])
+        ):
             clause = Clause(is_reason=is_reason, is_alternative=word in words.OR or token.kind == "joint")
             sentence.append(clause)
             if is_reason and word not in words.REASONS:  # a run of characters that begins with the word

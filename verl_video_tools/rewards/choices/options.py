@@ -22,9 +22,9 @@ def plain_text(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .,;:!?。" + QUOTES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Menu:
-    """The options by letter; empty where the reader is told none.
+    """The options by letter; empty where the reader is told none. `menu_of` gives the same one for the same options.
 
     Attributes:
         letters: upper case, in order.

@@ -162,7 +162,7 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
         for number, item in enumerate(clause.items):
             before = clause.items[number - 1] if number else None
             is_last = number + 1 == len(clause.items)
-            is_label = is_dressed or (is_last and place + 1 < len(clauses)) or clause.items[number + 1 : number + 2] == [":"]
+            is_label = is_dressed or (is_last and place + 1 < len(clauses))
             if not isinstance(item, Choice) or item.text or item.is_dressed != is_dressed or not isinstance(before, str):
                 continue
             if is_label and not (
