@@ -9,7 +9,21 @@ import pytest
 from verl_video_tools.protocols.json_object import json_objects, located_json_objects
 
 PIECES = [
-    *['{"a":', '"l{"', '"', '\\"', "null", "0.5", "x", '{"label": "correct"}', '"b\\u00e9"', '"\\x"', "01", "1e5", "NaN"],
+    *[
+        '{"a":',
+        '"l{"',
+        '"',
+        '\\"',
+        "null",
+        "0.5",
+        "x",
+        '{"label": "correct"}',
+        '"b\\u00e9"',
+        '"\\x"',
+        "01",
+        "1e5",
+        "NaN",
+    ],
     *["{", "}", "[", "]", ":", ",", "1", " ", "\n", '"a"', '{"a": {"b": [1, {"c": 2}]}}', "\\", "-", "// no JSON"],
 ]
 

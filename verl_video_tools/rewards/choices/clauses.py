@@ -114,7 +114,12 @@ def _lettered(tokens: Sequence[_Token], menu: Menu) -> list[_Token]:
     for number, token in enumerate(tokens):
         before = tokens[number - 1] if number else blank
         after = tokens[number + 1] if number + 1 < len(tokens) else blank
-        if token.kind == "word" and len(token.word) == 1 and token.word in string.ascii_letters and _is_letter(token, before, after, is_only, menu):
+        if (
+            token.kind == "word"
+            and len(token.word) == 1
+            and token.word in string.ascii_letters
+            and _is_letter(token, before, after, is_only, menu)
+        ):
             token = _Token("choice", token.word, Choice((token.word.upper(),)))
         found.append(token)
     return found
@@ -141,7 +146,8 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
     pending: list[_Token] = []  # what stands between the last letter and this place
     for token in tokens:
         last = found[-1].choice if found else None
-        if token.choice and not token.choice.text and last and not last.text and len(pending) <= 4:
+        is_again = bool(pending) and bool(last) and bool(token.choice) and last.letters[-1:] == token.choice.letters
+        if token.choice and not token.choice.text and last and not last.text and len(pending) <= 4 and not is_again:
             letters = tuple(dict.fromkeys((*last.letters, *token.choice.letters)))
             found[-1] = _Token("choice", found[-1].word, Choice(letters, "", True))
             pending = []
@@ -154,7 +160,22 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
     return found + pending
 
 
-_JOINTS = words.OR | {"and", "nor", "perhaps", "possibly", "maybe", "even", "also", "then", "option", "和", "와", "과", "か", "と"}
+_JOINTS = words.OR | {
+    "and",
+    "nor",
+    "perhaps",
+    "possibly",
+    "maybe",
+    "even",
+    "also",
+    "then",
+    "option",
+    "和",
+    "와",
+    "과",
+    "か",
+    "と",
+}
 
 
 def _without_excluded(tokens: Sequence[_Token]) -> list[_Token]:
@@ -192,8 +213,11 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
             yield from sentence
             clause = Clause(starts_line=token.kind == "line")
             sentence = [clause]
-        elif token.kind in ("comma", "joint") or is_connective or is_reason or (
-            token.kind == "colon" and (ends_in_letter or clause.items == ["no"])
+        elif (
+            token.kind in ("comma", "joint")
+            or is_connective
+            or is_reason
+            or (token.kind == "colon" and (ends_in_letter or clause.items == ["no"]))
         ):
             clause = Clause(is_reason=is_reason, is_alternative=word in words.OR or token.kind == "joint")
             sentence.append(clause)

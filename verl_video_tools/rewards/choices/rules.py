@@ -106,7 +106,9 @@ def _letter_and_text(text: str, menu: Menu) -> str | None:
 
 def _by_claims(clauses: Sequence[Clause]) -> str | None:
     claims = list(_claims(clauses))
-    if not claims or _contradicts_its_letter(clauses, claims):
+    if not claims:
+        return _only_text(clauses)
+    if _contradicts_its_letter(clauses, claims):
         return None
     corrections = [number for number, clause in enumerate(clauses) if clause.is_revision]
     if corrections and any(claim.place >= corrections[-1] and claim.strength >= Strength.STATED for claim in claims):
@@ -130,6 +132,27 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     if highest == Strength.LETTER:
         named |= {letter for claim in claims if claim.strength == Strength.TEXT for letter in claim.letters}
     return named.pop() if len(named) == 1 else None
+
+
+_MAX_WORDS = 15
+
+
+def _only_text(clauses: Sequence[Clause]) -> str | None:
+    """A short sentence about the video that ends, or begins, in the text of one option: ``The object is a dog``."""
+    named = [choice for clause in clauses for choice in clause.choices]
+    spoken = [word for clause in clauses for word in clause.words]
+    if len(named) != 1 or not named[0].text or len(spoken) > _MAX_WORDS:
+        return None
+    if any(words.denies(word) or words.doubts(word) for word in spoken):
+        return None
+    (clause,) = (clause for clause in clauses if clause.choices)
+    if clause.is_question or clause.is_reason or clause.is_alternative or named[0] not in (
+        clause.items[0],
+        clause.items[-1],
+    ):
+        return None
+    before = clause.items[-2:-1] if named[0] == clause.items[-1] else []
+    return None if before and before[0] in words.LABELLED_THINGS else named[0].letters[0]
 
 
 def _is_bare(clauses: Sequence[Clause], place: int, claiming: set[int]) -> bool:
@@ -163,7 +186,12 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
             before = clause.items[number - 1] if number else None
             is_last = number + 1 == len(clause.items)
             is_label = is_dressed or (is_last and place + 1 < len(clauses))
-            if not isinstance(item, Choice) or item.text or item.is_dressed != is_dressed or not isinstance(before, str):
+            if (
+                not isinstance(item, Choice)
+                or item.text
+                or item.is_dressed != is_dressed
+                or not isinstance(before, str)
+            ):
                 continue
             if is_label and not (
                 clause.is_reason or before in words.HEADS | words.NAMED or before in words.LABELLED_THINGS
@@ -231,9 +259,9 @@ def _states_at_end(clause: Clause) -> bool:
     before = [item for item in clause.items[:-1] if isinstance(item, str)]
     tail: list[str] = []
     for word in reversed(before):
+        if words.leads_to_choice(word):
+            return True
         if not words.is_frame(word):
-            if words.leads_to_choice(word) and not tail:
-                return True
             break
         tail.append(word)
     has_copula = any(word in words.COPULAS for word in tail)
@@ -248,7 +276,7 @@ def _states_at_start(clause: Clause) -> bool:
     for item in clause.items[places[-1] + 1 :]:
         if not isinstance(item, str) or not words.is_frame(item):
             return False
-        if item in words.PREDICATES:
+        if item in words.SUBJECTS:
             return True
     return False
 

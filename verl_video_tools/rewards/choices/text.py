@@ -25,14 +25,20 @@ _ANSWER_FIELD = re.compile(
     r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)"
 )
 
-_ARROW = re.compile(r"\\(?:right|Right|long|Long)*(?:rightarrow|implies|to)(?![a-zA-Z])|(?<![=-])[=-]{1,4}>|[\u2190-\u21ff\U0001f449]")
+_ARROW = re.compile(
+    r"\\(?:right|Right|long|Long)*(?:rightarrow|implies|to)(?![a-zA-Z])|(?<![=-])[=-]{1,4}>|[\u2190-\u21ff\U0001f449]"
+)
 _COMMAND = re.compile(r"\\(?:[a-zA-Z]+\*?|[()\[\]])")
 _ESCAPED = re.compile(r"\\([^\w\s])")
 _FENCE = re.compile(r"^[ \t]*`{3}\w*[ \t]*$", re.MULTILINE)
-_HTML = re.compile(r"</?(?:b|strong|i|em|u|p|code|span|div|br|final_?answer|answer)(?:\s[^<>\n]{0,100})?/?>", re.IGNORECASE)
+_HTML = re.compile(
+    r"</?(?:b|strong|i|em|u|p|code|span|div|br|final_?answer|answer)(?:\s[^<>\n]{0,100})?/?>", re.IGNORECASE
+)
 _ANGLED_LETTER = re.compile(r"<([A-Z])>(?![^<]*</)")
 _SYMBOL = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff\u2b50\u25a0-\u25ff]")
-_CLOSING_MARKS = str.maketrans({"。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '})
+_CLOSING_MARKS = str.maketrans(
+    {"。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '}
+)
 _LINE_START = re.compile(r"^[ \t]*(?:[#>*+\u2022-]+[ \t]+)*(?:\d{1,2}[.)][ \t]+(?=[^\W\d]|[(*]))?(?=\S)", re.MULTILINE)
 _DRESSED_LETTER = re.compile(
     r"(?<![^\W_])[*_`\"\u201c\u201d\u201e\u00ab\[({<]{1,8} ?([A-Za-z]) ?[.:)]? ?[*_`\"\u201c\u201d\u00bb\])}>]{1,8}"

@@ -15,7 +15,7 @@ _NAMES_OF_AN_ANSWER = _words(
 )
 _VERBS_OF_CHOOSING = _words(
     "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say conclude "
-    "stick settle vote corresponds correspond matches match points makes"
+    "leaves leaving stick settle vote corresponds correspond matches match points makes"
 )
 PREDICATES = _words(
     "correct right best true accurate appropriate suitable plausible probable likely answer fits fit matches describes "
@@ -25,6 +25,8 @@ COPULAS = _words("is be it's its that's this's it'd answer's :")
 HEADS = _NAMES_OF_AN_ANSWER | _VERBS_OF_CHOOSING | PREDICATES | COPULAS - {":"}
 """A clause with one of them states its choice; with none, as in ``So B``, it just names it."""
 
+SUBJECTS = PREDICATES | _words("option choice what")
+"""What a letter at the beginning of a sentence is said to be."""
 NAMED = _NAMES_OF_AN_ANSWER | _words("option choice one statement sequence")
 """What a sentence with other words in it must speak of, for ``... is B`` at its end to be an answer."""
 DECISIONS = _VERBS_OF_CHOOSING - _words("think believe say match matches makes points go going") | _words("go with")
@@ -34,7 +36,7 @@ FRAME = (
     | NAMED
     | COPULAS
     | _words(
-        "the a an most more very least final clear only simply just indeed definitely certainly surely clearly obviously "
+        "the a an most more very final clear only simply just indeed definitely certainly surely clearly obviously "
         "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i i'd "
         "i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so then and "
         "but hence thus therefore consequently accordingly finally overall ultimately also too indeed would will should "
@@ -42,7 +44,7 @@ FRAME = (
         "listed available four five three two options choices question video clip footage frames evidence conclusion "
         "summary short based according as being itself seems seem looks look appears appear turns out sounds confident "
         "certain pretty quite fairly sure option choice statement sequence letter labeled labelled marked number follows "
-        "following shown information content scene "
+        "following shown information content scene answers see means mean know like tl dr tldr elimination process "
     )
 )
 FINAL = _words("final")
@@ -51,14 +53,21 @@ FINAL = _words("final")
 _DENIALS = _words(
     "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible doubt "
     "doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject rejected discard "
-    "dismiss except besides without mistaken invalid unless if whether were had hardly barely different worse worst fails"
+    "dismiss except besides without mistaken invalid unless if whether were had least hardly barely different worse worst fails"
 )
 _DOUBTS = _words(
     "could might may maybe perhaps possibly possible either between torn unsure alternatively potentially both"
 )
 EXCLUDERS = _words("not never neither nor than except besides excluding without no")
 """Right before a choice they take it out of the sentence: ``B, not C``, ``B rather than C``."""
-EXCLUDED_AFTER = {("instead", "of"), ("rather", "than"), ("other", "than"), ("all", "but"), ("anything", "but"), ("everything", "but")}
+EXCLUDED_AFTER = {
+    ("instead", "of"),
+    ("rather", "than"),
+    ("other", "than"),
+    ("all", "but"),
+    ("anything", "but"),
+    ("everything", "but"),
+}
 REASONS = _words("because since as due seeing considering")
 CONNECTIVES = _words("so therefore thus hence but however while whereas although though which and yet")
 OR = _words("or 或 或者 또는 혹은 または もしくは")
@@ -87,7 +96,7 @@ AFTER_A = ABOUT_A_CHOICE | _words("option the i it this that maybe perhaps proba
 
 # The same for scripts without spaces: what a run of characters may consist of beside a choice.
 _CJK_HEADS = (
-    "答案|正确|最佳|选择|选|正解|正しい|正しく|答え|回答|解答|選択|選び|選ぶ|정답|답변|답|선택|고르|고릅|맞습|맞다|맞아요|옳습|"
+    "答案|答|正确|最佳|选择|选|正解|正しい|正しく|答え|回答|解答|選択|選び|選ぶ|정답|답변|답|선택|고르|고릅|맞습|맞다|맞아요|옳습|"
     "적절|対応|符合|我认为|我觉得|思い|考え|생각"
 )
 _CJK_FILLERS = (
@@ -96,7 +105,7 @@ _CJK_FILLERS = (
     "中|看|从|我们|故|那么|则|"
     "選択肢|です|だ|である|ます|ました|でしょう|は|が|を|の|と|ため|私|したがって|従って|よって|ゆえに|だから|それで|そのため|最終的な|最終的に|"
     "最終|最も|適切な|当てはまる|もの|映像|動画|に|より|から|する|します|なり|なる|一番|適切|番|"
-    "입니다|이에요|예요|이다|이라고|라고|이며|은|는|이|가|을|를|번|옵션|선택지|보기|합니다|하겠습니다|겠습니다|습니다|니다|하다|최종|저는|제|"
+    "입니다|이에요|예요|이다|이라고|라고|이며|은|는|이|가|을|를|번|옵션|선택지|보기|합니다|하겠습니다|겠습니다|습니다|니다|하다|최종|저는|제가|제|선택한|한|"
     "에는|에서|따라서|그러므로|그래서|영상|비디오|것|같|으로|로|정확한|올바른|가장|적절한|바로|됩|이므로"
 )
 _CJK_PIECES = "|".join(sorted(f"{_CJK_HEADS}|{_CJK_FILLERS}".split("|"), key=len, reverse=True))
@@ -104,9 +113,7 @@ _CJK_FRAME = re.compile(f"(?:{_CJK_PIECES})*+")  # possessive: there are too man
 _CJK_HEAD = re.compile(_CJK_HEADS + "|是|です|입니다|对")
 _CJK_DENIAL = re.compile("不|没|错|非|无|未|排除|ない|ません|間違|違|아니|아닙|틀|없|모르|않|如果|만약|もし|吗|か$")
 _CJK_DOUBT = re.compile("可能|也许|或|还是|かも|または|もしくは|또는|혹은|아마")
-_CJK_TAIL = re.compile(
-    f"(?:答案|选项|正解|答え|回答|正答|選択肢|정답|답)(?:{_CJK_PIECES})*+$|选择?$"
-)
+_CJK_TAIL = re.compile(f"(?:答案|选项|正解|答え|回答|正答|選択肢|정답|답)(?:{_CJK_PIECES})*+$|选择?$")
 _CJK_TAIL_CHARACTERS = 40
 """As much of a long run is searched for where its tail may begin."""
 _CJK_FINAL = re.compile("最终|最終|최종")
