@@ -40,7 +40,8 @@ def test_choices_corpus(path: Path, least_share: float, capsys: pytest.CaptureFi
     with capsys.disabled():
         print(
             f"\n{path.name}: {num_read} of {len(meant)} outputs that mean one option are read so "
-            f"({100 * num_read / len(meant):.1f} %); {len(accepted)} of {len(others)} that mean none or several are accepted"
+            f"({100 * num_read / len(meant):.1f} %); "
+            f"{len(accepted)} of {len(others)} that mean none or several are accepted"
         )
     assert accepted == []
     assert num_read >= least_share * len(meant), missed

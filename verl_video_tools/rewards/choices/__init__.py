@@ -1,8 +1,8 @@
 """Grade a multiple-choice answer written in free form.
 
 An answer is read in two stages. First it is cleaned (`text`): markup, reasoning and odd forms of letters go, and what
-the model set apart as its answer, in a box, a tag or a field of JSON, is found. Then ranked rules (`rules`) look for the
-one option that the words state; `clauses` cuts the text into the clauses that they look at, `words` holds the words
+the model set apart as its answer, in a box, a tag or a field of JSON, is found. Then ranked rules (`rules`) look for
+the one option that the words state; `clauses` cuts the text into the clauses that they look at, `words` holds the words
 that may stand beside a choice.
 """
 

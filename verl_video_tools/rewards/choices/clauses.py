@@ -24,7 +24,7 @@ _TOKEN = re.compile(
         | (?:[A-Za-z]\.){{2,}}[A-Za-z]?(?![A-Za-z])
         | [A-Za-z]\+{{1,2}}(?!\s?[^\W_]|[+(])
         | \d+(?:[.,:]\d+)*%?
-        | (?:(?!{CJK})[^\W_])+(?:['’-](?:(?!{CJK})[^\W_])+)*)
+        | (?:(?!{CJK})[^\W_])+(?:['\u2019-](?:(?!{CJK})[^\W_])+)*)
     | (?P<ellipsis>\.{{2,}})
     | (?P<end>[.!?;])
     | (?P<line>\n)
@@ -103,7 +103,7 @@ def _tokens(text: str, menu: Menu) -> Iterator[_Token]:
         elif kind == "dressed":
             yield _Token("choice", match["dressed"].upper(), Choice((match["dressed"].upper(),), is_dressed=True))
         elif kind != "ellipsis":
-            yield _Token("word" if kind == "run" else kind, match[0].replace("’", "'"))
+            yield _Token("word" if kind == "run" else kind, match[0].replace("\u2019", "'"))
 
 
 def _lettered(tokens: Sequence[_Token], menu: Menu) -> list[_Token]:

@@ -82,8 +82,8 @@ def _menu(pairs: tuple[tuple[str, str], ...]) -> Menu:
 
 def _bounded(core: str) -> str:
     """A pattern for a text that begins and ends with whole words; in scripts without spaces it may end anywhere."""
-    before = "" if re.match(CJK, core[0]) else r"(?<![^\W_])(?<![^\W_][.'’-])"
-    after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'’-][^\W_])"
+    before = "" if re.match(CJK, core[0]) else r"(?<![^\W_])(?<![^\W_][.'\u2019-])"
+    after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'\u2019-][^\W_])"
     return before + r"\s+".join(map(re.escape, core.split())) + after
 
 

@@ -146,9 +146,15 @@ def _only_text(clauses: Sequence[Clause]) -> str | None:
     if any(words.denies(word) or words.doubts(word) for word in spoken):
         return None
     (clause,) = (clause for clause in clauses if clause.choices)
-    if clause.is_question or clause.is_reason or clause.is_alternative or named[0] not in (
-        clause.items[0],
-        clause.items[-1],
+    if (
+        clause.is_question
+        or clause.is_reason
+        or clause.is_alternative
+        or named[0]
+        not in (
+            clause.items[0],
+            clause.items[-1],
+        )
     ):
         return None
     before = clause.items[-2:-1] if named[0] == clause.items[-1] else []
@@ -254,9 +260,12 @@ def _is_aside(clause: Clause) -> bool:
 
 def _states_at_end(clause: Clause) -> bool:
     """``From ... I can tell that the answer is B``, ``the option that describes the scene is B``."""
-    if not isinstance(clause.items[-1], Choice):
+    items = list(clause.items)
+    while items and isinstance(items[-1], str) and not items[-1].isascii() and words.is_frame(items[-1]):
+        items.pop()  # what ends a sentence of Japanese or Korean: "B 입니다"
+    if not items or not isinstance(items[-1], Choice):
         return False
-    before = [item for item in clause.items[:-1] if isinstance(item, str)]
+    before = [item for item in items[:-1] if isinstance(item, str)]
     tail: list[str] = []
     for word in reversed(before):
         if words.leads_to_choice(word):

@@ -14,12 +14,12 @@ _NAMES_OF_AN_ANSWER = _words(
     "answer answer's ans response solution prediction selection conclusion guess verdict decision pick letter"
 )
 _VERBS_OF_CHOOSING = _words(
-    "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say conclude "
-    "leaves leaving stick settle vote corresponds correspond matches match points makes"
+    "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say "
+    "conclude leaves leaving stick settle vote corresponds correspond matches match points makes"
 )
 PREDICATES = _words(
-    "correct right best true accurate appropriate suitable plausible probable likely answer fits fit matches describes "
-    "corresponds winner solution works"
+    "correct right best true accurate appropriate suitable plausible probable likely answer fits fit matches "
+    "describes corresponds winner solution works"
 )
 COPULAS = _words("is be it's its that's this's it'd answer's :")
 HEADS = _NAMES_OF_AN_ANSWER | _VERBS_OF_CHOOSING | PREDICATES | COPULAS - {":"}
@@ -37,23 +37,25 @@ FRAME = (
     | COPULAS
     | _words(
         "the a an most more very final clear only simply just indeed definitely certainly surely clearly obviously "
-        "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i i'd "
-        "i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so then and "
-        "but hence thus therefore consequently accordingly finally overall ultimately also too indeed would will should "
-        "must shall has have to do can with for of on in at by from among amongst out all given above below provided "
-        "listed available four five three two options choices question video clip footage frames evidence conclusion "
-        "summary short based according as being itself seems seem looks look appears appear turns out sounds confident "
-        "certain pretty quite fairly sure option choice statement sequence letter labeled labelled marked number follows "
-        "following shown information content scene answers see means mean know like tl dr tldr elimination process "
+        "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i "
+        "i'd i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so "
+        "then and but hence thus therefore consequently accordingly finally overall ultimately also too would will "
+        "should must shall has have to do can with for of on in at by from among amongst out all given above below "
+        "provided listed available four five three two options choices question video clip footage frames evidence "
+        "conclusion summary short based according as being itself seems seem looks look appears appear turns sounds "
+        "confident certain pretty quite fairly option choice statement sequence letter labeled labelled marked "
+        "number follows following shown information content scene answers see means mean know like tl dr tldr "
+        "elimination process"
     )
 )
 FINAL = _words("final")
 
 # Whoever says one of these about a choice, does not state it.
 _DENIALS = _words(
-    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible doubt "
-    "doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject rejected discard "
-    "dismiss except besides without mistaken invalid unless if whether were had least hardly barely different worse worst fails"
+    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible "
+    "doubt doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject rejected "
+    "discard dismiss except besides without mistaken invalid unless if whether were had least hardly barely "
+    "different worse worst fails"
 )
 _DOUBTS = _words(
     "could might may maybe perhaps possibly possible either between torn unsure alternatively potentially both"
