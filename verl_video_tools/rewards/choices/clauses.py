@@ -146,9 +146,10 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
     pending: list[_Token] = []  # what stands between the last letter and this place
     for token in tokens:
         last = found[-1].choice if found else None
-        is_again = bool(pending) and bool(last) and bool(token.choice) and last.letters[-1:] == token.choice.letters
-        if token.choice and not token.choice.text and last and not last.text and len(pending) <= 4 and not is_again:
-            letters = tuple(dict.fromkeys((*last.letters, *token.choice.letters)))
+        this = token.choice
+        is_list = this and not this.text and last and not last.text and len(pending) <= 4
+        if this and last and is_list and not (pending and last.letters[-1:] == this.letters):
+            letters = tuple(dict.fromkeys((*last.letters, *this.letters)))
             found[-1] = _Token("choice", found[-1].word, Choice(letters, "", True))
             pending = []
         elif last and (token.kind in ("comma", "joint") or token.word.lower() in _JOINTS):
@@ -163,6 +164,11 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
 _JOINTS = words.OR | {
     "and",
     "nor",
+    "to",
+    "through",
+    "with",
+    "versus",
+    "vs",
     "perhaps",
     "possibly",
     "maybe",

@@ -116,6 +116,8 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     highest = max(claim.strength for claim in claims)
     if highest == Strength.OPEN:
         return None
+    if highest == Strength.TEXT and not _is_only_about(clauses):
+        return None
     deciding = [claim for claim in claims if claim.strength == highest]
     first = deciding[0].place
     named = set().union(*(claim.letters for claim in deciding))
@@ -146,19 +148,23 @@ def _only_text(clauses: Sequence[Clause]) -> str | None:
     if any(words.denies(word) or words.doubts(word) for word in spoken):
         return None
     (clause,) = (clause for clause in clauses if clause.choices)
-    if (
-        clause.is_question
-        or clause.is_reason
-        or clause.is_alternative
-        or named[0]
-        not in (
-            clause.items[0],
-            clause.items[-1],
-        )
-    ):
+    if clause.is_question or clause.is_reason or clause.is_alternative:
         return None
-    before = clause.items[-2:-1] if named[0] == clause.items[-1] else []
-    return None if before and before[0] in words.LABELLED_THINGS else named[0].letters[0]
+    if clause.items[-1] == named[0]:
+        before = clause.items[-2] if len(clause.items) > 1 else ""
+        return None if before in words.LABELLED_THINGS else named[0].letters[0]
+    can_begin = named[0].text.isdecimal() or " " in named[0].text  # not "no" and the like
+    return named[0].letters[0] if clause.items[0] == named[0] and can_begin else None
+
+
+def _is_only_about(clauses: Sequence[Clause]) -> bool:
+    """Whether no clause speaks of another option's text or refuses to answer."""
+    texts = {choice.letters for clause in clauses for choice in clause.choices if choice.text}
+    refuses = any(
+        any(words.denies(word) for word in clause.words) and words.KNOWING.intersection(clause.words)
+        for clause in clauses
+    )
+    return len(texts) <= 1 and not refuses
 
 
 def _is_bare(clauses: Sequence[Clause], place: int, claiming: set[int]) -> bool:
@@ -178,6 +184,9 @@ def _claims(clauses: Sequence[Clause]) -> Iterator[Claim]:
             verdict = _verdict_on_line(clauses, place)
             if verdict is not False:
                 yield Claim(letters, Strength.STATED if is_answer or verdict else strength, place)
+        ends_in_choice = place > 0 and clauses[place - 1].items and isinstance(clauses[place - 1].items[-1], Choice)
+        if clause.is_alternative and not letters and clause.words and ends_in_choice:
+            yield Claim(frozenset({"something else"}), Strength.OPEN, place)
         awaits_choice = not letters and _asks_for_choice(clause)
     yield from _further_labels(clauses)
 

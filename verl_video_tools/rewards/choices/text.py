@@ -22,7 +22,7 @@ _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE_OR_LINE = re.compile(r"[{}\n]")
 _ANSWER_FIELD = re.compile(
     r"(?:(?:my|your|the|model|final|correct|best|selected|chosen|right)?"
-    r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)"
+    r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)\d*"
 )
 
 _ARROW = re.compile(

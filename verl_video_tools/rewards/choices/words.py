@@ -11,7 +11,7 @@ def _words(text: str) -> frozenset[str]:
 
 # Whoever says nothing but these and a choice, states it.
 _NAMES_OF_AN_ANSWER = _words(
-    "answer answer's ans response solution prediction selection conclusion guess verdict decision pick letter"
+    "answer answer's ans response solution prediction selection conclusion guess verdict decision pick "
 )
 _VERBS_OF_CHOOSING = _words(
     "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say "
@@ -35,14 +35,15 @@ FRAME = (
     HEADS
     | NAMED
     | COPULAS
+    | _words("letter")
     | _words(
         "the a an most more very final clear only simply just indeed definitely certainly surely clearly obviously "
         "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i "
         "i'd i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so "
         "then and but hence thus therefore consequently accordingly finally overall ultimately also too would will "
-        "should must shall has have to do can with for of on in at by from among amongst out all given above below "
+        "should must shall has have to do can with for of on in by from among amongst all given above below "
         "provided listed available four five three two options choices question video clip footage frames evidence "
-        "conclusion summary short based according as being itself seems seem looks look appears appear turns sounds "
+        "conclusion summary short based according as being itself seems seem looks appears appear turns sounds "
         "confident certain pretty quite fairly option choice statement sequence letter labeled labelled marked "
         "number follows following shown information content scene answers see means mean know like tl dr tldr "
         "elimination process"
@@ -67,6 +68,8 @@ EXCLUDED_AFTER = {
     ("rather", "than"),
     ("other", "than"),
     ("all", "but"),
+    ("option", "but"),
+    ("choice", "but"),
     ("anything", "but"),
     ("everything", "but"),
 }
@@ -75,7 +78,8 @@ CONNECTIVES = _words("so therefore thus hence but however while whereas although
 OR = _words("or 或 或者 또는 혹은 または もしくは")
 LABELLED_THINGS = _words(
     "vitamin vitamins plan grade type group team hepatitis section part figure class level room gate building player "
-    "speaker person point step scene camera phase stage line row column track exit platform zone block"
+    "speaker person point step scene camera phase stage line row column track exit platform zone block frame "
+    "second seconds minute minutes around at"
 )
 """A letter after them names no option: ``vitamin C``."""
 REVISIONS = _words("wait actually correction scratch")
@@ -89,7 +93,7 @@ ABOUT_A_CHOICE = (
     | EXCLUDERS
     | _words(
         "is are was isn't aren't seems looks appears fits matches describes would should must can cannot can't could "
-        "does doesn't will won't has might may instead rather over given if also then best"
+        "does doesn't will won't has might may instead rather over given if also then best to through with versus vs"
     )
 )
 """What may follow a letter that a sentence is about."""
@@ -120,6 +124,10 @@ _CJK_TAIL_CHARACTERS = 40
 """As much of a long run is searched for where its tail may begin."""
 _CJK_FINAL = re.compile("最终|最終|최종")
 _CJK_REASON = re.compile("因为|由于|なぜなら|왜냐하면")
+
+
+KNOWING = _words("tell determine know sure see idea answer say decide judge")
+"""Whoever denies one of them refuses to answer."""
 
 
 def is_frame(word: str) -> bool:
