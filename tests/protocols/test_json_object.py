@@ -68,6 +68,6 @@ def test_half_a_surrogate_pair_and_too_deep_objects_are_none() -> None:
     "piece", ["{", '{"', '{"a":', '{"a":[', '{"a{', '{\\"', '{"a":1,', '{"a":1} {', "{\n", '{"k{":":","', "{ \t"]
 )
 def test_long_texts_take_time_in_proportion_to_their_length(piece: str) -> None:
-    """A quarter of a million characters: under a second here, half a minute and more where each brace reads the rest of the text."""
+    """A quarter of a million characters: under a second; half a minute where each brace reads the rest of the text."""
     text = piece * (250_000 // len(piece))
     assert list(json_objects(text + ' {"label": "correct"}'))[-1:] in ([{"label": "correct"}], [])

@@ -1,9 +1,13 @@
 """Which rule grades which question, and when a judge is asked."""
 
+import asyncio
+import threading
+
 import pytest
 
 from verl_video_tools.errors import JudgeError, UsageError
 from verl_video_tools.judge.config import JudgeConfig
+from verl_video_tools.rewards import grading
 from verl_video_tools.rewards.grading import check_question, decided_by_rule, grade_answer
 from verl_video_tools.types import AnswerLabel, QuestionType, Sample
 
@@ -65,6 +69,26 @@ async def test_numbers_are_never_judged(answer: str, expected: AnswerLabel) -> N
     judge = OneVerdict(PARTIAL)
     assert await grade_answer(answer, sample("numeric", "12"), judge) is expected
     assert judge.asked == []
+
+
+async def test_a_comparison_that_hangs_leaves_the_event_loop_free_and_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("math_verify")
+    go_on = threading.Event()
+    monkeypatch.setattr(grading, "grade_number", lambda answer, truth: go_on.wait(60))
+    monkeypatch.setattr(grading, "NUMBER_DEADLINE_SECONDS", 0.2)
+    try:
+        grade = asyncio.create_task(grade_answer("13", sample("numeric", "12"), None))
+        turns = 0
+        while not grade.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        assert await grade is INCORRECT
+    finally:
+        go_on.set()
+    assert turns >= 5
+    assert "was not compared with '12' within 0.2 s" in caplog.text
 
 
 @pytest.mark.parametrize("answer", ["a dog", "A  dog.", '"a dog"'])

@@ -37,6 +37,22 @@ pytest.importorskip("math_verify", reason="the extra `judge` is not installed")
         (r"$\sqrt{25}$", "5"),
         ("\u22123", "-3"),
         ("0:34", "0:34"),
+        ("3 1/2", "3.5"),
+        ("3 1/2 hours", "7/2"),
+        ("3\u00bd", "3.5"),
+        ("\u00bd", "0.5"),
+        ("10\u00b2", "100"),
+        ("5 m\u00b2", "5"),
+        ("\u22485", "5"),
+        ("~5", "5"),
+        (r"$\approx 5$", "5"),
+        ("about 5", "5"),
+        ("1,000,000", "1000000"),
+        ("1,234.5", "1234.5"),
+        ("2 + 3 = 5", "5"),
+        ("$5$ and $5$", "5"),
+        ("<answer>5</answer>", "5"),
+        ("2 \u00d7 2.5", "5"),
     ],
 )
 def test_the_same_number(answer: str, truth: str) -> None:
@@ -62,6 +78,24 @@ def test_the_same_number(answer: str, truth: str) -> None:
         ("5/0", "5"),
         ("5" * 300, "5"),
         ("I count 5. " * 50, "5"),
+        *[("3 4 5", truth) for truth in ("3", "4", "5")],
+        *[("3 vs 4", truth) for truth in ("3", "4")],
+        *[("3 1/2", truth) for truth in ("1", "3", "1/2")],
+        *[("3,4", truth) for truth in ("3.4", "3", "4")],
+        *[("5 of 10", truth) for truth in ("5", "10")],
+        ("not 3", "3"),
+        ("it isn't 3", "3"),
+        ("at least 5", "5"),
+        ("more than 5", "5"),
+        (">5", "5"),
+        (r"$\neq 5$", "5"),
+        ("10\u00b2", "102"),
+        ("10\u2082", "102"),
+        ("4\u20135", "5"),
+        ("3\n4", "4"),
+        ("$3$, $4$", "4"),
+        ("[3, 4]", "4"),
+        (r"3 \text{ or } 4", "4"),
     ],
 )
 def test_another_number_or_none_or_several(answer: str, truth: str) -> None:
@@ -86,6 +120,9 @@ def test_another_number_or_none_or_several(answer: str, truth: str) -> None:
         r"$(\sqrt{2}+\sqrt{3}+\sqrt{5}+\sqrt{7}+\sqrt{11}+\sqrt{13})^{99}$",
         "$" + "(a+b)(c+d)" * 18 + "$",
         r"$\sqrt{" + "7" * 180 + "}$",
+        "$" + "[(" * 40 + "1" + ")]" * 40 + "$",
+        "$" + "{" * 60 + "1" + "}" * 60 + "$",
+        "$" + "|" * 40 + "1" + "|" * 40 + "$",
     ],
 )
 def test_no_answer_computes_for_long(answer: str) -> None:
@@ -106,6 +143,19 @@ def test_outside_the_main_thread() -> None:
 
 def test_is_number() -> None:
     assert [is_number(truth) for truth in ("5", "5 dogs", "1/2", "a dog", "0:34", "")] == [True] * 3 + [False] * 3
+
+
+def test_a_truth_of_several_numbers_is_none() -> None:
+    assert not any(is_number(truth) for truth in ("3,4", "4 or 5", "3 4"))
+    assert is_number("1,000") and is_number("3 1/2")
+
+
+def test_nested_brackets_cost_milliseconds() -> None:
+    """math-verify takes 24 seconds for this."""
+    grade_number("$[(2)]$", "1")  # imports it
+    started = time.process_time()
+    assert not grade_number("$" + "[(" * 40 + "1" + ")]" * 40 + "$", "1")
+    assert time.process_time() - started < 0.05
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:

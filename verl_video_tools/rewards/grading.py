@@ -11,6 +11,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+
 from verl_video_tools.errors import UsageError
 from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.rewards.choices import grade_multiple_choice, plain_text
@@ -19,6 +22,11 @@ from verl_video_tools.rewards.regression import estimate, relative_accuracy
 from verl_video_tools.rewards.segments import grade_segment
 from verl_video_tools.rewards.truths import canonical_number, option_letter
 from verl_video_tools.types import AnswerLabel, Judge, Sample, segment_of
+
+logger = logging.getLogger(__name__)
+
+NUMBER_DEADLINE_SECONDS = 10.0
+"""`numbers` hands nothing to math-verify that is known to compute for long; this holds for what is not known."""
 
 
 def check_question(sample: Sample, judge: Judge | JudgeConfig | None) -> None:
@@ -89,10 +97,15 @@ def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
 async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) -> AnswerLabel:
     """How an answer compares with the sample's truth.
 
+    Numbers are compared beside the event loop, on which a reward worker scores all its rollouts, and for at most
+    `NUMBER_DEADLINE_SECONDS`; an answer that takes longer is wrong.
+
     Raises:
         UsageError: as `check_question`.
         JudgeError: the judge gave no verdict.
     """
+    if sample.question_type == "numeric":
+        return await _grade_number(answer, sample)
     check_question(sample, judge)
     label = decided_by_rule(answer, sample)
     if label is not None:
@@ -111,3 +124,19 @@ async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) 
     """
     label = await grade_answer(answer, sample, judge)
     return relative_accuracy(answer, sample.ground_truth) if sample.question_type == "regression" else label.worth
+
+
+async def _grade_number(answer: str | None, sample: Sample) -> AnswerLabel:
+    await asyncio.to_thread(check_question, sample, None)  # imports the package, which takes its time once
+    try:
+        label = await asyncio.wait_for(asyncio.to_thread(decided_by_rule, answer, sample), NUMBER_DEADLINE_SECONDS)
+    except TimeoutError:
+        logger.warning(
+            "the answer %.200r was not compared with %.80r within %g s and counts as wrong",
+            answer,
+            sample.ground_truth,
+            NUMBER_DEADLINE_SECONDS,
+        )
+        return AnswerLabel.INCORRECT
+    assert label is not None  # a rule decides on every number
+    return label

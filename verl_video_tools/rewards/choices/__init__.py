@@ -1,14 +1,17 @@
 """Grade a multiple-choice answer written in free form.
 
 An answer is read in two stages. First it is cleaned (`text`): markup, reasoning and odd forms of letters go, and what
-the model set apart as its answer, in a box, a tag or a field of JSON, is found. Then ranked rules (`rules`) look for the
-one option that the words state; `clauses` cuts the text into the clauses that they look at, `words` holds the words
+the model set apart as its answer, in a box, a tag or a field of JSON, is found. Then ranked rules (`rules`) look for
+the one option that the words state; `clauses` cuts the text into the clauses that they look at, `words` holds the words
 that may stand beside a choice.
 """
 
 from __future__ import annotations
 
-from verl_video_tools.rewards.choices.options import Options, menu_of, plain_text
+import string
+from functools import lru_cache
+
+from verl_video_tools.rewards.choices.options import Menu, Options, menu_of, plain_text
 from verl_video_tools.rewards.choices.rules import read_choice
 
 __all__ = ["Options", "canonical_letter", "grade_multiple_choice", "names_option", "plain_text"]
@@ -32,12 +35,12 @@ def grade_multiple_choice(answer: str | None, truth: str, options: Options | Non
         ValueError: `truth` names no option.
     """
     menu = menu_of(options)
-    expected = read_choice(truth, menu)
+    expected = _truth_letter(truth, menu)
     if expected is None:
         raise ValueError(f"truth must be the letter of an option, got {truth!r}")
     if answer is None or not menu.has(expected):
         return False
-    return read_choice(answer, menu) == expected
+    return _read(answer, menu) == expected
 
 
 def canonical_letter(truth: str, options: Options | None) -> str | None:
@@ -51,10 +54,22 @@ def canonical_letter(truth: str, options: Options | None) -> str | None:
         None where `truth` names no option, several, or one letter and another option's text.
     """
     menu = menu_of(options)
-    letter = read_choice(truth, menu)
+    letter = _truth_letter(truth, menu)
     return letter if letter is not None and menu.has(letter) else None
 
 
 def names_option(truth: str, options: Options | None = None) -> bool:
     """Whether `grade_multiple_choice` takes `truth`, and some answer could be right."""
     return canonical_letter(truth, options) is not None
+
+
+def _truth_letter(truth: str, menu: Menu) -> str | None:
+    """As `_read`, but a letter alone is one also where it would be a word in an answer: ``I``."""
+    alone = truth.strip().upper()
+    return alone if len(alone) == 1 and alone in string.ascii_uppercase else _read(truth, menu)
+
+
+@lru_cache(maxsize=64)
+def _read(text: str, menu: Menu) -> str | None:
+    """As `read_choice`; a truth and an answer are asked for several times in a row."""
+    return read_choice(text, menu)

@@ -24,7 +24,7 @@ _TOKEN = re.compile(
         | (?:[A-Za-z]\.){{2,}}[A-Za-z]?(?![A-Za-z])
         | [A-Za-z]\+{{1,2}}(?!\s?[^\W_]|[+(])
         | \d+(?:[.,:]\d+)*%?
-        | (?:(?!{CJK})[^\W_])+(?:['’-](?:(?!{CJK})[^\W_])+)*)
+        | (?:(?!{CJK})[^\W_])+(?:['\u2019-](?:(?!{CJK})[^\W_])+)*)
     | (?P<ellipsis>\.{{2,}})
     | (?P<end>[.!?;])
     | (?P<line>\n)
@@ -103,7 +103,7 @@ def _tokens(text: str, menu: Menu) -> Iterator[_Token]:
         elif kind == "dressed":
             yield _Token("choice", match["dressed"].upper(), Choice((match["dressed"].upper(),), is_dressed=True))
         elif kind != "ellipsis":
-            yield _Token("word" if kind == "run" else kind, match[0].replace("’", "'"))
+            yield _Token("word" if kind == "run" else kind, match[0].replace("\u2019", "'"))
 
 
 def _lettered(tokens: Sequence[_Token], menu: Menu) -> list[_Token]:
@@ -146,8 +146,10 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
     pending: list[_Token] = []  # what stands between the last letter and this place
     for token in tokens:
         last = found[-1].choice if found else None
-        if token.choice and not token.choice.text and last and not last.text and len(pending) <= 4:
-            letters = tuple(dict.fromkeys((*last.letters, *token.choice.letters)))
+        this = token.choice
+        is_list = this and not this.text and last and not last.text and len(pending) <= 4
+        if this and last and is_list and not (pending and last.letters[-1:] == this.letters):
+            letters = tuple(dict.fromkeys((*last.letters, *this.letters)))
             found[-1] = _Token("choice", found[-1].word, Choice(letters, "", True))
             pending = []
         elif last and (token.kind in ("comma", "joint") or token.word.lower() in _JOINTS):
@@ -162,6 +164,11 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
 _JOINTS = words.OR | {
     "and",
     "nor",
+    "to",
+    "through",
+    "with",
+    "versus",
+    "vs",
     "perhaps",
     "possibly",
     "maybe",
@@ -197,21 +204,27 @@ def _without_excluded(tokens: Sequence[_Token]) -> list[_Token]:
 
 
 def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
-    """Clauses end at stops, at connectives, and after a letter at their beginning that prose or a colon follows."""
+    """Clauses end at stops, at connectives, and after a letter that a colon, or at their beginning prose, follows."""
     clause = Clause(starts_line=True)
     sentence = [clause]
     for number, token in enumerate(tokens):
         word = token.word.lower()
         is_reason = token.kind == "word" and words.is_reason(word)
         is_connective = token.kind == "word" and word in words.CONNECTIVES | words.OR
-        names_only = len(clause.items) == 1 and (bool(clause.choices) or clause.items == ["no"])
+        last = clause.items[-1] if clause.items else None
+        ends_in_letter = isinstance(last, Choice) and not last.text
         if token.kind in ("line", "end"):
             for one in sentence:
                 one.is_question = token.word == "?"
             yield from sentence
             clause = Clause(starts_line=token.kind == "line")
             sentence = [clause]
-        elif token.kind in ("comma", "joint") or is_connective or is_reason or (token.kind == "colon" and names_only):
+        elif (
+            token.kind in ("comma", "joint")
+            or is_connective
+            or is_reason
+            or (token.kind == "colon" and (ends_in_letter or clause.items == ["no"]))
+        ):
             clause = Clause(is_reason=is_reason, is_alternative=word in words.OR or token.kind == "joint")
             sentence.append(clause)
             if is_reason and word not in words.REASONS:  # a run of characters that begins with the word

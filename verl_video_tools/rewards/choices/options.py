@@ -22,9 +22,9 @@ def plain_text(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .,;:!?。" + QUOTES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Menu:
-    """The options by letter; empty where the reader is told none.
+    """The options by letter; empty where the reader is told none. `menu_of` gives the same one for the same options.
 
     Attributes:
         letters: upper case, in order.
@@ -82,8 +82,8 @@ def _menu(pairs: tuple[tuple[str, str], ...]) -> Menu:
 
 def _bounded(core: str) -> str:
     """A pattern for a text that begins and ends with whole words; in scripts without spaces it may end anywhere."""
-    before = "" if re.match(CJK, core[0]) else r"(?<![^\W_])(?<![^\W_][.'’-])"
-    after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'’-][^\W_])"
+    before = "" if re.match(CJK, core[0]) else r"(?<![^\W_])(?<![^\W_][.'\u2019-])"
+    after = "" if re.match(CJK, core[-1]) else r"(?![^\W_]|[.:'\u2019-][^\W_])"
     return before + r"\s+".join(map(re.escape, core.split())) + after
 
 

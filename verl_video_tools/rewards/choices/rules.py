@@ -106,13 +106,17 @@ def _letter_and_text(text: str, menu: Menu) -> str | None:
 
 def _by_claims(clauses: Sequence[Clause]) -> str | None:
     claims = list(_claims(clauses))
-    if not claims or _contradicts_its_letter(clauses, claims):
+    if not claims:
+        return _only_text(clauses)
+    if _contradicts_its_letter(clauses, claims):
         return None
     corrections = [number for number, clause in enumerate(clauses) if clause.is_revision]
     if corrections and any(claim.place >= corrections[-1] and claim.strength >= Strength.STATED for claim in claims):
         claims = [claim for claim in claims if claim.place >= corrections[-1]]
     highest = max(claim.strength for claim in claims)
     if highest == Strength.OPEN:
+        return None
+    if highest == Strength.TEXT and not _is_only_about(clauses):
         return None
     deciding = [claim for claim in claims if claim.strength == highest]
     first = deciding[0].place
@@ -132,6 +136,37 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     return named.pop() if len(named) == 1 else None
 
 
+_MAX_WORDS = 15
+
+
+def _only_text(clauses: Sequence[Clause]) -> str | None:
+    """A short sentence about the video that ends, or begins, in the text of one option: ``The object is a dog``."""
+    named = [choice for clause in clauses for choice in clause.choices]
+    spoken = [word for clause in clauses for word in clause.words]
+    if len(named) != 1 or not named[0].text or len(spoken) > _MAX_WORDS:
+        return None
+    if any(words.denies(word) or words.doubts(word) for word in spoken):
+        return None
+    (clause,) = (clause for clause in clauses if clause.choices)
+    if clause.is_question or clause.is_reason or clause.is_alternative:
+        return None
+    if clause.items[-1] == named[0]:
+        before = clause.items[-2] if len(clause.items) > 1 else ""
+        return None if before in words.LABELLED_THINGS else named[0].letters[0]
+    can_begin = named[0].text.isdecimal() or " " in named[0].text  # not "no" and the like
+    return named[0].letters[0] if clause.items[0] == named[0] and can_begin else None
+
+
+def _is_only_about(clauses: Sequence[Clause]) -> bool:
+    """Whether no clause speaks of another option's text or refuses to answer."""
+    texts = {choice.letters for clause in clauses for choice in clause.choices if choice.text}
+    refuses = any(
+        any(words.denies(word) for word in clause.words) and words.KNOWING.intersection(clause.words)
+        for clause in clauses
+    )
+    return len(texts) <= 1 and not refuses
+
+
 def _is_bare(clauses: Sequence[Clause], place: int, claiming: set[int]) -> bool:
     """Whether a line or the next claim follows a clause at once."""
     return place + 1 == len(clauses) or clauses[place + 1].starts_line or place + 1 in claiming
@@ -149,6 +184,9 @@ def _claims(clauses: Sequence[Clause]) -> Iterator[Claim]:
             verdict = _verdict_on_line(clauses, place)
             if verdict is not False:
                 yield Claim(letters, Strength.STATED if is_answer or verdict else strength, place)
+        ends_in_choice = place > 0 and clauses[place - 1].items and isinstance(clauses[place - 1].items[-1], Choice)
+        if clause.is_alternative and not letters and clause.words and ends_in_choice:
+            yield Claim(frozenset({"something else"}), Strength.OPEN, place)
         awaits_choice = not letters and _asks_for_choice(clause)
     yield from _further_labels(clauses)
 
@@ -162,9 +200,7 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
         for number, item in enumerate(clause.items):
             before = clause.items[number - 1] if number else None
             is_last = number + 1 == len(clause.items)
-            is_label = (
-                is_dressed or (is_last and place + 1 < len(clauses)) or clause.items[number + 1 : number + 2] == [":"]
-            )
+            is_label = is_dressed or (is_last and place + 1 < len(clauses))
             if (
                 not isinstance(item, Choice)
                 or item.text
@@ -233,14 +269,17 @@ def _is_aside(clause: Clause) -> bool:
 
 def _states_at_end(clause: Clause) -> bool:
     """``From ... I can tell that the answer is B``, ``the option that describes the scene is B``."""
-    if not isinstance(clause.items[-1], Choice):
+    items = list(clause.items)
+    while items and isinstance(items[-1], str) and not items[-1].isascii() and words.is_frame(items[-1]):
+        items.pop()  # what ends a sentence of Japanese or Korean: "B 입니다"
+    if not items or not isinstance(items[-1], Choice):
         return False
-    before = [item for item in clause.items[:-1] if isinstance(item, str)]
+    before = [item for item in items[:-1] if isinstance(item, str)]
     tail: list[str] = []
     for word in reversed(before):
+        if words.leads_to_choice(word):
+            return True
         if not words.is_frame(word):
-            if words.leads_to_choice(word) and not tail:
-                return True
             break
         tail.append(word)
     has_copula = any(word in words.COPULAS for word in tail)
@@ -255,7 +294,7 @@ def _states_at_start(clause: Clause) -> bool:
     for item in clause.items[places[-1] + 1 :]:
         if not isinstance(item, str) or not words.is_frame(item):
             return False
-        if item in words.PREDICATES:
+        if item in words.SUBJECTS:
             return True
     return False
 

@@ -22,7 +22,7 @@ _BOX = re.compile(r"\\f?boxed\s*\{")
 _BRACE_OR_LINE = re.compile(r"[{}\n]")
 _ANSWER_FIELD = re.compile(
     r"(?:(?:my|your|the|model|final|correct|best|selected|chosen|right)?"
-    r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)"
+    r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)\d*"
 )
 
 _ARROW = re.compile(
@@ -36,7 +36,7 @@ _HTML = re.compile(
 )
 _ANGLED_LETTER = re.compile(r"<([A-Z])>(?![^<]*</)")
 _SYMBOL = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff\u2b50\u25a0-\u25ff]")
-_CLOSING_MARKS = str.maketrans(
+_CJK_MARKS = str.maketrans(
     {"。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '}
 )
 _LINE_START = re.compile(r"^[ \t]*(?:[#>*+\u2022-]+[ \t]+)*(?:\d{1,2}[.)][ \t]+(?=[^\W\d]|[(*]))?(?=\S)", re.MULTILINE)
@@ -80,7 +80,7 @@ def unwrapped(text: str) -> str:
     """The words without markup; a letter in quotes, brackets or bold print comes out as ``(B)``."""
     if not text.strip():
         return ""
-    text = unicodedata.normalize("NFKC", text).translate(_CLOSING_MARKS)
+    text = unicodedata.normalize("NFKC", text).translate(_CJK_MARKS)
     text = _FENCE.sub("", _ARROW.sub(" \u2192 ", text))
     text = _HTML.sub(" ", _ANGLED_LETTER.sub(r"(\1)", _COMMAND.sub(" ", text.replace("\\\\", "\n"))))
     text = re.sub(r"[{}$]", " ", _ESCAPED.sub(r"\1", text))

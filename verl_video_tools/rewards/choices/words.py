@@ -11,20 +11,22 @@ def _words(text: str) -> frozenset[str]:
 
 # Whoever says nothing but these and a choice, states it.
 _NAMES_OF_AN_ANSWER = _words(
-    "answer answer's ans response solution prediction selection conclusion guess verdict decision pick letter"
+    "answer answer's ans response solution prediction selection conclusion guess verdict decision pick "
 )
 _VERBS_OF_CHOOSING = _words(
-    "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say conclude "
-    "stick settle vote corresponds correspond matches match points makes"
+    "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say "
+    "conclude leaves leaving stick settle vote corresponds correspond matches match points makes"
 )
 PREDICATES = _words(
-    "correct right best true accurate appropriate suitable plausible probable likely answer fits fit matches describes "
-    "corresponds winner solution works"
+    "correct right best true accurate appropriate suitable plausible probable likely answer fits fit matches "
+    "describes corresponds winner solution works"
 )
 COPULAS = _words("is be it's its that's this's it'd answer's :")
 HEADS = _NAMES_OF_AN_ANSWER | _VERBS_OF_CHOOSING | PREDICATES | COPULAS - {":"}
 """A clause with one of them states its choice; with none, as in ``So B``, it just names it."""
 
+SUBJECTS = PREDICATES | _words("option choice what")
+"""What a letter at the beginning of a sentence is said to be."""
 NAMED = _NAMES_OF_AN_ANSWER | _words("option choice one statement sequence")
 """What a sentence with other words in it must speak of, for ``... is B`` at its end to be an answer."""
 DECISIONS = _VERBS_OF_CHOOSING - _words("think believe say match matches makes points go going") | _words("go with")
@@ -33,25 +35,28 @@ FRAME = (
     HEADS
     | NAMED
     | COPULAS
+    | _words("letter")
     | _words(
-        "the a an most more very least final clear only simply just indeed definitely certainly surely clearly obviously "
-        "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i i'd "
-        "i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so then and "
-        "but hence thus therefore consequently accordingly finally overall ultimately also too indeed would will should "
-        "must shall has have to do can with for of on in at by from among amongst out all given above below provided "
-        "listed available four five three two options choices question video clip footage frames evidence conclusion "
-        "summary short based according as being itself seems seem looks look appears appear turns out sounds confident "
-        "certain pretty quite fairly sure option choice statement sequence letter labeled labelled marked number follows "
-        "following shown information content scene "
+        "the a an most more very final clear only simply just indeed definitely certainly surely clearly obviously "
+        "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i "
+        "i'd i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so "
+        "then and but hence thus therefore consequently accordingly finally overall ultimately also too would will "
+        "should must shall has have to do can with for of on in by from among amongst all given above below "
+        "provided listed available four five three two options choices question video clip footage frames evidence "
+        "conclusion summary short based according as being itself seems seem looks appears appear turns sounds "
+        "confident certain pretty quite fairly option choice statement sequence letter labeled labelled marked "
+        "number follows following shown information content scene answers see means mean know like tl dr tldr "
+        "elimination process"
     )
 )
 FINAL = _words("final")
 
 # Whoever says one of these about a choice, does not state it.
 _DENIALS = _words(
-    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible doubt "
-    "doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject rejected discard "
-    "dismiss except besides without mistaken invalid unless if whether were had hardly barely different worse worst fails"
+    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible "
+    "doubt doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject rejected "
+    "discard dismiss except besides without mistaken invalid unless if whether were had least hardly barely "
+    "different worse worst fails"
 )
 _DOUBTS = _words(
     "could might may maybe perhaps possibly possible either between torn unsure alternatively potentially both"
@@ -63,6 +68,8 @@ EXCLUDED_AFTER = {
     ("rather", "than"),
     ("other", "than"),
     ("all", "but"),
+    ("option", "but"),
+    ("choice", "but"),
     ("anything", "but"),
     ("everything", "but"),
 }
@@ -71,7 +78,8 @@ CONNECTIVES = _words("so therefore thus hence but however while whereas although
 OR = _words("or 或 或者 또는 혹은 または もしくは")
 LABELLED_THINGS = _words(
     "vitamin vitamins plan grade type group team hepatitis section part figure class level room gate building player "
-    "speaker person point step scene camera phase stage line row column track exit platform zone block"
+    "speaker person point step scene camera phase stage line row column track exit platform zone block frame "
+    "second seconds minute minutes around at"
 )
 """A letter after them names no option: ``vitamin C``."""
 REVISIONS = _words("wait actually correction scratch")
@@ -85,7 +93,7 @@ ABOUT_A_CHOICE = (
     | EXCLUDERS
     | _words(
         "is are was isn't aren't seems looks appears fits matches describes would should must can cannot can't could "
-        "does doesn't will won't has might may instead rather over given if also then best"
+        "does doesn't will won't has might may instead rather over given if also then best to through with versus vs"
     )
 )
 """What may follow a letter that a sentence is about."""
@@ -94,7 +102,7 @@ AFTER_A = ABOUT_A_CHOICE | _words("option the i it this that maybe perhaps proba
 
 # The same for scripts without spaces: what a run of characters may consist of beside a choice.
 _CJK_HEADS = (
-    "答案|正确|最佳|选择|选|正解|正しい|正しく|答え|回答|解答|選択|選び|選ぶ|정답|답변|답|선택|고르|고릅|맞습|맞다|맞아요|옳습|"
+    "答案|答|正确|最佳|选择|选|正解|正しい|正しく|答え|回答|解答|選択|選び|選ぶ|정답|답변|답|선택|고르|고릅|맞습|맞다|맞아요|옳습|"
     "적절|対応|符合|我认为|我觉得|思い|考え|생각"
 )
 _CJK_FILLERS = (
@@ -103,7 +111,7 @@ _CJK_FILLERS = (
     "中|看|从|我们|故|那么|则|"
     "選択肢|です|だ|である|ます|ました|でしょう|は|が|を|の|と|ため|私|したがって|従って|よって|ゆえに|だから|それで|そのため|最終的な|最終的に|"
     "最終|最も|適切な|当てはまる|もの|映像|動画|に|より|から|する|します|なり|なる|一番|適切|番|"
-    "입니다|이에요|예요|이다|이라고|라고|이며|은|는|이|가|을|를|번|옵션|선택지|보기|합니다|하겠습니다|겠습니다|습니다|니다|하다|최종|저는|제|"
+    "입니다|이에요|예요|이다|이라고|라고|이며|은|는|이|가|을|를|번|옵션|선택지|보기|합니다|하겠습니다|겠습니다|습니다|니다|하다|최종|저는|제가|제|선택한|한|"
     "에는|에서|따라서|그러므로|그래서|영상|비디오|것|같|으로|로|정확한|올바른|가장|적절한|바로|됩|이므로"
 )
 _CJK_PIECES = "|".join(sorted(f"{_CJK_HEADS}|{_CJK_FILLERS}".split("|"), key=len, reverse=True))
@@ -116,6 +124,10 @@ _CJK_TAIL_CHARACTERS = 40
 """As much of a long run is searched for where its tail may begin."""
 _CJK_FINAL = re.compile("最终|最終|최종")
 _CJK_REASON = re.compile("因为|由于|なぜなら|왜냐하면")
+
+
+KNOWING = _words("tell determine know sure see idea answer say decide judge")
+"""Whoever denies one of them refuses to answer."""
 
 
 def is_frame(word: str) -> bool:
