@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 import pytest
@@ -38,9 +38,29 @@ ANSWERS = {
     "direct": "<answer>B</answer>",
     "videobrain": "<thinking>ok</thinking><answer>B</answer>",
 }
+LOOKS = {
+    "framethinker": [
+        "<think>when</think><action>get frame number at time 0:34</action>",
+        "<think>so 1020: 1000 and 1100</think><action>choose frames between 1000 and 1100</action>",
+    ],
+    "videozoomer": ['<think>a</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'],
+    "longvt": [
+        '<think>a</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 12, "end_time": 20}}</tool_call>'
+    ],
+    "framemind": [
+        "<think>a</think><tool_call>VideoClip(10, 14)</tool_call><tool_call>FrameAt(12)</tool_call>"
+        "<turn_sum>b</turn_sum>"
+    ],
+    "direct": [],
+    "videobrain": [
+        "<thinking>a</thinking><tool_call>"
+        '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 100}}</tool_call>'
+    ],
+}
 ROW = {
     "extra_info": {
-        "question": "Which?\nA. a cat\nB. a dog",
+        "question": "Which is it at 0:34?\nA. a cat\nB. a dog",
+        "video_segment": [10.0, 20.0],
         "options": ["a cat", "a dog"],
         "question_type": "mc",
         "video_path": "v.mp4",
@@ -52,9 +72,10 @@ ROW = {
 
 def numbers_of(method: Method) -> Iterator[tuple[str, Any]]:
     """Each numeric field, and another value that it takes."""
+    hints = get_type_hints(type(method))
     for own in fields(method):
         value = getattr(method, own.name)
-        kinds = str(own.type)
+        kinds = str(hints[own.name])
         if "int" not in kinds and "float" not in kinds:
             continue
         if isinstance(value, tuple):
@@ -91,25 +112,38 @@ async def paid(trajectory: Trajectory, configuration: DictConfig) -> dict[str, A
     return result
 
 
-async def rollout_of(method: Method, video_path: str) -> Trajectory:
-    return await execute(method, replace(Sample.from_row(ROW), video_path=video_path), [ANSWERS[method.name]])
+async def rollout_of(method: Method, video_path: str, looks: bool = False) -> Trajectory:
+    turns = [*(LOOKS[method.name] if looks else []), ANSWERS[method.name]]
+    return await execute(method, replace(Sample.from_row(ROW), video_path=video_path), turns)
 
 
+@pytest.mark.parametrize("looks", [False, True], ids=["answers", "looks"])
 @pytest.mark.parametrize(("name", "field_name", "value"), CASES, ids=lambda value: str(value))
 async def test_a_rollout_is_paid_by_its_own_value_of_every_number(
-    name: str, field_name: str, value: Any, make_video: MakeVideo
+    name: str, field_name: str, value: Any, looks: bool, make_video: MakeVideo
 ) -> None:
     run = get_method(name)
     own = replace(run, **{field_name: value})
     settings = own.own_settings(run)
     assert (set(settings) == {field_name}) != ((name, field_name) in ONLY_VALUE)
-    trajectory = await rollout_of(own, make_video(3000))
+    trajectory = await rollout_of(own, make_video(3000), looks)
     trajectory.settings = settings
     expected = await own.score(trajectory, Sample.from_row(ROW))
     result = await paid(trajectory, config())
     assert result["reward_score"] == expected["score"]
     info = reward_info(own, expected, Sample.from_row(ROW), flagged=False)
     assert {key: result["reward_extra_info"][key] for key in info} == info
+
+
+@pytest.mark.parametrize("name", METHOD_NAMES)
+async def test_the_rollouts_of_these_tests_earn_most_components(name: str, make_video: MakeVideo) -> None:
+    trajectory = await rollout_of(get_method(name), make_video(3000), looks=True)
+    reward = await get_method(name).score(trajectory, Sample.from_row(ROW))
+    calls = sum(look.count("<tool_call>") or 1 for look in LOOKS[name])
+    assert len(trajectory.executed_calls()) == calls and reward["accuracy"] > 0.0
+    earned = {component for component, value in reward.items() if value > 0.0}
+    of_other_rollouts = {"framethinker": {"format"}, "framemind": {"format"}, "videobrain": {"behavior"}}
+    assert set(get_method(name).reward_components) - earned == of_other_rollouts.get(name, set())
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
