@@ -10,6 +10,7 @@ import torch
 
 from tests.agent_loop.harness import Rollout, make_row, processor, run_loop, tokenizer, video
 from verl_video_tools.agent_loop.tokens import placeholder_runs
+from verl_video_tools.config import config_path
 from verl_video_tools.data.model_inputs import position_ids_4L
 from verl_video_tools.types import StopReason
 
@@ -69,6 +70,23 @@ async def test_observations_read_like_qwens_tool_messages() -> None:
         "<tool_response>\nError: out_of_range: start_time 30 must be from 0 to below 20.00 seconds\n</tool_response>"
         "<|im_end|>\n<|im_start|>assistant\n"
     )
+
+
+async def test_published_reply_to_the_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the template for released checkpoints, section b.5: no line break between "user" and the tag. verl adds the
+    one after the policy's own end of turn."""
+    template = config_path("longvt-template").read_text(encoding="utf-8")
+    for part in (processor("qwen2_5_vl"), tokenizer()):
+        monkeypatch.setattr(part, "chat_template", template)
+    result = await rollout([crop(5, 7), ANSWER], method_fields={"compat": "reference"})
+    pictures = ("<|vision_start|>" + "<|image_pad|>" * 2 + "<|vision_end|>") * 2
+    assert result.text_of(keep=0) == (
+        f"\n<|im_start|>user<tool_response>\n{pictures}The tool executed successfully. Here are the processed result"
+        "</tool_response><|im_end|><|im_start|>assistant\n"
+    )
+    prompt = tokenizer().decode(result.output.prompt_ids)
+    assert prompt.startswith("<|im_start|>system\n") and "<|im_end|><|im_start|>user\n<|vision_start|>" in prompt
+    assert result.trajectory.flags == [] and result.trajectory.stop_reason is StopReason.ANSWER
 
 
 @pytest.mark.parametrize(("compat", "response_length"), [("strict", 150), ("reference", 100)])

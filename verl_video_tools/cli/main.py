@@ -153,7 +153,7 @@ def _demo(
 
 
 @app.command("path")
-def _path(name: Annotated[str, typer.Argument(help="agent-loops, tools or hermes-template.")]) -> None:
+def _path(name: Annotated[str, typer.Argument(help="agent-loops, tools, hermes-template or longvt-template.")]) -> None:
     """Print the path of a packaged configuration file. For use in a verl command line."""
     from verl_video_tools.config import config_path
 

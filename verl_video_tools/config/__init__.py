@@ -11,6 +11,7 @@ _FILES = {
     "agent-loops": "agent_loops.yaml",
     "tools": "tools.yaml",
     "hermes-template": "chat_templates/hermes_tools.jinja",
+    "longvt-template": "chat_templates/longvt_released.jinja",
 }
 
 
