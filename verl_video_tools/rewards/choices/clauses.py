@@ -16,6 +16,7 @@ _ORDINALS = {"first": "A", "second": "B", "third": "C", "fourth": "D", "fifth": 
 _ORDINAL = re.compile(r"\b(?:the )?(first|second|third|fourth|fifth) (?:option|choice|one)\b", re.IGNORECASE)
 _CJK_ORDINAL = re.compile("第([一二三四五]) ?个? ?选项")
 _AND = re.compile(r"\b(?:as well as|along with|together with|plus)\b", re.IGNORECASE)
+_NO_DOUBT = re.compile(r"\b(?:without (?:a |any )?doubt|no doubt|beyond doubt)\b", re.IGNORECASE)
 _TOKEN = re.compile(
     rf"""(?P<mark>[\ue000-\uf8ff])
     | \((?P<dressed>[A-Z])\)
@@ -56,7 +57,7 @@ class Clause:
 
     Attributes:
         items: lower-case words and choices.
-        is_reason: it begins with "because" or the like.
+        is_reason: it begins with "because" or "although" or the like.
         is_alternative: it begins with "or".
         is_question: its sentence ends in a question mark.
         is_revision: it begins with "wait" or the like.
@@ -88,7 +89,7 @@ class _Token(NamedTuple):
 def clauses_of(text: str, menu: Menu) -> list[Clause]:
     """The clauses of a text that `unwrapped` cleaned, those without words left out."""
     text = _ORDINAL.sub(lambda match: f" ({_ORDINALS[match[1].lower()]}) ", menu.masked(text))
-    text = _AND.sub("and", text)
+    text = _NO_DOUBT.sub("surely", _AND.sub("and", text))
     text = _CJK_ORDINAL.sub(lambda match: f" ({'ABCDE'['一二三四五'.index(match[1])]}) ", text)
     tokens = _without_excluded(_joined(_lettered(list(_tokens(text, menu)), menu)))
     return [clause for clause in _cut(tokens) if clause.items or clause.is_revision]
@@ -209,7 +210,7 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
     sentence = [clause]
     for number, token in enumerate(tokens):
         word = token.word.lower()
-        is_reason = token.kind == "word" and words.is_reason(word)
+        is_reason = token.kind == "word" and (words.is_reason(word) or word in words.CONCESSIONS)
         is_connective = token.kind == "word" and word in words.CONNECTIVES | words.OR
         last = clause.items[-1] if clause.items else None
         ends_in_letter = isinstance(last, Choice) and not last.text
@@ -225,9 +226,9 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
             or is_reason
             or (token.kind == "colon" and (ends_in_letter or clause.items == ["no"]))
         ):
-            clause = Clause(is_reason=is_reason, is_alternative=word in words.OR or token.kind == "joint")
+            clause = Clause(is_reason=is_reason, is_alternative=word in words.OR or token.word == "/")
             sentence.append(clause)
-            if is_reason and word not in words.REASONS:  # a run of characters that begins with the word
+            if is_reason and not word.isascii():  # a run of characters that begins with the word
                 clause.items.append(word)
         elif token.choice:
             clause.items.append(token.choice)

@@ -150,11 +150,12 @@ def _only_text(clauses: Sequence[Clause]) -> str | None:
     (clause,) = (clause for clause in clauses if clause.choices)
     if clause.is_question or clause.is_reason or clause.is_alternative:
         return None
-    if clause.items[-1] == named[0]:
-        before = clause.items[-2] if len(clause.items) > 1 else ""
+    place = clause.items.index(named[0])
+    if all(isinstance(item, str) and words.is_frame(item) for item in clause.items[place + 1 :]):
+        before = clause.items[place - 1] if place else ""
         return None if before in words.LABELLED_THINGS else named[0].letters[0]
     can_begin = named[0].text.isdecimal() or " " in named[0].text  # not "no" and the like
-    return named[0].letters[0] if clause.items[0] == named[0] and can_begin else None
+    return named[0].letters[0] if place == 0 and can_begin else None
 
 
 def _is_only_about(clauses: Sequence[Clause]) -> bool:

@@ -11,15 +11,16 @@ def _words(text: str) -> frozenset[str]:
 
 # Whoever says nothing but these and a choice, states it.
 _NAMES_OF_AN_ANSWER = _words(
-    "answer answer's ans response solution prediction selection conclusion guess verdict decision pick "
+    "answer answer's ans response solution prediction selection conclusion guess verdict decision pick"
 )
 _VERBS_OF_CHOOSING = _words(
-    "choose chose choosing chosen select selected selecting picked picking go going opt guess think believe say "
-    "conclude leaves leaving stick settle vote corresponds correspond matches match points makes"
+    "making supports support supported decided decide choose chose choosing chosen select selected selecting picked "
+    "picking go going opt guess think believe say conclude leaves leaving stick settle vote corresponds correspond "
+    "matches match points makes"
 )
 PREDICATES = _words(
-    "correct right best true accurate appropriate suitable plausible probable likely answer fits fit matches "
-    "describes corresponds winner solution works"
+    "sense supported supports correct right best true accurate appropriate suitable plausible probable likely "
+    "answer fits fit matches describes corresponds winner solution works"
 )
 COPULAS = _words("is be it's its that's this's it'd answer's :")
 HEADS = _NAMES_OF_AN_ANSWER | _VERBS_OF_CHOOSING | PREDICATES | COPULAS - {":"}
@@ -45,7 +46,7 @@ FRAME = (
         "provided listed available four five three two options choices question video clip footage frames evidence "
         "conclusion summary short based according as being itself seems seem looks appears appear turns sounds "
         "confident certain pretty quite fairly option choice statement sequence letter labeled labelled marked "
-        "number follows following shown information content scene answers see means mean know like tl dr tldr "
+        "number follows following shown information content scene answers see means mean know like them tl dr tldr "
         "elimination process"
     )
 )
@@ -54,9 +55,9 @@ FINAL = _words("final")
 # Whoever says one of these about a choice, does not state it.
 _DENIALS = _words(
     "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible "
-    "doubt doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject rejected "
-    "discard dismiss except besides without mistaken invalid unless if whether were had least hardly barely "
-    "different worse worst fails"
+    "doubt doubtful cannot cant dont isnt rule ruled exclude excluded excluding eliminate eliminated reject "
+    "rejected discard dismiss except besides without mistaken invalid unless if whether were had least hardly "
+    "barely different worse worst fails"
 )
 _DOUBTS = _words(
     "could might may maybe perhaps possibly possible either between torn unsure alternatively potentially both"
@@ -74,11 +75,13 @@ EXCLUDED_AFTER = {
     ("everything", "but"),
 }
 REASONS = _words("because since as due seeing considering")
+CONCESSIONS = _words("while whereas although though")
+"""What follows one of them is granted, not stated."""
 CONNECTIVES = _words("so therefore thus hence but however while whereas although though which and yet")
 OR = _words("or 或 或者 또는 혹은 または もしくは")
 LABELLED_THINGS = _words(
-    "vitamin vitamins plan grade type group team hepatitis section part figure class level room gate building player "
-    "speaker person point step scene camera phase stage line row column track exit platform zone block frame "
+    "vitamin vitamins plan grade type group team hepatitis section part figure class level room gate building "
+    "player speaker person point step scene camera phase stage line row column track exit platform zone block frame "
     "second seconds minute minutes around at"
 )
 """A letter after them names no option: ``vitamin C``."""
@@ -92,8 +95,9 @@ ABOUT_A_CHOICE = (
     | OR
     | EXCLUDERS
     | _words(
-        "is are was isn't aren't seems looks appears fits matches describes would should must can cannot can't could "
-        "does doesn't will won't has might may instead rather over given if also then best to through with versus vs"
+        "is are was isn't aren't seems looks appears fits matches describes would should must can cannot can't "
+        "could does doesn't will won't has might may instead rather over given if also then best to through with "
+        "versus vs"
     )
 )
 """What may follow a letter that a sentence is about."""
