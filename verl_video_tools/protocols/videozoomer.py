@@ -26,6 +26,8 @@ VIDEO_ZOOM = "video_zoom"
 STOP = f"</{VIDEO_ZOOM}>"
 
 _TAGS = tuple(f"<{slash}{name}>" for name in ("think", VIDEO_ZOOM, "answer", "tool_response") for slash in ("", "/"))
+_MOST_OBJECTS = 100
+"""Objects that are read to say why a request cannot be: a policy may write any number of them."""
 _FORM = '{"segment": [start_seconds, end_seconds], "fps": frames_per_second}'
 
 
@@ -103,7 +105,7 @@ def _read_request_reference(text: str) -> ToolCall:
     """The one object of a turn's requests. Where there is none or are several, the model is told no reason."""
     objects = _objects_on_one_line(text)
     try:
-        found = [load_object(written) for written in objects]
+        found = [load_object(written) for written in objects[:_MOST_OBJECTS]]
     except (ValueError, RecursionError) as error:
         return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: {error}")
     if len(found) != 1:
