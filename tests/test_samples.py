@@ -34,7 +34,7 @@ def test_a_row_that_names_no_type(truth: str, kind: str) -> None:
     ("field", "value", "message"),
     [
         ("question", "", "extra_info.question is missing or empty"),
-        ("question_type", "oe", "question_type must be one of mc, numeric, open, segment, got 'oe'"),
+        ("question_type", "oe", "question_type must be one of mc, numeric, regression, open, segment, got 'oe'"),
         ("options", "a cup, a vase", "options must be a list of texts, or the JSON of one, got 'a cup, a vase'"),
         ("options", '{"A": "a cup"}', "options must be a list"),
         ("options", {"A": "a cup"}, "options must be a list"),

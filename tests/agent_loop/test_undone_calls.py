@@ -20,8 +20,10 @@ from verl_video_tools.types import Sample, Trajectory
 QUESTION = "What does the driver wave with?"
 
 
-def crops(*spans: tuple[float, float]) -> str:
-    calls = [{"name": "crop_video", "arguments": {"start_time": start, "end_time": end}} for start, end in spans]
+def crops(*spans: tuple[float, float], **others: str) -> str:
+    calls = [
+        {"name": "crop_video", "arguments": {"start_time": start, "end_time": end, **others}} for start, end in spans
+    ]
     return "<think>look there</think>" + "".join(f"<tool_call>{json.dumps(call)}</tool_call>" for call in calls)
 
 
@@ -43,7 +45,9 @@ def calls_of(result: Mapping[str, Any]) -> list[tuple[bool, str | None, int]]:
 def test_siblings_of_a_refused_call_were_not_executed(
     make_video: MakeVideo, spans: tuple[tuple[float, float], ...], compat: str
 ) -> None:
-    result = replayed(make_video(3000), [crops(*spans), ANSWER], end_on_call_error=True, compat=compat)
+    video = make_video(3000)
+    path = {"video_path": video} if compat == "reference" else {}  # which the published tool requires
+    result = replayed(video, [crops(*spans, **path), ANSWER], end_on_call_error=True, compat=compat)
     assert result["stop_reason"] == "invalid_action"
     codes = ["not_executed" if start < end else "reversed_segment" for start, end in spans]
     assert calls_of(result) == [(False, code, 0) for code in codes]

@@ -112,12 +112,12 @@ def test_a_batch_with_rows_about_a_video(tmp_path: Path) -> None:
         },
     }
     items = [
-        dataset(tmp_path, rows, video_tools={"longvt": {"max_frames": 4}})[0] for rows in ([row(paths)], [about_video])
+        dataset(tmp_path, rows, video_tools={"longvt": {"initial_frames": 4}})[0] for rows in ([row(paths)], [about_video])
     ]
     batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)(items)
     assert batch["input_ids"].offsets().diff().tolist() == [len(item["input_ids"]) for item in items]
     assert [len(item["multi_modal_inputs"]["image_grid_thw"]) for item in items] == [1, 4]
-    mixed = dataset(tmp_path, [row(paths), about_video], video_tools={"longvt": {"max_frames": 4}})
+    mixed = dataset(tmp_path, [row(paths), about_video], video_tools={"longvt": {"initial_frames": 4}})
     assert [mixed[index]["input_ids"].tolist() for index in range(2)] == [item["input_ids"].tolist() for item in items]
 
 

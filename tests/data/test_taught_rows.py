@@ -45,7 +45,7 @@ def taught(source: str, annotations: Path, media: Path, target: Path, method: st
 
 def learnt(path: Path) -> list[str]:
     """What the loss of each row is on."""
-    options = {"max_length": 8192, "video_tools": {"longvt": {"max_frames": 4, "max_crop_frames": 4}}}
+    options = {"max_length": 8192, "video_tools": {"longvt": {"initial_frames": 4, "call_frames": 4}}}
     dataset = TrajectorySFTDataset(str(path), tokenizer(), options, processor())
     items = [dataset[index] for index in range(len(dataset))]
     return [tokenizer().decode(item["input_ids"][item["loss_mask"].bool()]) for item in items]

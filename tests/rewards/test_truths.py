@@ -97,7 +97,7 @@ async def test_exact_grading_pays_every_form(truth: Any) -> None:
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
-@pytest.mark.parametrize("truth", ["a foul", "D", "B. a cat", " ", "The answer is B"])
+@pytest.mark.parametrize("truth", ["a foul", "D", "B. a cat", " "])
 def test_a_truth_that_is_no_option_is_refused(name: str, truth: str) -> None:
     with pytest.raises(UsageError, match=r"letter or the text of an option|is empty"):
         get_method(name).check_earnable(sample_of(truth, question_type="mc", options=list(ANIMALS)), None)

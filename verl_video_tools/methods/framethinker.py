@@ -255,8 +255,7 @@ class FrameThinker(Method):
             UsageError: no answer could earn it.
         """
         super().check_earnable(sample, judge)
-        is_compared = sample.question_type != "open" and self.answer_grading == "exact"
-        if is_compared and len(sample.ground_truth.split()) > 1:
+        if self._compares_words(sample) and len(sample.ground_truth.split()) > 1:
             raise UsageError(
                 f"answer_grading=exact compares the answer's first word with the truth, which is "
                 f"{sample.ground_truth!r:.100}; make the truth one word, or set answer_grading=choice"
@@ -303,9 +302,13 @@ class FrameThinker(Method):
     async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
         if answer is None:
             return False
-        if sample.question_type in ("open", "segment") or self.answer_grading == "choice":
-            return await grade_answer(answer, sample, judge) is AnswerLabel.CORRECT
-        return answer.split(maxsplit=1)[0] == sample.ground_truth
+        if self._compares_words(sample):
+            return answer.split(maxsplit=1)[0] == sample.ground_truth
+        return await grade_answer(answer, sample, judge) is AnswerLabel.CORRECT
+
+    def _compares_words(self, sample: Sample) -> bool:
+        """Whether an answer's first word is compared with the truth: the published rule, for options and numbers."""
+        return self.answer_grading == "exact" and sample.question_type in ("mc", "numeric")
 
     def _is_long(self, info: VideoInfo) -> bool:
         return info.duration_seconds > self.long_video_seconds
