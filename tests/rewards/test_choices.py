@@ -97,10 +97,10 @@ def test_truth_must_name_an_option(truth: str) -> None:
 
 @pytest.mark.parametrize("filler", [" ", "\n", " \n", "answer is ", "\\boxed{", "B or ", "B. "])
 def test_long_answers_are_read_quickly(filler: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     for start in ("B. text", "hm "):
         grade_multiple_choice(start + filler * 20_000 + "x", "B", COLOURS)
-    assert time.perf_counter() - started < 5.0
+    assert time.process_time() - started < 5.0
 
 
 LETTERS = st.sampled_from(string.ascii_uppercase[:4])

@@ -277,10 +277,13 @@ def _is_mention(clauses: Sequence[Clause], place: int, strength: Strength, conte
     before = [item for item in clause.items[:number] if item not in ("the", "option", "choice", "options")]
     if (strength == Strength.LETTER or clause.is_reason) and before and {before[0], before[-1]} <= words.PREPOSITIONS:
         return True
-    if strength == Strength.LETTER and not starts and not clause.is_conclusion and context.is_prose:
-        if (clause.is_label or context.is_answered) and not ends:
-            return True
+    is_aside = context.is_prose and not (starts or ends or clause.is_conclusion)
+    if strength == Strength.LETTER and is_aside and (clause.is_label or context.is_answered):
+        return True
     return context.is_discussion and (not ends or number + 1 < len(clause.items))
+
+
+_BEFORE_A_MENTION = words.HEADS | words.NAMED | words.PREPOSITIONS | words.LABELLED_THINGS
 
 
 def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
@@ -302,22 +305,21 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
                 or not isinstance(before, str)
             ):
                 continue
-            if is_label and not (
-                clause.is_reason or before in words.HEADS | words.NAMED | words.PREPOSITIONS | words.LABELLED_THINGS
-            ):
+            if is_label and not (clause.is_reason or before in _BEFORE_A_MENTION):
                 yield Claim(frozenset(item.letters), Strength.OPEN, place)
 
 
 def _counted(clause: Clause) -> list[Choice]:
     """Its choices; beside a letter, "right" and "no" are words, also where options read so."""
     choices = clause.choices
-    is_sentence = any(word in words.COPULAS for word in clause.words)
-    if is_sentence and any(not choice.text for choice in choices):
+    if clause.names_letter and any(word in words.COPULAS for word in clause.words):
         return [choice for choice in choices if not choice.text or not words.is_frame(choice.text)]
     return choices
 
 
 def _plain_words(clause: Clause) -> list[str]:
+    if not clause.names_letter:
+        return clause.words
     counted = _counted(clause)
     return [
         item if isinstance(item, str) else item.text
@@ -333,8 +335,10 @@ def _foreign(clause: Clause) -> list[str]:
 
 def _strength(clause: Clause) -> Strength | None:
     """How the clause names its choices; None if it does not, but speaks about something else or denies them."""
+    if not clause.choices:
+        return None
     spoken = _plain_words(clause)
-    if not clause.choices or any(words.denies(word) for word in spoken):
+    if any(words.denies(word) for word in spoken):
         return None
     foreign = _foreign(clause)
     if clause.is_alternative or any(words.doubts(word) for word in spoken):

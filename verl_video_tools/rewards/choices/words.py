@@ -14,10 +14,10 @@ _NAMES_OF_AN_ANSWER = _words(
     "answer answer's ans response solution prediction selection conclusion guess verdict decision pick"
 )
 _VERBS_OF_CHOOSING = _words(
-    "making supports support supported favours favors speaks leads lead leaving conclude concluded infer deduce mark "
-    "tick reckon decided decide choose chose choosing chosen select selected selecting picked "
-    "picking go going opt guess think believe say conclude leaves leaving stick settle vote corresponds correspond "
-    "matches match points makes"
+    "making supports support supported favours favors speaks leads lead leaving conclude concluded infer deduce "
+    "mark tick reckon decided decide choose chose choosing chosen select selected selecting picked picking go "
+    "going opt guess think believe say conclude leaves leaving stick settle vote corresponds correspond matches "
+    "match points makes"
 )
 PREDICATES = _words(
     "sense supported supports correct right best true accurate appropriate suitable plausible probable likely "
@@ -42,26 +42,27 @@ FRAME = (
     | COPULAS
     | _words("letter")
     | _words(
-        "the a an only left why up end i.e. namely everything most more very final clear only simply just indeed definitely certainly surely clearly obviously "
-        "probably presumably apparently evidently here now okay ok yes sure well alright great let let's lets us i "
-        "i'd i'll i'm im id ive i've am we we'd we'll you me my our your it this that these those which what one so "
-        "then and but hence thus therefore consequently accordingly finally overall ultimately also too would will "
-        "should must shall has have to do can with for of on in at by from among amongst all given above below "
-        "provided listed available four five three two options choices question video clip footage frames evidence "
-        "conclusion summary short based according as being itself seems seem looks appears appear turns sounds "
-        "confident certain pretty quite fairly option choice statement sequence letter labeled labelled marked "
-        "number follows following shown information content scene answers see means mean know like them tl dr tldr "
-        "elimination process opinion view mind list"
+        "the a an only left why up end i.e. namely everything most more very final clear only simply just indeed "
+        "definitely certainly surely clearly obviously probably presumably apparently evidently here now okay ok "
+        "yes sure well alright great let let's lets us i i'd i'll i'm im id ive i've am we we'd we'll you me my our "
+        "your it this that these those which what one so then and but hence thus therefore consequently accordingly "
+        "finally overall ultimately also too would will should must shall has have to do can with for of on in at "
+        "by from among amongst all given above below provided listed available four five three two options choices "
+        "question video clip footage frames evidence conclusion summary short based according as being itself seems "
+        "seem looks appears appear turns sounds confident certain pretty quite fairly option choice statement "
+        "sequence letter labeled labelled marked number follows following shown information content scene answers "
+        "see means mean know like them tl dr tldr elimination process opinion view mind list"
     )
 )
 FINAL = _words("final")
 
 # Whoever says one of these about a choice, does not state it.
 _DENIALS = _words(
-    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible implausible "
-    "doubt doubtful cannot cant dont isnt rule rules ruled exclude excludes excluded excluding eliminate eliminates eliminated "
-    "reject rejects rejected discard dismiss except besides without mistaken invalid unless if whether were had least hardly "
-    "barely different worse worst fails tempting tempted argue glance contradicts contradict"
+    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible "
+    "implausible doubt doubtful cannot cant dont isnt rule rules ruled exclude excludes excluded excluding "
+    "eliminate eliminates eliminated reject rejects rejected discard dismiss except besides without mistaken "
+    "invalid unless if whether were had least hardly barely different worse worst fails tempting tempted argue "
+    "glance contradicts contradict"
 )
 _DOUBTS = _words(
     "could might may maybe perhaps possibly possible either between torn unsure alternatively potentially both equally"
