@@ -23,6 +23,10 @@ _EQUALLY = re.compile(
     r"\bjust as(?= (?:good|likely|plausible|possible|probable|right|correct|well)\b)"
     r"|\bso (?:do|does|did|is|would|could|might)(?= (?:option |choice )?\(?[A-Z]\b)"
 )
+_NOT_EXCLUDED = re.compile(
+    r"\b(?:cannot|can't|can not|couldn't|could not) be (?:\w+ )?(?:excluded|ruled out|eliminated|dismissed|rejected)\b",
+    re.IGNORECASE,
+)
 _ELSE = re.compile(r"\bin which case\b", re.IGNORECASE)
 _TOKEN = re.compile(
     rf"""(?P<mark>[\ue000-\uf8ff])
@@ -105,7 +109,7 @@ class _Token(NamedTuple):
 def clauses_of(text: str, menu: Menu) -> list[Clause]:
     """The clauses of a text that `unwrapped` cleaned, those without words left out."""
     text = _ORDINAL.sub(lambda match: f" ({_ORDINALS[match[1].lower()]}) ", menu.masked(text))
-    text = _EQUALLY.sub("equally", _ELSE.sub("or", text))
+    text = _EQUALLY.sub("equally", _ELSE.sub("or", _NOT_EXCLUDED.sub("possible", text)))
     text = _NO_DOUBT.sub("surely", _AND.sub("and", text))
     text = _CJK_ORDINAL.sub(lambda match: f" ({'ABCDE'['一二三四五'.index(match[1])]}) ", text)
     tokens = _without_excluded(_joined(_lettered(list(_tokens(text, menu)), menu)))
@@ -243,7 +247,7 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
             token.kind in ("comma", "joint", "arrow")
             or is_connective
             or is_reason
-            or (token.kind == "colon" and (clause.names_letter or clause.items == ["no"]))
+            or (token.kind == "colon" and (_is_said(clause) or clause.items == ["no"]))
         ):
             clause = Clause(
                 is_reason=is_reason,
@@ -265,6 +269,12 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
             clause.is_revision |= not clause.items and word in words.REVISIONS
             clause.items.append(":" if token.kind == "colon" else word)
     yield from sentence
+
+
+def _is_said(clause: Clause) -> bool:
+    """Whether a colon after it explains a letter: ``B:``, ``B is correct:``; not ``Answer: B, final answer:``."""
+    last = clause.items[-1] if clause.items else None
+    return clause.names_letter and (isinstance(last, Choice) or (last in words.PREDICATES and last not in words.NAMED))
 
 
 def _begins_prose(following: Sequence[_Token]) -> bool:

@@ -271,8 +271,12 @@ def _is_mention(clauses: Sequence[Clause], place: int, strength: Strength, conte
         return True
     if strength == Strength.TEXT:
         return context.is_prose and clause.sentence > clauses[0].sentence and not clause.is_conclusion
-    if strength > Strength.LETTER or clause.is_alternative or (starts and ends):
+    if clause.is_alternative:  # "nobody waits for the tram (B) or the bus (A)"
+        return context.is_discussion
+    if strength > Strength.LETTER or (starts and ends):
         return False
+    if clause.is_label and len(clause.choices[0].letters) > 1:  # "A and B start with the fold"
+        return True
     number = next(number for number, item in enumerate(clause.items) if isinstance(item, Choice))
     before = [item for item in clause.items[:number] if item not in ("the", "option", "choice", "options")]
     if (strength == Strength.LETTER or clause.is_reason) and before and {before[0], before[-1]} <= words.PREPOSITIONS:
@@ -397,6 +401,7 @@ def _asks_for_choice(clause: Clause) -> bool:
     spoken = _plain_words(clause)
     return (
         bool(spoken)
+        and spoken != ["one"]
         and not _foreign(clause)
         and not any(words.denies(word) or words.doubts(word) for word in spoken)
         and any(word in words.NAMED or (words.is_head(word) and word not in words.FRAME) for word in spoken)

@@ -14,14 +14,15 @@ _NAMES_OF_AN_ANSWER = _words(
     "answer answer's ans response solution prediction selection conclusion guess verdict decision pick"
 )
 _VERBS_OF_CHOOSING = _words(
-    "making supports support supported favours favors speaks leads lead leaving conclude concluded infer deduce "
-    "mark tick reckon decided decide choose chose choosing chosen select selected selecting picked picking go "
+    "consistent making supports support supported favours favors speaks leads lead leaving conclude concluded infer "
+    "deduce mark tick reckon decided decide choose chose choosing chosen select selected selecting picked picking go "
     "going opt guess think believe say conclude leaves leaving stick settle vote corresponds correspond matches "
     "match points makes"
 )
 PREDICATES = _words(
     "sense supported supports correct right best true accurate appropriate suitable plausible probable likely "
     "answer fits fit matches describes corresponds winner solution works remains remain applies holds gets "
+    "fine good acceptable valid reasonable "
     "happens happened"
 )
 COPULAS = _words("is be it's its that's this's it'd answer's :")
@@ -32,7 +33,7 @@ DESCRIBING = _words("fits fit matches match describes corresponds works happens 
 """With an object of its own, as in ``C describes what the child does``, it says what an option is about."""
 SUBJECTS = PREDICATES | _words("option choice what")
 """What a letter at the beginning of a sentence is said to be."""
-NAMED = _NAMES_OF_AN_ANSWER | _words("option choice one statement sequence")
+NAMED = _NAMES_OF_AN_ANSWER | _words("option choice one statement sequence description")
 """What a sentence with other words in it must speak of, for ``... is B`` at its end to be an answer."""
 DECISIONS = _VERBS_OF_CHOOSING - _words("think believe say match matches makes points go going") | _words("go")
 
@@ -58,7 +59,7 @@ FINAL = _words("final")
 
 # Whoever says one of these about a choice, does not state it.
 _DENIALS = _words(
-    "not never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible "
+    "not nobody never no neither nor none nothing wrong incorrect false untrue inaccurate unlikely impossible "
     "implausible doubt doubtful cannot cant dont isnt rule rules ruled exclude excludes excluded excluding "
     "eliminate eliminates eliminated reject rejects rejected discard dismiss except besides without mistaken "
     "invalid unless if whether were had least hardly barely different worse worst fails tempting tempted argue "
@@ -135,7 +136,9 @@ _CJK_FRAME = re.compile(f"(?:{_CJK_PIECES})*+")  # possessive: there are too man
 _CJK_HEAD = re.compile(_CJK_HEADS + "|是|です|입니다|对")
 _CJK_DENIAL = re.compile("不|没|错|非|无|未|排除|ない|ません|間違|違|아니|아닙|틀|없|모르|않|如果|만약|もし|吗|か$")
 _CJK_DOUBT = re.compile("可能|也许|或|还是|かも|または|もしくは|또는|혹은|아마")
-_CJK_TAIL = re.compile(f"(?:答案|选项|正解|答え|回答|正答|選択肢|정답|답)(?:{_CJK_PIECES})*+$|选择?$")
+_CJK_TAIL = re.compile(
+    f"(?:答案|选项|正解|答え|回答|正答|選択肢|정답|답)(?:{_CJK_PIECES})*+$|选择?$|(?:므로|니까|ので|から|ため|所以|因此|故)$"
+)
 _CJK_TAIL_CHARACTERS = 40
 """As much of a long run is searched for where its tail may begin."""
 _CJK_FINAL = re.compile("最终|最終|최종")
