@@ -1,8 +1,9 @@
 """Second stage: ranked rules, each of which reads the option that a cleaned answer states in one way.
 
 What stands in a box, a tag or a field of JSON decides; else the whole answer as a letter, a text or both; else its
-clauses. A clause claims options with a strength: it calls its choice final, states it, merely gives a letter or a text,
-or leaves it open. The strongest claims decide, and they must agree.
+clauses. A clause claims options with a strength: it calls its choice final, states it, says that it fits, merely gives
+a letter or a text, or leaves it open; where a letter is just spoken of, as in ``rules out A``, it claims nothing. The
+strongest claims decide, and they must agree.
 """
 
 from __future__ import annotations
@@ -401,7 +402,7 @@ def _asks_for_choice(clause: Clause) -> bool:
     spoken = _plain_words(clause)
     return (
         bool(spoken)
-        and spoken != ["one"]
+        and spoken != ["one"]  # the number
         and not _foreign(clause)
         and not any(words.denies(word) or words.doubts(word) for word in spoken)
         and any(word in words.NAMED or (words.is_head(word) and word not in words.FRAME) for word in spoken)
