@@ -209,4 +209,5 @@ def test_time_grows_as_the_length(piece: str) -> None:
         return time.process_time() - started
 
     short = min(seconds(4_000 + repeat) for repeat in range(3))
-    assert seconds(32_000) < 32 * max(short, 0.002)
+    long = min(seconds(32_000 + repeat) for repeat in range(3))  # a collection of garbage may fall into one
+    assert long < 32 * max(short, 0.002)

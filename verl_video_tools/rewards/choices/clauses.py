@@ -16,7 +16,18 @@ _ORDINALS = {"first": "A", "second": "B", "third": "C", "fourth": "D", "fifth": 
 _ORDINAL = re.compile(r"\b(?:the )?(first|second|third|fourth|fifth) (?:option|choice|one)\b", re.IGNORECASE)
 _CJK_ORDINAL = re.compile("第([一二三四五]) ?个? ?选项")
 _AND = re.compile(r"\b(?:as well as|along with|together with|plus)\b", re.IGNORECASE)
-_NO_DOUBT = re.compile(r"\b(?:without (?:a |any )?doubt|no doubt|beyond doubt)\b", re.IGNORECASE)
+_NO_DOUBT = re.compile(
+    r"\b(?:without (?:a |any )?(?:doubt|hesitation|question)|no doubt|beyond doubt)\b", re.IGNORECASE
+)
+_EQUALLY = re.compile(
+    r"\bjust as(?= (?:good|likely|plausible|possible|probable|right|correct|well)\b)"
+    r"|\bso (?:do|does|did|is|would|could|might)(?= (?:option |choice )?\(?[A-Z]\b)"
+)
+_NOT_EXCLUDED = re.compile(
+    r"\b(?:cannot|can't|can not|couldn't|could not) be (?:\w+ )?(?:excluded|ruled out|eliminated|dismissed|rejected)\b",
+    re.IGNORECASE,
+)
+_ELSE = re.compile(r"\bin which case\b", re.IGNORECASE)
 _TOKEN = re.compile(
     rf"""(?P<mark>[\ue000-\uf8ff])
     | \((?P<dressed>[A-Z])\)
@@ -29,7 +40,8 @@ _TOKEN = re.compile(
     | (?P<ellipsis>\.{{2,}})
     | (?P<end>[.!?;])
     | (?P<line>\n)
-    | (?P<colon>[:→=])
+    | (?P<arrow>→)
+    | (?P<colon>[:=])
     | (?P<comma>[,()\[\]\u2014\u2013]|(?<=\s)-(?=\s))
     | (?P<joint>[/&|+])""",
     re.VERBOSE | re.IGNORECASE,
@@ -59,17 +71,25 @@ class Clause:
         items: lower-case words and choices.
         is_reason: it begins with "because" or "although" or the like.
         is_alternative: it begins with "or".
+        is_conclusion: it begins with "so" or the like, or an arrow leads to it.
         is_question: its sentence ends in a question mark.
         is_revision: it begins with "wait" or the like.
+        names_letter: it names a choice by its letter.
+        is_label: a letter that prose follows at once, as in "(B) He runs".
         starts_line: it is the first of its line.
+        sentence: the number of its sentence.
     """
 
     items: list[str | Choice] = field(default_factory=list)
     is_reason: bool = False
     is_alternative: bool = False
+    is_conclusion: bool = False
     is_question: bool = False
     is_revision: bool = False
+    names_letter: bool = False
+    is_label: bool = False
     starts_line: bool = False
+    sentence: int = 0
 
     @property
     def choices(self) -> list[Choice]:
@@ -89,6 +109,7 @@ class _Token(NamedTuple):
 def clauses_of(text: str, menu: Menu) -> list[Clause]:
     """The clauses of a text that `unwrapped` cleaned, those without words left out."""
     text = _ORDINAL.sub(lambda match: f" ({_ORDINALS[match[1].lower()]}) ", menu.masked(text))
+    text = _EQUALLY.sub("equally", _ELSE.sub("or", _NOT_EXCLUDED.sub("possible", text)))
     text = _NO_DOUBT.sub("surely", _AND.sub("and", text))
     text = _CJK_ORDINAL.sub(lambda match: f" ({'ABCDE'['一二三四五'.index(match[1])]}) ", text)
     tokens = _without_excluded(_joined(_lettered(list(_tokens(text, menu)), menu)))
@@ -131,6 +152,8 @@ def _is_letter(token: _Token, before: _Token, after: _Token, is_only: bool, menu
     if token.word in ("I", "i"):
         return is_only and stops and "I" in menu.letters
     if token.word == "A":
+        if before.word.lower() in ("option", "options", "choice", "letter"):
+            return True
         follows = after.word.lower() in words.AFTER_A or re.match(f"{CJK}|[A-Z]$|(?:The|I|Answer|Option)$", after.word)
         return after.kind != "word" or bool(follows)
     if token.word.isupper():
@@ -208,37 +231,50 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
     """Clauses end at stops, at connectives, and after a letter that a colon, or at their beginning prose, follows."""
     clause = Clause(starts_line=True)
     sentence = [clause]
+    num_sentences = 0
     for number, token in enumerate(tokens):
         word = token.word.lower()
         is_reason = token.kind == "word" and (words.is_reason(word) or word in words.CONCESSIONS)
         is_connective = token.kind == "word" and word in words.CONNECTIVES | words.OR
-        last = clause.items[-1] if clause.items else None
-        ends_in_letter = isinstance(last, Choice) and not last.text
         if token.kind in ("line", "end"):
             for one in sentence:
                 one.is_question = token.word == "?"
             yield from sentence
-            clause = Clause(starts_line=token.kind == "line")
+            num_sentences += 1
+            clause = Clause(starts_line=token.kind == "line", sentence=num_sentences)
             sentence = [clause]
         elif (
-            token.kind in ("comma", "joint")
+            token.kind in ("comma", "joint", "arrow")
             or is_connective
             or is_reason
-            or (token.kind == "colon" and (ends_in_letter or clause.items == ["no"]))
+            or (token.kind == "colon" and (_is_said(clause) or clause.items == ["no"]))
         ):
-            clause = Clause(is_reason=is_reason, is_alternative=word in words.OR or token.word == "/")
+            clause = Clause(
+                is_reason=is_reason,
+                is_alternative=word in words.OR or token.word == "/",
+                is_conclusion=token.kind == "arrow" or word in words.CONCLUSIONS,
+                sentence=num_sentences,
+            )
             sentence.append(clause)
             if is_reason and not word.isascii():  # a run of characters that begins with the word
                 clause.items.append(word)
         elif token.choice:
             clause.items.append(token.choice)
+            clause.names_letter |= not token.choice.text
             if token.choice.is_dressed and len(clause.items) == 1 and _begins_prose(tokens[number + 1 : number + 2]):
-                clause = Clause()
+                clause.is_label = True
+                clause = Clause(sentence=num_sentences)
                 sentence.append(clause)
         else:
             clause.is_revision |= not clause.items and word in words.REVISIONS
             clause.items.append(":" if token.kind == "colon" else word)
     yield from sentence
+
+
+def _is_said(clause: Clause) -> bool:
+    """Whether a colon after it explains a letter: ``B:``, ``B is correct:``; not ``Answer: B, final answer:``."""
+    last = clause.items[-1] if clause.items else None
+    return clause.names_letter and (isinstance(last, Choice) or (last in words.PREDICATES and last not in words.NAMED))
 
 
 def _begins_prose(following: Sequence[_Token]) -> bool:

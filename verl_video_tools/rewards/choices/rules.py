@@ -1,8 +1,9 @@
 """Second stage: ranked rules, each of which reads the option that a cleaned answer states in one way.
 
 What stands in a box, a tag or a field of JSON decides; else the whole answer as a letter, a text or both; else its
-clauses. A clause claims options with a strength: it calls its choice final, states it, merely gives a letter or a text,
-or leaves it open. The strongest claims decide, and they must agree.
+clauses. A clause claims options with a strength: it calls its choice final, states it, says that it fits, merely gives
+a letter or a text, or leaves it open; where a letter is just spoken of, as in ``rules out A``, it claims nothing. The
+strongest claims decide, and they must agree.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from verl_video_tools.rewards.choices import words
 from verl_video_tools.rewards.choices.clauses import Choice, Clause, clauses_of
@@ -27,9 +29,11 @@ class Strength(IntEnum):
     """The text of an option, also as ``It is a dog``."""
     LETTER = 2
     """``B``, ``so B``, ``option B``."""
-    STATED = 3
+    FITS = 3
+    """``B describes what the child does``: may only say what an option is about, where another is stated."""
+    STATED = 4
     """``The answer is B``, ``B is correct``, ``I choose B``."""
-    FINAL = 4
+    FINAL = 5
     """``My final answer is B``."""
 
 
@@ -113,6 +117,8 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
     corrections = [number for number, clause in enumerate(clauses) if clause.is_revision]
     if corrections and any(claim.place >= corrections[-1] and claim.strength >= Strength.STATED for claim in claims):
         claims = [claim for claim in claims if claim.place >= corrections[-1]]
+    if opening := _opening(clauses, claims):
+        claims[0] = opening
     highest = max(claim.strength for claim in claims)
     if highest == Strength.OPEN:
         return None
@@ -127,13 +133,35 @@ def _by_claims(clauses: Sequence[Clause]) -> str | None:
             named |= claim.letters
     given = [claim for claim in claims if claim.strength == Strength.LETTER]
     letters = {letter for claim in given for letter in claim.letters}
-    if highest == Strength.STATED:  # several letters with something to say about each are an analysis of the options
+    if highest in (
+        Strength.FITS,
+        Strength.STATED,
+    ):  # several letters with something to say about each are an analysis of the options
         places = {claim.place for claim in claims if claim.strength != Strength.TEXT}
         bare = {letter for claim in given if _is_bare(clauses, claim.place, places) for letter in claim.letters}
         named |= letters if len(letters) == 1 else bare
-    if highest == Strength.LETTER:
+    if highest == Strength.LETTER or opening:
         named |= {letter for claim in claims if claim.strength == Strength.TEXT for letter in claim.letters}
     return named.pop() if len(named) == 1 else None
+
+
+def _opening(clauses: Sequence[Clause], claims: Sequence[Claim]) -> Claim | None:
+    """A letter at the very beginning, as a statement: what follows explains it, unless it gives letters too."""
+    first = claims[0]
+    if first.place or first.strength != Strength.LETTER or len(first.letters) > 1:
+        return None
+    for claim in claims[1:]:
+        if claim.strength in (Strength.LETTER, Strength.OPEN) and claim.letters != first.letters:
+            return None
+    return Claim(first.letters, Strength.STATED, first.place)
+
+
+def _starts_sentence(clauses: Sequence[Clause], place: int) -> bool:
+    return place == 0 or clauses[place - 1].sentence != clauses[place].sentence
+
+
+def _ends_sentence(clauses: Sequence[Clause], place: int) -> bool:
+    return place + 1 == len(clauses) or _starts_sentence(clauses, place + 1)
 
 
 _MAX_WORDS = 15
@@ -154,8 +182,22 @@ def _only_text(clauses: Sequence[Clause]) -> str | None:
     if all(isinstance(item, str) and words.is_frame(item) for item in clause.items[place + 1 :]):
         before = clause.items[place - 1] if place else ""
         return None if before in words.LABELLED_THINGS else named[0].letters[0]
+    if _counts(clause, place):
+        return named[0].letters[0]
     can_begin = named[0].text.isdecimal() or " " in named[0].text  # not "no" and the like
     return named[0].letters[0] if place == 0 and can_begin else None
+
+
+def _counts(clause: Clause, place: int) -> bool:
+    """Whether the text at `place` is the one number of a count: ``There are four cups on the table``."""
+    item, before, after = clause.items[place], clause.items[:place], clause.items[place + 1 :]
+    return (
+        isinstance(item, Choice)
+        and words.is_number(item.text)
+        and not any(isinstance(word, str) and words.is_number(word) for word in (*before, *after))
+        and all(isinstance(word, str) and (words.is_frame(word) or word in words.COUNTING) for word in before)
+        and not words.COUNTING.isdisjoint(word for word in before if isinstance(word, str))
+    )
 
 
 def _is_only_about(clauses: Sequence[Clause]) -> bool:
@@ -175,21 +217,78 @@ def _is_bare(clauses: Sequence[Clause], place: int, claiming: set[int]) -> bool:
 
 def _claims(clauses: Sequence[Clause]) -> Iterator[Claim]:
     awaits_choice = False
+    is_discussion = False  # whether the sentence has spoken of an option without stating it
+    is_answered = False  # whether an option was stated
+    is_hypothetical = False  # whether the sentence has an "if"
+    prose = {clause.sentence for clause in clauses if _foreign(clause)}
     for place, clause in enumerate(clauses):
+        if _starts_sentence(clauses, place):
+            is_hypothetical = False
+        if _starts_sentence(clauses, place) or clause.is_conclusion:
+            is_discussion = False
+        is_hypothetical |= "if" in clause.words
         if clause.is_question:
             continue
         letters = frozenset(letter for choice in _counted(clause) for letter in choice.letters)
         strength = _strength(clause)
+        context = _Context(clause.sentence in prose, is_discussion, is_answered, is_hypothetical)
+        if strength is not None and _is_mention(clauses, place, strength, context):
+            strength = None
+        is_discussion |= strength is None and clause.names_letter
         if letters and strength is not None:
             is_answer = awaits_choice and strength in (Strength.LETTER, Strength.TEXT)
             verdict = _verdict_on_line(clauses, place)
             if verdict is not False:
-                yield Claim(letters, Strength.STATED if is_answer or verdict else strength, place)
+                strength = Strength.STATED if is_answer or verdict else strength
+                is_answered |= strength >= Strength.STATED or (place == 0 and _ends_sentence(clauses, place))
+                yield Claim(letters, strength, place)
         ends_in_choice = place > 0 and clauses[place - 1].items and isinstance(clauses[place - 1].items[-1], Choice)
         if clause.is_alternative and not letters and clause.words and ends_in_choice:
             yield Claim(frozenset({"something else"}), Strength.OPEN, place)
         awaits_choice = not letters and _asks_for_choice(clause)
     yield from _further_labels(clauses)
+
+
+class _Context(NamedTuple):
+    """What stands before a clause and around it."""
+
+    is_prose: bool
+    """Its sentence says more than that a choice is made."""
+    is_discussion: bool
+    """An earlier clause of its sentence speaks of an option without stating it."""
+    is_answered: bool
+    """An earlier clause states an option."""
+    is_hypothetical: bool
+    """Its sentence has an "if"."""
+
+
+def _is_mention(clauses: Sequence[Clause], place: int, strength: Strength, context: _Context) -> bool:
+    """Whether a choice is just spoken of: ``in A``, ``which rules out A (1908), B (1915) and C (1927)``."""
+    clause = clauses[place]
+    starts, ends = _starts_sentence(clauses, place), _ends_sentence(clauses, place)
+    if clause.is_reason and starts:  # "Although A might seem right, ..."
+        return True
+    if context.is_hypothetical and "would" in clause.words and not words.FIRST_PERSON.intersection(clause.words):
+        return True
+    if strength == Strength.TEXT:
+        return context.is_prose and clause.sentence > clauses[0].sentence and not clause.is_conclusion
+    if clause.is_alternative:  # "nobody waits for the tram (B) or the bus (A)"
+        return context.is_discussion
+    if strength > Strength.LETTER or (starts and ends):
+        return False
+    if clause.is_label and len(clause.choices[0].letters) > 1:  # "A and B start with the fold"
+        return True
+    number = next(number for number, item in enumerate(clause.items) if isinstance(item, Choice))
+    before = [item for item in clause.items[:number] if item not in ("the", "option", "choice", "options")]
+    if (strength == Strength.LETTER or clause.is_reason) and before and {before[0], before[-1]} <= words.PREPOSITIONS:
+        return True
+    is_aside = context.is_prose and not (starts or ends or clause.is_conclusion)
+    if strength == Strength.LETTER and is_aside and (clause.is_label or context.is_answered):
+        return True
+    return context.is_discussion and (not ends or number + 1 < len(clause.items))
+
+
+_BEFORE_A_MENTION = words.HEADS | words.NAMED | words.PREPOSITIONS | words.LABELLED_THINGS
 
 
 def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
@@ -198,6 +297,8 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
         return
     is_dressed = clauses[0].choices[0].is_dressed
     for place, clause in enumerate(clauses[1:], start=1):
+        if any(words.denies(word) for word in clause.words):
+            continue
         for number, item in enumerate(clause.items):
             before = clause.items[number - 1] if number else None
             is_last = number + 1 == len(clause.items)
@@ -209,22 +310,21 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
                 or not isinstance(before, str)
             ):
                 continue
-            if is_label and not (
-                clause.is_reason or before in words.HEADS | words.NAMED or before in words.LABELLED_THINGS
-            ):
+            if is_label and not (clause.is_reason or before in _BEFORE_A_MENTION):
                 yield Claim(frozenset(item.letters), Strength.OPEN, place)
 
 
 def _counted(clause: Clause) -> list[Choice]:
     """Its choices; beside a letter, "right" and "no" are words, also where options read so."""
     choices = clause.choices
-    is_sentence = any(word in words.COPULAS for word in clause.words)
-    if is_sentence and any(not choice.text for choice in choices):
+    if clause.names_letter and any(word in words.COPULAS for word in clause.words):
         return [choice for choice in choices if not choice.text or not words.is_frame(choice.text)]
     return choices
 
 
 def _plain_words(clause: Clause) -> list[str]:
+    if not clause.names_letter:
+        return clause.words
     counted = _counted(clause)
     return [
         item if isinstance(item, str) else item.text
@@ -240,14 +340,17 @@ def _foreign(clause: Clause) -> list[str]:
 
 def _strength(clause: Clause) -> Strength | None:
     """How the clause names its choices; None if it does not, but speaks about something else or denies them."""
+    if not clause.choices:
+        return None
     spoken = _plain_words(clause)
-    if not clause.choices or any(words.denies(word) for word in spoken):
+    if any(words.denies(word) for word in spoken):
         return None
     foreign = _foreign(clause)
     if clause.is_alternative or any(words.doubts(word) for word in spoken):
         return Strength.OPEN
     if clause.is_reason:
-        return None if foreign else Strength.OPEN
+        is_contrast = clause.choices[-1] is not clause.items[-1] and not any(words.is_head(word) for word in spoken)
+        return None if foreign or is_contrast else Strength.OPEN
     is_final = any(words.is_final(word) for word in spoken)
     if not foreign:
         if not any(words.is_head(word) for word in spoken):
@@ -255,17 +358,11 @@ def _strength(clause: Clause) -> Strength | None:
         if all(choice.text for choice in clause.choices) and not words.HEADS - words.COPULAS & set(spoken):
             return Strength.TEXT
         return Strength.FINAL if is_final else Strength.STATED
-    if _states_at_end(clause) or _states_at_start(clause):
+    if _states_at_end(clause):
         return Strength.FINAL if is_final else Strength.STATED
-    return Strength.OPEN if len(foreign) == 1 and _is_aside(clause) else None
-
-
-def _is_aside(clause: Clause) -> bool:
-    """A choice beside a word that we do not know, and no verb of ours: ``B too``, ``plus B``; not ``vitamin B``."""
-    first, last = clause.items[0], clause.items[-1]
-    if any(word in words.COPULAS or word in words.LABELLED_THINGS for word in clause.words):
-        return False
-    return any(isinstance(item, Choice) and not item.text for item in (first, last))
+    if predicate := _predicate(clause):
+        return Strength.FITS if predicate in words.DESCRIBING else Strength.FINAL if is_final else Strength.STATED
+    return None
 
 
 def _states_at_end(clause: Clause) -> bool:
@@ -287,17 +384,17 @@ def _states_at_end(clause: Clause) -> bool:
     return (has_copula and any(word in words.NAMED for word in before)) or any(word in words.DECISIONS for word in tail)
 
 
-def _states_at_start(clause: Clause) -> bool:
-    """``B is correct in my view``, ``Option A matches what is shown``."""
+def _predicate(clause: Clause) -> str | None:
+    """What is said of the option at its beginning: ``B is correct in my view``, ``A matches what is shown``."""
     places = [number for number, item in enumerate(clause.items) if isinstance(item, Choice)]
     if not all(words.is_frame(item) for item in clause.items[: places[0]] if isinstance(item, str)):
-        return False
+        return None
     for item in clause.items[places[-1] + 1 :]:
         if not isinstance(item, str) or not words.is_frame(item):
-            return False
+            return None
         if item in words.SUBJECTS:
-            return True
-    return False
+            return item
+    return None
 
 
 def _asks_for_choice(clause: Clause) -> bool:
@@ -305,6 +402,7 @@ def _asks_for_choice(clause: Clause) -> bool:
     spoken = _plain_words(clause)
     return (
         bool(spoken)
+        and spoken != ["one"]  # the number
         and not _foreign(clause)
         and not any(words.denies(word) or words.doubts(word) for word in spoken)
         and any(word in words.NAMED or (words.is_head(word) and word not in words.FRAME) for word in spoken)
@@ -316,7 +414,7 @@ def _verdict_on_line(clauses: Sequence[Clause], place: int) -> bool | None:
     if len(clauses[place].items) > 2:
         return None
     for clause in clauses[place + 1 : place + 4]:
-        if clause.choices or clause.starts_line:
+        if clause.starts_line or any(choice.letters != clauses[place].choices[0].letters for choice in clause.choices):
             return None
         spoken = set(clause.words)
         if spoken and spoken <= words.WRONG:

@@ -24,6 +24,7 @@ _ANSWER_FIELD = re.compile(
     r"(?:(?:my|your|the|model|final|correct|best|selected|chosen|right)?"
     r"(?:answer|choice|option|letter|prediction|selection|response)(?:letter|choice|option)?|ans|pred|答案|정답|답|答え)\d*"
 )
+_TEXT_FIELD = re.compile(r"(?:(?:answer|option|choice|selected)?(?:text|content|value|label))|description")
 
 _ARROW = re.compile(
     r"\\(?:right|Right|long|Long)*(?:rightarrow|implies|to)(?![a-zA-Z])|(?<![=-])[=-]{1,4}>|[\u2190-\u21ff\U0001f449]"
@@ -36,6 +37,9 @@ _HTML = re.compile(
 )
 _ANGLED_LETTER = re.compile(r"<([A-Z])>(?![^<]*</)")
 _SYMBOL = re.compile("[\u2600-\u27bf\U0001f000-\U0001faff\u2b50\u25a0-\u25ff]")
+_VERDICT = re.compile("(?P<right>[\u2705\u2713\u2714\u2611])|[\u274c\u2717\u2718\u2716\u274e]")
+_LABEL_CHARACTERS = 8
+"""At most as many marks of lists and spaces are looked for before a check mark that begins a line."""
 _CJK_MARKS = str.maketrans(
     {"。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '}
 )
@@ -81,7 +85,7 @@ def unwrapped(text: str) -> str:
     if not text.strip():
         return ""
     text = unicodedata.normalize("NFKC", text).translate(_CJK_MARKS)
-    text = _FENCE.sub("", _ARROW.sub(" \u2192 ", text))
+    text = _FENCE.sub("", _ARROW.sub(" \u2192 ", _VERDICT.sub(_verdict, text)))
     text = _HTML.sub(" ", _ANGLED_LETTER.sub(r"(\1)", _COMMAND.sub(" ", text.replace("\\\\", "\n"))))
     text = re.sub(r"[{}$]", " ", _ESCAPED.sub(r"\1", text))
     # Single spaces and line breaks keep every later pattern linear on a policy that writes nothing but white space.
@@ -92,6 +96,14 @@ def unwrapped(text: str) -> str:
     text = _DRESS.sub(" ", _PLURAL.sub("", text))
     text = re.sub(rf"(?<={CJK})(?=[A-Za-z(])|(?<=[A-Za-z)])(?={CJK})", " ", text)
     return re.sub(r"(?: ?\n ?)+", "\n", re.sub(" {2,}", " ", text)).strip()
+
+
+def _verdict(mark: re.Match[str]) -> str:
+    """A check mark or cross as a word; at the beginning of a line it speaks of what follows."""
+    word = "correct" if mark["right"] else "incorrect"
+    line = mark.string.rfind("\n", max(mark.start() - _LABEL_CHARACTERS, 0), mark.start()) + 1
+    leads = (line or mark.start() <= _LABEL_CHARACTERS) and not re.search(r"\w", mark.string[line : mark.start()])
+    return f" {word} " if leads else f", {word}, "
 
 
 def _after_reasoning(text: str) -> str:
@@ -118,13 +130,15 @@ def _boxes(text: str) -> list[tuple[str, int, int]]:
 
 
 def _fields(text: str) -> list[tuple[str, int, int]]:
-    """The values of the fields of JSON objects that are named for an answer."""
-    return [
-        (_spoken(value), start, end)
-        for found, start, end in located_json_objects(text)
-        for name, value in found.items()
-        if _ANSWER_FIELD.fullmatch(re.sub(r"[\s_-]", "", name).casefold())
-    ]
+    """The values of the fields of JSON objects that are named for an answer, each with the option's text beside it."""
+    fields = []
+    for found, start, end in located_json_objects(text):
+        values = {re.sub(r"[\s_-]", "", name).casefold(): value for name, value in found.items()}
+        texts = [_spoken(value) for name, value in values.items() if _TEXT_FIELD.fullmatch(name)]
+        for name, value in values.items():
+            if _ANSWER_FIELD.fullmatch(name):
+                fields.append((". ".join([_spoken(value), *texts]), start, end))
+    return fields
 
 
 def _spoken(value: Any) -> str:
