@@ -112,7 +112,8 @@ def test_a_batch_with_rows_about_a_video(tmp_path: Path) -> None:
         },
     }
     items = [
-        dataset(tmp_path, rows, video_tools={"longvt": {"initial_frames": 4}})[0] for rows in ([row(paths)], [about_video])
+        dataset(tmp_path, rows, video_tools={"longvt": {"initial_frames": 4}})[0]
+        for rows in ([row(paths)], [about_video])
     ]
     batch = SFTTensorCollator(DatasetPadMode.NO_PADDING)(items)
     assert batch["input_ids"].offsets().diff().tolist() == [len(item["input_ids"]) for item in items]
