@@ -71,9 +71,10 @@ def _calls(turn: str) -> list[dict[str, Any]]:
 
 def _crop(arguments: dict[str, Any]) -> list[int] | None:
     """The checks of b.3 in order, then the frames of b.4."""
-    path, start, end = (arguments.get(name) for name in ("video_path", "start_time", "end_time"))
+    path = arguments.get("video_path")
+    given: list[Any] = [arguments.get(name) for name in ("start_time", "end_time")]
     try:
-        start, end = float(start), float(end)  # type: ignore[arg-type]
+        start, end = map(float, given)
     except (TypeError, ValueError):
         return None
     duration = NUM_FRAMES / FPS

@@ -98,9 +98,10 @@ def script(rng: random.Random, pieces: Callable[[random.Random], str], turns: Se
 
 
 def zoom_json(rng: random.Random) -> str:
-    number = lambda: rng.choice(  # noqa: E731
-        (0, 4, 6, 8.5, 20, 99, 100, 150, -2, 16.9, 17, "5", "x", True, None, [1], "1e3", round(rng.uniform(0, 110), 2))
-    )
+    def number() -> Any:
+        some = (0, 4, 6, 8.5, 20, 99, 100, 150, -2, 16.9, 17, "5", "x", True, None, [1], "1e3")
+        return rng.choice((*some, round(rng.uniform(0, 110), 2)))
+
     start = rng.choice((number(), 4, 6, round(rng.uniform(0, 90), 2)))
     end = rng.choice((number(), start + 2)) if isinstance(start, int | float) else number()
     request = {"segment": [start, end], "fps": rng.choice((1, 2, 2, 4, 0.5, 0, -1, 16, 300, "2", "two", True, None))}
