@@ -112,7 +112,8 @@ class SegmentReader:
         entry = self._table.segment(first_segment, deadline)
         packets = self._source.packets_from(
             entry.seek_tick if self._seeks else None,
-            is_entry=entry.packets.begin_with,  # a damaged key frame is no longer marked as one
+            # By time and size: a damaged key frame is no longer marked as one.
+            is_entry=lambda packet: entry.packets.holds(0, packet),
             is_beyond=lambda packet: packet.dts is not None and packet.dts > entry.key_pts,
             deadline=deadline,
         )

@@ -41,9 +41,6 @@ class PacketMarks:
     def __len__(self) -> int:
         return len(self.pts)
 
-    def begin_with(self, packet: av.Packet) -> bool:
-        return self.holds(0, packet)
-
     def holds(self, position: int, packet: av.Packet) -> bool:
         """Whether a packet read again is the one at this position."""
         return bool(packet.pts == self.pts[position] and packet.size == self.num_bytes[position])

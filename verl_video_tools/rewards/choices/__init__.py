@@ -14,7 +14,7 @@ from functools import lru_cache
 from verl_video_tools.rewards.choices.options import Menu, Options, menu_of, plain_text
 from verl_video_tools.rewards.choices.rules import read_choice
 
-__all__ = ["Options", "canonical_letter", "grade_multiple_choice", "names_option", "plain_text"]
+__all__ = ["Options", "canonical_letter", "grade_multiple_choice", "plain_text"]
 
 
 def grade_multiple_choice(answer: str | None, truth: str, options: Options | None = None) -> bool:
@@ -56,11 +56,6 @@ def canonical_letter(truth: str, options: Options | None) -> str | None:
     menu = menu_of(options)
     letter = _truth_letter(truth, menu)
     return letter if letter is not None and menu.has(letter) else None
-
-
-def names_option(truth: str, options: Options | None = None) -> bool:
-    """Whether `grade_multiple_choice` takes `truth`, and some answer could be right."""
-    return canonical_letter(truth, options) is not None
 
 
 def _truth_letter(truth: str, menu: Menu) -> str | None:
