@@ -13,6 +13,15 @@ from safetensors.torch import load_file
 
 from tests.integration.conftest import GROUP_SIZE, MAX_PROBS_DIFF, NUM_STEPS, Run
 from tests.integration.parity import compare, load, response_logprobs, summarise
+from tests.recorded.record import DATA
+from tests.recorded.run_keys import (
+    WITH_TOKENS,
+    logged_names,
+    metric_differences,
+    metric_names,
+    record_differences,
+    record_keys,
+)
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import resolution_ladder
 from verl_video_tools.trace.records import read_records
@@ -23,6 +32,16 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 METHODS = ("framethinker", "videozoomer", "longvt", "videobrain", "framemind")
 GRADING = {"framethinker": {"answer_grading": "choice"}}
 """Fields that decide about rewards, as recipes/synthetic.sh sets them."""
+
+
+COMPONENTS = {
+    "framethinker": ("accuracy", "action_bonus", "format", "ccv"),
+    "videozoomer": ("accuracy", "format", "tool"),
+    "longvt": ("accuracy", "format", "temporal_iou"),
+    "videobrain": ("accuracy", "format", "behavior"),
+    "framemind": ("accuracy", "format", "tool", "turn"),
+}
+"""Names under which each method's reward is logged."""
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +195,12 @@ def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:
     for name in (*scores, "stop/answer", "frames/total/mean", "tokens/observation/mean"):
         assert f"{name}:" in grpo_run.log, name
     assert "invariant/violations:0" in grpo_run.log
+
+
+def test_records_and_metrics_have_the_recorded_keys(grpo_run: Run) -> None:
+    recorded = json.loads((DATA / "run_keys.json").read_text(encoding="utf-8"))
+    files = sorted((grpo_run.folder / "trajectories").glob("step_*.jsonl"))
+    written = [json.loads(line) for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    assert record_differences({**recorded["records"], **WITH_TOKENS}, record_keys(written)) == []
+    names = metric_names(logged_names(grpo_run.log))
+    assert metric_differences(recorded["metrics"], names, COMPONENTS) == []

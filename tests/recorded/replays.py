@@ -1,0 +1,68 @@
+"""Replays of all scripts, as text lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.video.files import write_grey
+from tests.judge_server import JudgeServer
+from tests.recorded.scripts import VIDEOS, Script, scripts
+from verl_video_tools.errors import VideoToolsError
+from verl_video_tools.replay import replay
+
+
+@dataclass
+class ScoringRetriever:
+    """A retriever without a model: scores candidates by their position."""
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        positions = sorted(range(len(candidates)), key=lambda position: -((37 * position) % 101))
+        return [candidates[position] for position in positions[:num_frames]]
+
+
+def replay_lines(folder: Path) -> Iterator[str]:
+    """One line of JSON per script: its `id`, and what `vvt replay` prints, or the `error` that it raises.
+
+    Args:
+        folder: an empty one for videos, prompts and templates; its path is replaced by `FOLDER` in the lines.
+    """
+    for name, (num_frames, fps) in VIDEOS.items():
+        write_grey(folder / f"{name}.mp4", num_frames, fps, 64, 36)
+    with JudgeServer() as judge:
+        for script in scripts():
+            line: dict[str, Any] = {"id": script.id}
+            try:
+                line["replay"] = _replay(script, folder, judge.base_url)
+            except VideoToolsError as error:
+                line["error"] = f"{type(error).__name__}: {error}"
+            yield json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace(
+                str(folder), "FOLDER"
+            )
+
+
+def _replay(script: Script, folder: Path, judge_base_url: str) -> dict[str, Any]:
+    video = str(folder / f"{script.video}.mp4")
+    settings = dict(script.settings)
+    # One file per text: a process reads each path once.
+    for name, text in (("prompt_file", script.prompt), ("templates_file", script.templates)):
+        if text is not None:
+            path = folder / f"{script.method}_{len(text)}_{name}.txt"
+            path.write_text(text)
+            settings[name] = str(path)
+    return replay(
+        script.method,
+        video,
+        script.question,
+        script.answer,
+        [turn.replace("VIDEO", video) for turn in script.turns],
+        extra=script.extra,
+        settings=settings,
+        judge_base_url=judge_base_url if script.judge else None,
+        retriever=ScoringRetriever() if script.retriever else None,
+    )

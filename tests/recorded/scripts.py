@@ -1,0 +1,443 @@
+"""The scripts whose replays are recorded: every method, both modes, and what each may be asked and may write.
+
+A script is data: nothing of the package is imported here. `VIDEO` in a turn stands for the path of the script's video.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+CHOICE = "What happens at 0:34?\nA. nothing\nB. a goal\nC. a foul"
+CHOICE_EXTRA = {"question_type": "mc", "options": ["nothing", "a goal", "a foul"]}
+
+VIDEOS = {
+    "minute": (600, Fraction(10)),
+    "broadcast_rate": (720, Fraction(24000, 1001)),
+    "long": (400, Fraction(1)),
+    "short": (6, Fraction(1, 5)),
+}
+"""Number of frames and frames per second of the recording's videos, all grey and 64 x 36 pixels."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """One replay: the arguments of `replay`, and which doubles stand beside it."""
+
+    id: str
+    method: str
+    turns: Sequence[str]
+    video: str = "minute"
+    question: str = CHOICE
+    answer: str = "B"
+    extra: Mapping[str, Any] = field(default_factory=lambda: CHOICE_EXTRA)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    judge: bool = False
+    retriever: bool = False
+    templates: str | None = None
+    """Text of a `templates_file`."""
+    prompt: str | None = None
+    """Text of a `prompt_file`."""
+
+
+# ----------------------------------------------------------------------------------------------------- turns by method
+
+
+def _think(action: str, thought: str = "so", tag: str = "think") -> str:
+    return f"<{tag}>{thought}</{tag}>{action}"
+
+
+def _action(thought: str, action: str) -> str:
+    return f"<think>{thought}</think><action>{action}</action>"
+
+
+def _choose(start: Any, end: Any, thought: str | None = None) -> str:
+    thought = f"between {start} and {end}" if thought is None else thought
+    return _action(thought, f"choose frames between {start} and {end}")
+
+
+def _time(text: str) -> str:
+    return _action("when is that", f"get frame number at time {text}")
+
+
+def _zoom(start: Any, end: Any, fps: Any = 2) -> str:
+    return _think(f"<video_zoom>{json.dumps({'segment': [start, end], 'fps': fps})}</video_zoom>")
+
+
+def _call(name: str, **arguments: Any) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def _crop(start: Any, end: Any, **arguments: Any) -> str:
+    return _call("crop_video", video_path="VIDEO", start_time=start, end_time=end, **arguments)
+
+
+def _brain(action: str) -> str:
+    return _think(action, tag="thinking")
+
+
+def _uniform(start: Any, end: Any, **arguments: Any) -> str:
+    return _brain(_call("uniform_sample", start_frame=start, end_frame=end, **arguments))
+
+
+def _clip(start: Any, end: Any, prompt: Any = "a goal") -> str:
+    return _brain(_call("clip_sample", start_frame=start, end_frame=end, prompt=prompt))
+
+
+def _mind(*calls: str, end: str = "<turn_sum>seen</turn_sum>") -> str:
+    return "<think>so</think>" + "".join(f"<tool_call>{call}</tool_call>" for call in calls) + end
+
+
+ANSWERS = {
+    "framethinker": lambda text: _action("done", f"output answer: {text}"),
+    "videozoomer": lambda text: _think(f"<answer>{text}</answer>"),
+    "longvt": lambda text: _think(f"<answer>{text}</answer>"),
+    "videobrain": lambda text: _brain(f"<answer>{text}</answer>"),
+    "framemind": lambda text: _think(f"<answer>{text}</answer>"),
+    "direct": lambda text: f"<answer>{text}</answer>",
+}
+"""An answering turn in each method's grammar."""
+
+B = {method: write("B") for method, write in ANSWERS.items()}
+
+TURNS: dict[str, dict[str, list[str]]] = {
+    "framethinker": {
+        "zoom": [_choose(100, 200), B["framethinker"]],
+        "zoom, wrong": [_choose(100, 200), ANSWERS["framethinker"]("C")],
+        "time and zoom": [_time("0:34"), _choose(300, 380), B["framethinker"]],
+        "time without zoom": [_time("0:34"), B["framethinker"]],
+        "same segment twice": [_choose(100, 200), _choose(100, 200), B["framethinker"]],
+        "numbers reversed in the thought": [_choose(100, 200, "200 then 100"), B["framethinker"]],
+        "whole video": [_choose(0, 599), B["framethinker"]],
+        "reversed": [_choose(200, 100), B["framethinker"]],
+        "too short": [_choose(100, 105), B["framethinker"]],
+        "beyond the end": [_choose(500, 900), B["framethinker"]],
+        "outside": [_choose(700, 900), B["framethinker"]],
+        "time beyond the end": [_time("99:59"), _choose(100, 200), B["framethinker"]],
+        "malformed time": [_time("0:3"), B["framethinker"]],
+        "decimal frame": [_action("100 and 200", "choose frames between 100 and 200.5"), B["framethinker"]],
+        "unknown action": [_action("so", "rewind the tape"), B["framethinker"]],
+        "two actions": [_choose(100, 200) + "<action>choose frames between 300 and 400</action>"],
+        "call and answer": [_choose(100, 200) + B["framethinker"]],
+        "no action": ["<think>hm</think>"],
+        "no thought": ["<action>output answer: B</action>"],
+        "too many turns": [_choose(10 * i, 10 * i + 100) for i in range(7)],
+        "script ends early": [_choose(100, 200)],
+        "empty answer": [_action("done", "output answer:")],
+    },
+    "videozoomer": {
+        "zoom": [_zoom(4, 6), B["videozoomer"]],
+        "zoom, wrong": [_zoom(4, 6), ANSWERS["videozoomer"]("C")],
+        "two zooms": [_zoom(4, 6), _zoom(4.5, 5.5, 3), B["videozoomer"]],
+        "too many frames": [_zoom(0, 17, 1), B["videozoomer"]],
+        "reversed": [_zoom(6, 4), B["videozoomer"]],
+        "too short": [_zoom(10, 10.2), B["videozoomer"]],
+        "outside": [_zoom(150, 152), B["videozoomer"]],
+        "beyond the end": [_zoom(58, 63), B["videozoomer"]],
+        "negative start": [_zoom(-1, 1), B["videozoomer"]],
+        "no rate": [_think('<video_zoom>{"segment": [4, 6]}</video_zoom>'), B["videozoomer"]],
+        "rate in words": [_zoom(4, 6, "two"), B["videozoomer"]],
+        "rate of zero": [_zoom(4, 6, 0), B["videozoomer"]],
+        "no json": [_think("<video_zoom>4 to 6</video_zoom>"), B["videozoomer"]],
+        "unknown tool": [_think(_call("crop_video", start_time=1, end_time=2)), B["videozoomer"]],
+        "two calls": [_zoom(4, 6) + _zoom(8, 9), B["videozoomer"]],
+        "call and answer": [_zoom(4, 6) + B["videozoomer"], B["videozoomer"]],
+        "no thought": ["<answer>B</answer>"],
+        "nothing": ["I do not know"],
+        "too many turns": [_zoom(i, i + 1) for i in range(7)],
+        "script ends early": [_zoom(4, 6)],
+        "answer in words": [ANSWERS["videozoomer"]("a goal")],
+    },
+    "longvt": {
+        "crop": [_think(_crop(10.0, 20.0)), B["longvt"]],
+        "crop, wrong": [_think(_crop(10.0, 20.0)), ANSWERS["longvt"]("C")],
+        "crop elsewhere": [_think(_crop(30.0, 40.0)), B["longvt"]],
+        "two crops": [_think(_crop(10, 14)), _think(_crop(12, 22.5)), B["longvt"]],
+        "two calls in one turn": [_think(_crop(10, 14) + _crop(16, 20)), B["longvt"]],
+        "six calls in one turn": [_think("".join(_crop(i, i + 3) for i in range(6))), B["longvt"]],
+        "another path": [_think(_call("crop_video", video_path="/etc/x.mp4", start_time=1, end_time=5)), B["longvt"]],
+        "no path": [_think(_call("crop_video", start_time=1, end_time=5)), B["longvt"]],
+        "reversed": [_think(_crop(20, 10)), B["longvt"]],
+        "too short": [_think(_crop(10, 10.01)), B["longvt"]],
+        "outside": [_think(_crop(100, 120)), B["longvt"]],
+        "beyond the end": [_think(_crop(50, 70)), B["longvt"]],
+        "time in words": [_think(_crop("ten", 20)), B["longvt"]],
+        "missing argument": [_think(_call("crop_video", start_time=10)), B["longvt"]],
+        "one argument too many": [_think(_crop(10, 20, fps=2)), B["longvt"]],
+        "unknown tool": [_think(_call("rewind", seconds=3)), B["longvt"]],
+        "no json": [_think("<tool_call>crop</tool_call>"), B["longvt"]],
+        "call and answer": [_think(_crop(10, 20)) + "<answer>B</answer>", B["longvt"]],
+        "no thought": ["<answer>B</answer>"],
+        "nothing": ["I do not know"],
+        "too many turns": [_think(_crop(2 * i, 2 * i + 4)) for i in range(8)],
+        "script ends early": [_think(_crop(10, 20))],
+    },
+    "videobrain": {
+        "uniform": [_uniform(100, 200), B["videobrain"]],
+        "uniform, wrong": [_uniform(100, 200), ANSWERS["videobrain"]("C")],
+        "by text": [_clip(0, 599), B["videobrain"]],
+        "both": [_uniform(100, 200), _clip(200, 400), B["videobrain"]],
+        "same call twice": [_uniform(100, 200), _uniform(100, 200), B["videobrain"]],
+        "reversed": [_uniform(200, 100), B["videobrain"]],
+        "outside": [_uniform(700, 900), B["videobrain"]],
+        "beyond the end": [_uniform(500, 900), B["videobrain"]],
+        "number in words": [_uniform("ten", 100), B["videobrain"]],
+        "missing argument": [_brain(_call("uniform_sample", start_frame=3)), B["videobrain"]],
+        "text is a number": [_clip(0, 599, 7), B["videobrain"]],
+        "empty text": [_clip(0, 599, " "), B["videobrain"]],
+        "unknown tool": [_brain(_call("rewind", seconds=3)), B["videobrain"]],
+        "no json": [_brain("<tool_call>uniform</tool_call>"), B["videobrain"]],
+        "former action": [_brain('<tool_call>{"action": "choose_frames", "frame_range": [0, 90]}</tool_call>')],
+        "two calls": [_brain(_call("uniform_sample", start_frame=0, end_frame=9) * 2), B["videobrain"]],
+        "call and answer": [_uniform(100, 200) + B["videobrain"], B["videobrain"]],
+        "no thought": ["<answer>B</answer>"],
+        "nothing": ["I do not know"],
+        "too many turns": [_uniform(20 * i, 20 * i + 100) for i in range(8)],
+        "script ends early": [_uniform(100, 200)],
+    },
+    "framemind": {
+        "clip": [_mind("VideoClip(5, 9)"), B["framemind"]],
+        "clip, wrong": [_mind("VideoClip(5, 9)"), ANSWERS["framemind"]("C")],
+        "frame": [_mind("FrameAt(12.5)"), B["framemind"]],
+        "both in one turn": [_mind("VideoClip(5, 9)", "FrameAt(t=12.5)"), B["framemind"]],
+        "three in one turn": [_mind("FrameAt(1)", "FrameAt(2)", "FrameAt(3)"), B["framemind"]],
+        "reversed": [_mind("VideoClip(9, 5)"), B["framemind"]],
+        "outside": [_mind("FrameAt(99)"), B["framemind"]],
+        "negative": [_mind("FrameAt(-1)"), B["framemind"]],
+        "clip without a frame": [_mind("VideoClip(5.01, 5.02)"), B["framemind"]],
+        "no number": [_mind("FrameAt(abc)"), B["framemind"]],
+        "one number": [_mind("VideoClip(1)"), B["framemind"]],
+        "unknown tool": [_mind("frame_at(3)"), B["framemind"]],
+        "unreadable": [_mind("FrameAt(3"), B["framemind"]],
+        "only a summary": [_mind(), B["framemind"]],
+        "call without summary": [_mind("FrameAt(3)", end=""), B["framemind"]],
+        "call and answer": [_mind("FrameAt(3)", end="<answer>B</answer>"), B["framemind"]],
+        "no thought": ["<answer>B</answer>"],
+        "nothing": ["I do not know"],
+        "too many turns": [_mind(f"FrameAt({i})") for i in range(5)],
+        "script ends early": [_mind("FrameAt(3)")],
+    },
+    "direct": {
+        "bare letter": ["B"],
+        "last line": ["I think of the foul first.\nThe answer is B."],
+        "nothing": [""],
+        "wrong": ["C"],
+        "two turns": ["B", "C"],
+        "a call": [_call("crop_video", start_time=1, end_time=2)],
+        "no turn": [],
+    },
+}
+"""Turns by method and by what is special about them; each also begins with an answer alone (`scripts`)."""
+
+FEW_FRAMES: dict[str, dict[str, Any]] = {
+    "framethinker": {"initial_frames": 2, "initial_frames_long": 4, "call_frames": 4, "call_frames_long": 5},
+    "videozoomer": {"initial_frames": 2},
+    "longvt": {"initial_frames": 2, "call_frames": 5},
+    "videobrain": {"initial_frames": 2, "call_frames": 3, "clip_frames": 2},
+    "framemind": {"low": [4, 28], "high": [2, 56], "tool_side_pixels": 56, "min_call_frames": 2, "call_frames": 4},
+    "direct": {"initial_frames": 2},
+}
+"""Settings that keep the recording small."""
+
+MODES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("framethinker", "videozoomer", "longvt", "videobrain"), ("strict", "reference")),
+    **dict.fromkeys(("framemind", "direct"), ("strict",)),
+}
+
+# ---------------------------------------------------------------------------------------------- questions and settings
+
+QUESTIONS: list[tuple[str, str, str, dict[str, Any], list[str]]] = [
+    ("mc", CHOICE, "B", CHOICE_EXTRA, ["b", "B. a goal", "(B)", "a goal", "either A or B", ""]),
+    ("numeric", "How many?", "3", {"question_type": "numeric"}, ["3", "three", "3.0 goals", "4"]),
+    ("regression", "How far, in metres?", "20", {"question_type": "regression"}, ["20", "19 m", "40", "far"]),
+    ("segment", "When?", "[10, 20]", {"question_type": "segment"}, ["[10, 20]", "[12.5, 22.5]", "from 0:10 to 0:20"]),
+    ("open", "What is shot?", "a goal", {"question_type": "open"}, ["a goal", "The goal.", "a foul", "goal and foul"]),
+]
+"""Name, question, truth, `extra_info`, and answers to it."""
+
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "framethinker": {
+        "answer_grading": {"answer_grading": "choice"},
+        "bonuses": {"choose_bonus": 0.1, "time_bonus": 0.25, "bonus_condition": "always", "format_reward": 0.5},
+        "named_time": {"time_bonus_for": "named_time"},
+        "turn_bonus": {"turn_bonus": 0.1, "turn_bonus_cap": 0.15},
+        "no_ccv": {"ccv": False},
+        "inference": {"ccv_profile": "inference"},
+        "min_gap": {"min_gap": 150},
+        "answer_only": {"answer_only": True},
+        "goes_on": {"end_on_call_error": False},
+        "max_turns": {"max_turns": 2},
+    },
+    "videozoomer": {
+        "tool_bonus": {"tool_bonus": 0.25, "bonus_condition": "always"},
+        "call_penalty": {"call_penalty": 0.1},
+        "require_zoom": {"require_zoom": True},
+        "ends": {"end_on_call_error": True},
+        "call_frames": {"call_frames": 2},
+        "max_turns": {"max_turns": 2},
+    },
+    "longvt": {
+        **{f"time_reward {name}": {"time_reward": name} for name in ("recall", "boundary", "tool", "none")},
+        **{f"crop_choice {name}": {"crop_choice": name} for name in ("best", "union")},
+        "bare_frames": {"show_times": False},
+        "tell_video_path": {"tell_video_path": True},
+        "one_call": {"max_calls_per_turn": 1},
+        "fps": {"fps": 0.5, "time_weight": 0.5},
+        "max_turns": {"max_turns": 2},
+    },
+    "videobrain": {
+        "no_gate": {"format_gate": False, "format_reward": 0.25},
+        "one_tool": {"tool_names": ["uniform_sample"]},
+        "clip_candidates": {"clip_candidates": [8, 16], "clip_long_from_frames": 100, "clip_long_by": "video"},
+        "stretched": {"aspect": "stretch"},
+        "max_turns": {"max_turns": 2},
+    },
+    "framemind": {
+        **{f"rung {number}": {"rung": number} for number in (1, 3, 8)},
+        "num_rungs": {"num_rungs": 3, "rung": 2},
+        **{f"frame_rounding {name}": {"frame_rounding": name, "rung": 4} for name in ("floor", "ceil")},
+        "nested_times": {"nested_times": True, "rung": 2},
+        "area": {"resize": "area"},
+        "void": {"bad_calls": "void"},
+        "turn_sum": {"continue_on": "turn_sum"},
+        "tool_call": {"continue_on": "tool_call"},
+        "last_turn": {"format_scope": "last_turn", "force_answer_turn": True},
+        "half_open": {"clip_endpoints": "half_open", "empty_clip": "error"},
+        "shown": {"time_rounding": "shown", "label_decimals": 0},
+        "summaries": {"turn_counting": "summaries"},
+        "context": {"context": "last_evidence"},
+    },
+    "direct": {"accuracy_reward": {"accuracy_reward": 0.5}, "box": {"box": [32, 32]}},
+}
+"""Overrides as `--set` gives them."""
+
+SETTINGS_TURNS: dict[str, tuple[str, ...]] = {
+    "framethinker": ("time and zoom", "reversed"),
+    "videozoomer": ("two zooms", "reversed"),
+    "longvt": ("two crops", "two calls in one turn"),
+    "videobrain": ("both", "reversed"),
+    "framemind": ("both in one turn", "clip without a frame"),
+    "direct": ("bare letter",),
+}
+"""What is replayed under each override."""
+
+TEMPLATES: dict[str, str] = {
+    "videozoomer": "observation = 'Seen: {frames}'\nrefusal = 'No: {error}'",
+    "longvt": "observation = 'Seen: {frames}'\nrefusal = 'No: {error}'\nbetween = ' and '",
+}
+REFUSED: dict[str, dict[str, Any]] = {
+    "unknown method": {"method": "framethinkers"},
+    "unknown field": {"settings": {"no_such_field": 1}},
+    "renamed field": {"method": "direct", "settings": {"num_frames": 4}},
+    "field out of range": {"settings": {"max_turns": 0}},
+    "field of another type": {"settings": {"max_turns": "many"}},
+    "compat": {"settings": {"compat": "loose"}},
+    "question type": {"extra": {"question_type": "essay"}},
+    "options": {"extra": {"options": "none"}},
+    "segment": {"extra": {"video_segment": [3]}},
+    "no judge": {"question": "What?", "answer": "a goal", "extra": {"question_type": "open"}},
+    "numeric truth": {"answer": "many", "extra": {"question_type": "numeric"}},
+    "regression truth": {"answer": "far", "extra": {"question_type": "regression"}},
+    "segment truth": {"answer": "[20, 10]", "extra": {"question_type": "segment"}},
+    "mc truth": {"answer": "Q", "extra": CHOICE_EXTRA},
+    "no class": {"method": "videobrain"},
+    "no segment": {"method": "longvt"},
+    "prompt": {"prompt": "You see {num_frames} frames."},
+    "templates": {"method": "longvt", "templates": "observation = 'no frames'"},
+    "missing video": {"video": "missing"},
+    "missing video, videozoomer": {"method": "videozoomer", "video": "missing"},
+}
+"""What `replay` refuses, or a video that is not there; FrameThinker's answer unless it says otherwise."""
+
+CLASSES = {"strict": "active", "reference": "b"}
+
+
+def scripts() -> Iterator[Script]:
+    """All scripts of the recording, in a fixed order, each with an id of its own."""
+    for method, modes in MODES.items():
+        for mode in modes:
+            yield from _of_mode(method, mode)
+        yield from _of_settings(method)
+    for name, fields in REFUSED.items():
+        yield Script(**{"id": f"refused/{name}", "method": "framethinker", "turns": [B["framethinker"]], **fields})
+
+
+def _of_mode(method: str, mode: str) -> Iterator[Script]:
+    for name, turns in {"answer": [B[method]], **TURNS[method]}.items():
+        yield _script(f"{method}/{mode}/{name}", method, turns, mode)
+    for name, question, truth, extra, answers in QUESTIONS:
+        for text in answers:
+            turns = [TURNS[method]["zoom" if method == "framethinker" else _look(method)][0]] if text == truth else []
+            turns = [*turns, text if method == "direct" else ANSWERS[method](text)]
+            asked = {"question": question, "answer": truth, "extra": {**extra, **_row(method, mode)}}
+            yield _script(f"{method}/{mode}/{name} {text!r}", method, turns, mode, judge=name == "open", **asked)
+    for video in ("broadcast_rate", "long", "short"):
+        turns = [*TURNS[method][_look(method)][:1], B[method]]
+        yield _script(f"{method}/{mode}/{video}", method, turns, mode, video=video)
+
+
+def _of_settings(method: str) -> Iterator[Script]:
+    for name, fields in SETTINGS[method].items():
+        for turns in SETTINGS_TURNS[method]:
+            yield _script(f"{method}/set {name}/{turns}", method, TURNS[method][turns], **fields)
+    turns = TURNS[method][_look(method)]
+    yield _script(f"{method}/defaults", method, turns, few_frames=False)
+    yield _script(f"{method}/prompt file", method, turns, prompt="Look closely.")
+    if method in TEMPLATES:
+        for name in (_look(method), "reversed"):
+            yield _script(f"{method}/templates/{name}", method, TURNS[method][name], templates=TEMPLATES[method])
+    for label in ("direct", "adaptive", "active") if method == "videobrain" else ():
+        for name in ("uniform", "uniform, wrong"):
+            extra = {**CHOICE_EXTRA, "classification": label}
+            yield _script(f"{method}/{label}/{name}", method, TURNS[method][name], extra=extra)
+    if method == "videobrain":
+        yield _script(f"{method}/no retriever", method, TURNS[method]["by text"], retriever=False)
+
+
+def _look(method: str) -> str:
+    """The plain case of the method."""
+    return {"longvt": "crop", "videobrain": "uniform", "framemind": "clip", "direct": "bare letter"}.get(method, "zoom")
+
+
+def _row(method: str, mode: str) -> dict[str, Any]:
+    """What rows of the method hold beside the question."""
+    if method == "videobrain":
+        return {"classification": CLASSES[mode]}
+    return {"video_segment": [10.0, 20.0]} if method == "longvt" else {}
+
+
+def _script(
+    id: str,
+    method: str,
+    turns: Sequence[str],
+    mode: str = "strict",
+    *,
+    few_frames: bool = True,
+    video: str = "minute",
+    question: str = CHOICE,
+    answer: str = "B",
+    extra: Mapping[str, Any] | None = None,
+    judge: bool = False,
+    retriever: bool = True,
+    templates: str | None = None,
+    prompt: str | None = None,
+    **settings: Any,
+) -> Script:
+    compat = {"compat": mode} if mode != "strict" else {}
+    return Script(
+        id,
+        method,
+        turns,
+        video,
+        question,
+        answer,
+        {**CHOICE_EXTRA, **_row(method, mode)} if extra is None else extra,
+        {**(FEW_FRAMES[method] if few_frames else {}), **compat, **settings},
+        judge,
+        retriever,
+        templates,
+        prompt,
+    )
