@@ -34,10 +34,11 @@ test-cluster: install  ## a Ray cluster of two machines in network namespaces (r
 test-gpu: install  ## checks that need a GPU, on a machine that has one; skipped elsewhere
 	$(PYTEST) -m gpu tests/gpu
 
-lint: install  ## ruff (rules and format) and mypy
+lint: install  ## ruff (rules and format), mypy, and what may import what
 	ruff check .
 	ruff format --check .
 	mypy
+	lint-imports
 
 format: install  ## let ruff rewrite what it can
 	ruff check --fix .

@@ -29,7 +29,7 @@ from PIL import Image
 from benchmarks.video.costs import TraceCost, measure_trace
 from benchmarks.video.long_files import LongVideo, write_long_video
 from benchmarks.video.worker import SHARED
-from verl_video_tools.demo import base_model_dir
+from verl_video_tools.synthetic import base_model_dir
 
 FRAMES_PER_ROLLOUT = 80
 """Of `benchmarks.video.requests.group_trace`: 32 of the whole video, three times 16."""

@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from tests.judge_server import JudgeServer, Reply, compared, completion
-from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 NUM_JUDGEMENTS = 256
 CONCURRENCY = 32

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.video.long_files import LongVideo, write_long_video
+from verl_video_tools.core.types import FrameBatch, FrameRequest, PixelEnvelope, Sample
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.types import FrameBatch, FrameRequest, PixelEnvelope, Sample
 from verl_video_tools.video import Video
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore

@@ -9,8 +9,8 @@ recipes set them in the synthetic world (`recipes/synthetic.sh`).
     oracle      The scripted expert of the cold start, without imperfection. It is told where the evidence is, but what
                 it concludes it takes from the frames that its calls show.
 
-Kinds are those of `demo.needle`; `search` are VideoBrain's questions by shape. For each method and kind the share of
-right answers, with the number of questions, is printed. Exits with 1 if the first look earns more than 40 % on the
+Kinds are those of `synthetic.needle`; `search` are VideoBrain's questions by shape. For each method and kind the share
+of right answers, with the number of questions, is printed. Exits with 1 if the first look earns more than 40 % on the
 questions that need another one or less than 100 % on direct ones, or the oracle less than 100 % on any.
 
 Usage: python -m benchmarks.needle_bounds [--folder outputs/bench_needle] [--videos 134] [--method framethinker]
@@ -26,19 +26,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.data.experts import first_look_frames
+from verl_video_tools.core.types import Method, Retriever
 from verl_video_tools.data.sft import scripted_expert
-from verl_video_tools.demo import clip_dir, prompts_dir
-from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row
-from verl_video_tools.demo.needle import needle_questions, needle_spec
-from verl_video_tools.demo.questions import LETTERS, Question
-from verl_video_tools.demo.search import search_words
-from verl_video_tools.demo.settings import synthetic_fields
-from verl_video_tools.demo.world import VideoSpec, label_at
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.toolkit.oracle import first_look_frames
+from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.replay import replay
-from verl_video_tools.retrieval import RetrievalConfig, local
-from verl_video_tools.types import Method, Retriever
+from verl_video_tools.services.retrieval import RetrievalConfig, local
+from verl_video_tools.synthetic import clip_dir
+from verl_video_tools.synthetic.needle import needle_questions, needle_spec
+from verl_video_tools.synthetic.questions import LETTERS, Question
+from verl_video_tools.synthetic.search import search_words
+from verl_video_tools.synthetic.world import VideoSpec, label_at
 
 MOST_FIRST_LOOK = 0.40
 POLICIES = ("first_look", "oracle")
@@ -59,7 +59,7 @@ other options have its colour and its shape."""
 
 def synthetic_settings(name: str) -> dict[str, Any]:
     """Fields of the method's config in the synthetic world, whose prompts the package holds."""
-    return synthetic_fields(name, prompts_dir().parent, Path(__file__).parents[1] / "recipes")
+    return synthetic_fields(type(get_method(name)))
 
 
 def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
@@ -104,7 +104,7 @@ def kind_of(method: Method, spec: VideoSpec, question: Question) -> str:
 
 
 def studied_seed(number: int) -> int:
-    """Seed of a video to study: even, as no data set's is (`demo.dataset.video_seed`)."""
+    """Seed of a video to study: even, as no data set's is (`data.synthetic_rows.video_seed`)."""
     return _STUDIED_SEEDS + 2 * number
 
 

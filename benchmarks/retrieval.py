@@ -32,10 +32,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.video.long_files import LongVideo, write_long_video
-from verl_video_tools.demo import clip_dir
-from verl_video_tools.demo.spec import random_spec
-from verl_video_tools.demo.world import VideoSpec, label_at, render
-from verl_video_tools.retrieval import RetrievalConfig, RetrievalService, local
+from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService, local
+from verl_video_tools.synthetic import clip_dir
+from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import VideoSpec, label_at, render
 
 BEGIN, END = "<!-- bench-retrieval: begin -->", "<!-- bench-retrieval: end -->"
 

@@ -81,12 +81,12 @@ ROLLOUT=(
     actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     +actor_rollout_ref.rollout.limit_images="$MAX_IMAGES"
-    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "$("$PYTHON" -m verl_video_tools.config agent-loops)")"
+    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "$("$PYTHON" -m verl_video_tools.verl_plugin.config agent-loops)")"
     actor_rollout_ref.rollout.agent.default_agent_loop="${METHODS[0]}"
 )
 REWARD=(
     reward.reward_manager.source=importlib reward.reward_manager.name=VideoToolsRewardManager
-    reward.reward_manager.module.path=pkg://verl_video_tools.rewards.manager
+    reward.reward_manager.module.path=pkg://verl_video_tools.verl_plugin.reward_manager
 )
 ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False)
 TRAINER=(
@@ -102,12 +102,12 @@ collect_ray_options
     "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
     "${RAY_OPTIONS[@]}" "$@" || {
     status=$?
-    [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.lost_nodes >&2 || true
+    [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.verl_plugin.lost_nodes >&2 || true
     exit $status
 }
 
 # ------------------------------------------------------------------------------------------------------------- result
-"$PYTHON" -m verl_video_tools.trace.summary "$RUN_DIR/trajectories"
+"$PYTHON" -m verl_video_tools.records.summary "$RUN_DIR/trajectories"
 if [ -e "$RUN_DIR/latest_checkpointed_iteration.txt" ]; then # none after trainer.val_only=True
-    "$PYTHON" -m verl_video_tools.data.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
+    "$PYTHON" -m verl_video_tools.verl_plugin.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
 fi

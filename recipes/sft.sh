@@ -67,7 +67,7 @@ if [ "$DEVICE" = gpu ]; then
 else
     # A single process, unlike reinforcement learning. Waiting threads sleep, so that they do not take the cores from
     # whatever else runs on the machine.
-    LAUNCH=(env OMP_NUM_THREADS="${SFT_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE "$PYTHON" -m verl_video_tools.platforms.cpu_sft)
+    LAUNCH=(env OMP_NUM_THREADS="${SFT_THREADS:-1}" OMP_WAIT_POLICY=PASSIVE "$PYTHON" -m verl_video_tools.verl_plugin.platforms.cpu_sft)
     DEVICE_OPTIONS=(
         model.enable_gradient_checkpointing=False engine.use_torch_compile=False
         +engine.mixed_precision.param_dtype=fp32 +engine.mixed_precision.reduce_dtype=fp32
@@ -79,14 +79,14 @@ DATA=(
     data.train_files="$(files "$TRAIN_FILES")" data.train_batch_size="$TRAIN_BATCH_SIZE"
     data.micro_batch_size_per_gpu="$MICRO_BATCH_SIZE" data.use_dynamic_bsz=False data.pad_mode=no_padding
     data.max_length="$MAX_LENGTH" data.truncation=error data.num_workers="$NUM_WORKERS"
-    data.custom_cls.path=pkg://verl_video_tools.data.sft_dataset data.custom_cls.name=TrajectorySFTDataset
+    data.custom_cls.path=pkg://verl_video_tools.verl_plugin.sft_dataset data.custom_cls.name=TrajectorySFTDataset
 )
 MODEL=(
     model.path="$(quoted "$MODEL_PATH")" model.lora_rank="$LORA_RANK" model.lora_alpha="$LORA_ALPHA" model.target_modules=all-linear
     model.exclude_modules='.*visual.*' # the adapter leaves the vision tower alone
 )
 ENGINE=(engine.strategy=fsdp2)
-[ "$FREEZE_VISION_TOWER" = 0 ] || ENGINE+=(engine._target_=verl_video_tools.engine.frozen_tower.FrozenTowerConfig)
+[ "$FREEZE_VISION_TOWER" = 0 ] || ENGINE+=(engine._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig)
 OPTIMIZER=(optim.lr="$LEARNING_RATE" optim.lr_scheduler_type=cosine optim.lr_warmup_steps_ratio="$WARMUP_RATIO")
 TRAINER=(
     trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"
@@ -100,5 +100,5 @@ TRAINER=(
 
 # ------------------------------------------------------------------------------------------------------------- result
 if [ "${NODE_RANK:-0}" = 0 ]; then
-    "$PYTHON" -m verl_video_tools.data.export_model "$SFT_DIR" "$SFT_DIR/huggingface"
+    "$PYTHON" -m verl_video_tools.verl_plugin.export_model "$SFT_DIR" "$SFT_DIR/huggingface"
 fi

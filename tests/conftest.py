@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.video.files import MakeVideo, write_grey
-from verl_video_tools.endpoint import client, retries
+from verl_video_tools.services.endpoint import client, retries
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

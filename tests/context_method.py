@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from verl_video_tools import methods
+from verl_video_tools.core.types import ContextPolicy
 from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.types import ContextPolicy
 
 NAME = "framethinker_context"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 
 
 def rollout(

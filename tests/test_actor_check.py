@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryError, RayError, RayTaskError
 
-from verl_video_tools import actor_check
-from verl_video_tools.actor_check import ActorCheck, storage_units
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin import actor_check
+from verl_video_tools.verl_plugin.actor_check import ActorCheck, storage_units
 
 
 class Actor:

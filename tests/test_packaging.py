@@ -133,7 +133,7 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
     assert wanted - held == set()
     assert {name for name in held if not name.startswith(("verl_video_tools/", f"{metadata}/"))} == set()
     assert f"{metadata}/licenses/LICENSE" in held
-    assert "[verl.plugins]\nverl_video_tools = verl_video_tools.plugin" in entry_points
+    assert "[verl.plugins]\nverl_video_tools = verl_video_tools.verl_plugin.plugin" in entry_points
     assert "vvt = verl_video_tools.cli:console_main" in entry_points
 
 

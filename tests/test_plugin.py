@@ -53,7 +53,7 @@ def with_plugin() -> Verl:
     return Verl("""
 from verl.trainer.ppo.v1 import get_trainer_cls
 trainers = [get_trainer_cls(name).__name__ for name in ("video_tools", "video_tools_colocate_async")]
-from verl_video_tools.plugin import registrations
+from verl_video_tools.verl_plugin.plugin import registrations
 told = {"trainers": trainers, "registrations": registrations()}
 """)
 
@@ -67,12 +67,12 @@ def with_cpu_platform() -> Verl:
 def test_import_verl_gets_no_heavier(platform: str, without_plugin: Verl, request: pytest.FixtureRequest) -> None:
     verl: Verl = request.getfixturevalue("with_cpu_platform" if platform else "with_plugin")
     loaded = verl.modules
-    assert "verl_video_tools.plugin" in loaded
+    assert "verl_video_tools.verl_plugin.plugin" in loaded
     added = loaded - without_plugin.modules
     assert not {name.partition(".")[0] for name in added} & {"vllm", "av", "decord", "open_clip", "openai"}
     assert not any(name.startswith("transformers.models") for name in added)
-    assert ("verl_video_tools.platforms.cpu" in loaded) == (platform == "cpu")
-    assert "verl_video_tools.trainer" not in loaded
+    assert ("verl_video_tools.verl_plugin.platforms.cpu" in loaded) == (platform == "cpu")
+    assert "verl_video_tools.verl_plugin.trainer" not in loaded
 
 
 def test_the_trainers_are_there_when_verl_looks_them_up(with_plugin: Verl) -> None:
@@ -80,7 +80,7 @@ def test_the_trainers_are_there_when_verl_looks_them_up(with_plugin: Verl) -> No
 
 
 def test_a_worker_that_unpickles_our_loop_first_can_import_it() -> None:
-    run = python("import verl_video_tools.agent_loop.loop as loop; print(loop.VideoAgentLoop.__name__)")
+    run = python("import verl_video_tools.verl_plugin.agent_loop as loop; print(loop.VideoAgentLoop.__name__)")
     assert run.stdout.strip().endswith("VideoAgentLoop"), run.stderr[-3000:]
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.video.files import MakeVideo
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import prompt_digest, read_prompt
+from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.prompt_files import prompt_digest, read_prompt
-from verl_video_tools.types import PixelEnvelope, Sample, VideoInfo, content_text
 
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)
 FORMER = [

@@ -25,10 +25,10 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from tests.method_costs import LABEL_TOKENS
-from verl_video_tools.agent_loop.settings import group_methods, method_from_config
-from verl_video_tools.engine import honour_freeze_vision_tower
+from verl_video_tools.core.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
+from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
 from verl_video_tools.video import fit_envelope, image_tokens
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -38,11 +38,11 @@ STOPPED = 77
 STUB = f"""#!{sys.executable}
 import json, os, runpy, sys
 arguments = sys.argv[1:]
-for program in ("verl.trainer.main_ppo", "verl.trainer.sft_trainer", "verl_video_tools.platforms.cpu_sft"):
+for program in ("verl.trainer.main_ppo", "verl.trainer.sft_trainer", "verl_video_tools.verl_plugin.platforms.cpu_sft"):
     if program in arguments:
         json.dump(arguments[arguments.index(program) + 1 :], open(os.environ["STUB_OUTPUT"], "w"))
         sys.exit({STOPPED})
-if "verl_video_tools.lost_nodes" in arguments:
+if "verl_video_tools.verl_plugin.lost_nodes" in arguments:
     sys.exit("asked for lost nodes")
 os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
 """
@@ -315,7 +315,7 @@ def engine_config(recipe: str, composed: Composed, folder: Path, **variables: st
 
 @pytest.mark.parametrize("recipe", [*grpo_recipes(), *sft_recipes()])
 def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, tmp_path: Path) -> None:
-    from verl_video_tools.engine.frozen_tower import FrozenTowerConfig
+    from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
     engine = engine_config(recipe, composed, tmp_path)
     assert engine.strategy == "fsdp2"
@@ -326,7 +326,7 @@ def test_which_recipes_freeze_the_vision_tower(recipe: str, composed: Composed, 
 def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from verl_video_tools.engine.frozen_tower import FrozenTowerConfig
+    from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
     variables = {"FREEZE_VISION_TOWER": "0" if recipe in FROZEN_TOWER else "1"}
     monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
@@ -384,7 +384,7 @@ async def test_dynamic_sampling_of_videozoomer(composed: Composed, monkeypatch: 
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 
-    from verl_video_tools.types import StopReason, Trajectory, Turn
+    from verl_video_tools.core.types import StopReason, Trajectory, Turn
 
     method = get_method("videozoomer")
     sample = Sample(question="?", ground_truth="B", video_path="v.mp4", question_type="mc")

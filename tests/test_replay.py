@@ -15,7 +15,7 @@ import pytest
 from benchmarks.video.files import MakeVideo
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run as vvt
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.replay import areplay, replay
 
 QUESTION = "What happens?\nA. nothing\nB. a goal"
@@ -416,7 +416,7 @@ def test_the_last_turn_may_answer(make_video: MakeVideo) -> None:
 @pytest.fixture(scope="module")
 def processor(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Folder of a real Qwen2.5-VL processor that takes pictures up to 1280 tokens."""
-    from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
+    from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
 
     folder = tmp_path_factory.mktemp("processor")
     made = make_processor(make_tokenizer())

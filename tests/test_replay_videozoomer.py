@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from benchmarks.video.files import MakeVideo, read_number, write_video
-from verl_video_tools.agent_loop import episode as episode_module
-from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.errors import DeadlineError, UnreadableVideoError, VideoError
+from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoError
+from verl_video_tools.core.types import Sample, StopReason, content_images, content_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.replay import replay
-from verl_video_tools.types import Sample, StopReason, content_images, content_text
+from verl_video_tools.rollout import episode as episode_module
+from verl_video_tools.rollout.episode import Episode
 
 QUESTION = "What happens?\nA. nothing\nB. a goal\nC. a foul"
 

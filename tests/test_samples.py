@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verl_video_tools.errors import RowError
-from verl_video_tools.types import Sample
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.types import Sample
 
 
 def row(truth: Any = "B", **extra_info: Any) -> dict[str, Any]:

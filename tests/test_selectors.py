@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import MakeVideo
-from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.errors import RetrievalError, UsageError
+from verl_video_tools.core.errors import RetrievalError, UsageError
+from verl_video_tools.core.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.retrieval.recorded import RecordedRetriever, recorded_answers
-from verl_video_tools.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.services.retrieval.recorded import RecordedRetriever, recorded_answers
 
-MOST_SIMILAR = "verl_video_tools.selectors:most_similar"
+MOST_SIMILAR = "verl_video_tools.methods.toolkit.selectors:most_similar"
 
 
 class Retriever:
@@ -91,8 +91,8 @@ async def test_mistakes_are_told(make_video: MakeVideo) -> None:
     for path in (
         "no_such_module:select",
         f"{__name__}:nothing",
-        "verl_video_tools.selectors",
-        "verl_video_tools.selectors:NUM_CANDIDATES",
+        "verl_video_tools.methods.toolkit.selectors",
+        "verl_video_tools.methods.toolkit.selectors:NUM_CANDIDATES",
         ".relative:select",
     ):
         with pytest.raises(UsageError, match="first_look_selector"):

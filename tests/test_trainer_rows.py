@@ -17,21 +17,26 @@ import torch
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 
-trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
+trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from verl_video_tools import trainer_records
-from verl_video_tools.agent_loop.settings import pack_record
-from verl_video_tools.errors import JudgeError, UsageError, VideoToolsError
-from verl_video_tools.trace.records import RecordWriter, read_records
-from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer, disagreement, equal_groups
-from verl_video_tools.trainer_records import ValidationTap
-from verl_video_tools.trainer_rows import group_rollouts, spread_padding
-from verl_video_tools.types import Trajectory
+from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.records.records import RecordWriter, read_records
+from verl_video_tools.verl_plugin import trainer_records
+from verl_video_tools.verl_plugin.settings import pack_record
+from verl_video_tools.verl_plugin.trainer import (
+    VideoToolsColocateAsyncTrainer,
+    VideoToolsTrainer,
+    disagreement,
+    equal_groups,
+)
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap
+from verl_video_tools.verl_plugin.trainer_rows import group_rollouts, spread_padding
 
 
 def test_groups_without_a_difference_are_named() -> None:

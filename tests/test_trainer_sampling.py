@@ -15,13 +15,13 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
+trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from verl.trainer.ppo.v1 import replay_buffer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
-from verl_video_tools import trainer_sampling
-from verl_video_tools.errors import JudgeError
-from verl_video_tools.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
+from verl_video_tools.core.errors import JudgeError
+from verl_video_tools.verl_plugin import trainer_sampling
+from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
 
 Group = list[float | None]
 """Scores of a group's rollouts, None where the judge gave no verdict."""

@@ -12,12 +12,12 @@ import datasets
 import pytest
 from omegaconf import OmegaConf
 
-trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
+trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from verl.trainer.ppo.v1 import trainer_base
 
 from tests.data.row_files import make_row
-from verl_video_tools.config import config_path
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin.config import config_path
 
 
 def start(monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]]) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-trainer_module = pytest.importorskip("verl_video_tools.trainer", reason="the trainer subclasses verl's")
+trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
-from verl_video_tools.actor_check import ActorCheck
+from verl_video_tools.verl_plugin.actor_check import ActorCheck
 
 
 class Watchdog:

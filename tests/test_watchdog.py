@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from verl_video_tools import watchdog as watchdog_module
-from verl_video_tools.watchdog import Check, Health, ServerCheck, Watchdog, end_process, health
+from verl_video_tools.verl_plugin import watchdog as watchdog_module
+from verl_video_tools.verl_plugin.watchdog import Check, Health, ServerCheck, Watchdog, end_process, health
 
 
 class Server(ThreadingHTTPServer):

@@ -6,7 +6,7 @@ import json
 from html.parser import HTMLParser
 from typing import Any
 
-from verl_video_tools.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 
 
 def frames(*indices: int) -> list[FrameRecord]:

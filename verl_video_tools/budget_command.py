@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verl_video_tools.cli.asking import Settings
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.budget import Budget
+    from verl_video_tools.rollout.cost import Budget
 
 _OPTION = "He sits down at the table and reads a letter."
 _QUESTION = "\n".join(
@@ -37,11 +37,12 @@ def budget_command(
     assignments: Settings = None,
 ) -> None:
     """Tell what a first look and a call cost on videos of a kind, and which limits hold a whole rollout."""
-    from verl_video_tools.agent_loop.counting import load_model_tokens
-    from verl_video_tools.budget import budget_of
     from verl_video_tools.cli.output import hold_output
-    from verl_video_tools.cli.replay import read_assignments
-    from verl_video_tools.types import VideoInfo
+    from verl_video_tools.core.assignments import read_assignments
+    from verl_video_tools.core.types import VideoInfo
+    from verl_video_tools.methods import get_method
+    from verl_video_tools.rollout.cost import budget_of
+    from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
     width, height = _read_size(size)
     if not math.isfinite(duration * fps):
@@ -51,7 +52,8 @@ def budget_command(
         try:
             model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
             settings = read_assignments(assignments or [])
-            budget = budget_of(method, info, model, question=question, turn_tokens=turn_tokens, settings=settings)
+            configured = get_method(method, **settings)
+            budget = budget_of(configured, info, model, question=question, turn_tokens=turn_tokens)
         except UsageError:
             held.discard()
             raise

@@ -13,13 +13,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, get_args
 
-from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.methods import get_method
-from verl_video_tools.trace.html import write_html
-from verl_video_tools.trace.thumbnails import decode_thumbnails
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import (
     Content,
     Message,
     Method,
@@ -29,6 +24,11 @@ from verl_video_tools.types import (
     Sample,
     Trajectory,
 )
+from verl_video_tools.methods import get_method
+from verl_video_tools.records.html import write_html
+from verl_video_tools.records.thumbnails import decode_thumbnails
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 _CALL_FIELDS = ("name", "arguments", "ok", "error", "frames")
 
@@ -58,8 +58,8 @@ def replay(
         settings: fields of the method's config that differ from its defaults.
         processor: folder or name of a Hugging Face processor; applies its sizes and the recipe's token budgets.
         judge_base_url: OpenAI-compatible endpoint for questions that need a judge; its first model is asked.
-        retriever: for methods that find frames by text, such as `retrieval.local` gives. Without one such a call fails
-            (`retrieval_error`).
+        retriever: for methods that find frames by text, such as `services.retrieval.local` gives. Without one such a
+            call fails (`retrieval_error`).
         html: file to draw the rollout in, as `vvt view` draws recorded ones.
 
     Returns:
@@ -181,9 +181,9 @@ class _ScriptedTokens:
 
     def __init__(self, processor_path: str, method: Method) -> None:
         # Heavy: torch, transformers and verl, needed only here.
-        from verl_video_tools.agent_loop.counting import load_model_tokens
-        from verl_video_tools.agent_loop.sequences import rollout_tokens
-        from verl_video_tools.agent_loop.tokens import TokenBudget
+        from verl_video_tools.rollout.sequences import rollout_tokens
+        from verl_video_tools.rollout.tokens import TokenBudget
+        from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
         model = load_model_tokens(processor_path)
         self.envelope: PixelEnvelope = model.envelope

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from verl_video_tools.errors import CallErrorCode
-from verl_video_tools.methods.fields import require
-from verl_video_tools.protocols.blocks import find_blocks
-from verl_video_tools.protocols.json_object import load_object
-from verl_video_tools.protocols.refusals import told_error
-from verl_video_tools.rewards.grading import grade_answer
-from verl_video_tools.tools.crop_video import CropVideo, frame_size
-from verl_video_tools.types import (
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.grading import grade_answer
+from verl_video_tools.core.json_text import load_object
+from verl_video_tools.core.types import (
     AnswerLabel,
     Content,
     FrameRequest,
@@ -35,6 +32,9 @@ from verl_video_tools.types import (
     Trajectory,
     VideoInfo,
 )
+from verl_video_tools.methods.longvt.crop_video import CropVideo, frame_size
+from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods.toolkit.refusals import told_error
 from verl_video_tools.video import linspace_indices
 
 SYSTEM = (

@@ -4,7 +4,8 @@
     ++actor_rollout_ref.rollout.custom.video_tools.videozoomer.first_look_selector=most_different:most_different
 
 A selector replaces the method's choice of moments, not their size, and never shows more. The module must be importable
-on every node (PYTHONPATH, or an installed package). `verl_video_tools.selectors` has one that searches by text.
+on every node (PYTHONPATH, or an installed package). `verl_video_tools.methods.toolkit.selectors` has one that searches
+by text.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from verl_video_tools.types import FrameRequest, ToolContext
+from verl_video_tools.core.types import FrameRequest, ToolContext
 from verl_video_tools.video import decode_frames, linspace_indices, open_video
 
 NUM_CANDIDATES = 64

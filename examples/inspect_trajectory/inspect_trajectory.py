@@ -6,7 +6,7 @@ read tokens as text. `vvt view` draws the same without code.
 
 # %% [markdown]
 # ## Read the records
-# One line per rollout; `line["trajectory"]` is a `verl_video_tools.types.Trajectory`.
+# One line per rollout; `line["trajectory"]` is a `verl_video_tools.core.types.Trajectory`.
 
 # %%
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 from verl_video_tools.video import Video
 
 RECORDS = Path(os.environ.get("RECORDS", "outputs/framethinker_grpo/trajectories"))

@@ -37,16 +37,16 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from verl_video_tools.core.choices import grade_multiple_choice
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.sft import export_sft
-from verl_video_tools.demo.dataset import load_rows, question_from_row
-from verl_video_tools.demo.needle import NEEDLE_KINDS
-from verl_video_tools.demo.questions import Kind
-from verl_video_tools.demo.settings import synthetic_fields
-from verl_video_tools.errors import UsageError
+from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.retrieval import local_from_fields
-from verl_video_tools.rewards.choices import grade_multiple_choice
-from verl_video_tools.trace.held_out import Outcome, mean_gain, mean_of, read_outcomes
+from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.records.held_out import Outcome, mean_gain, mean_of, read_outcomes
+from verl_video_tools.services.retrieval import local_from_fields
+from verl_video_tools.synthetic.needle import NEEDLE_KINDS
+from verl_video_tools.synthetic.questions import Kind
 
 REPO = Path(__file__).resolve().parents[2]
 RECIPES = REPO / "recipes"
@@ -354,7 +354,7 @@ class Learning:
         return [row for row in rows if question_from_row(row)[1].kind in self.plan.kinds]
 
     def _fields(self, method: str) -> dict[str, Any]:
-        return synthetic_fields(method, self.data, RECIPES)
+        return synthetic_fields(type(get_method(method)), self.data / "prompts")
 
     def _options(self, prefix: str) -> list[str]:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""

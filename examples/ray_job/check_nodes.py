@@ -31,7 +31,7 @@ def examine() -> dict[str, str]:
 
     return {
         **{package: installed(package) for package in PACKAGES},
-        "plugin": "loaded" if "verl_video_tools.plugin" in sys.modules else "not loaded",
+        "plugin": "loaded" if "verl_video_tools.verl_plugin.plugin" in sys.modules else "not loaded",
         "shared memory": f"{shutil.disk_usage('/dev/shm').total / 2**30:.1f} GiB",
     }
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.protocols.blocks import find_blocks
+from verl_video_tools.core.grading import grade_answer
+from verl_video_tools.core.types import AnswerLabel, Sample, default_question_type
+from verl_video_tools.methods.toolkit.blocks import find_blocks
 from verl_video_tools.rewards import temporal_iou
-from verl_video_tools.rewards.grading import grade_answer
-from verl_video_tools.types import AnswerLabel, Sample, default_question_type
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 WORTH = {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}
 

@@ -18,11 +18,11 @@ from verl.utils import hf_processor, hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
 from benchmarks.video.files import write_video
-from verl_video_tools.agent_loop.loop import VideoAgentLoop
-from verl_video_tools.agent_loop.settings import unpack_record
-from verl_video_tools.demo import Family
-from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer, save
-from verl_video_tools.types import Trajectory
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.synthetic import Family
+from verl_video_tools.synthetic.tiny_model import make_model, make_processor, make_tokenizer, save
+from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
+from verl_video_tools.verl_plugin.settings import unpack_record
 
 QUESTION = "What is shown at 0:03?\nA. red circle\nB. blue square\nC. green cross\nD. red square"
 

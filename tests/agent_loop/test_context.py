@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.agent_loop.test_tokens import END, IMAGE, HandBuilder, count_images, ids, letters, picture
-from verl_video_tools.agent_loop.context import DROPPED_MARK, visible_messages
-from verl_video_tools.agent_loop.sequences import rollout_tokens
-from verl_video_tools.agent_loop.tokens import RolloutTokens, TokenBudget, TokenCounter, check_invariants
-from verl_video_tools.types import Content, ContextPolicy, ImagePart, Message, StopReason, content_text
+from verl_video_tools.core.types import Content, ContextPolicy, ImagePart, Message, StopReason, content_text
+from verl_video_tools.rollout.context import DROPPED_MARK, visible_messages
+from verl_video_tools.rollout.sequences import rollout_tokens
+from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget, TokenCounter, check_invariants
 
 SYSTEM = Message("system", ("be brief",))
 FIRST_LOOK = Message("user", ("0s: ", picture(), "5s: ", picture(), "What?"))

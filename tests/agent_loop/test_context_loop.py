@@ -27,12 +27,12 @@ from tests.agent_loop.harness import (
     video,
 )
 from tests.context_method import NAME, FrameThinkerWithContext
-from verl_video_tools.agent_loop.context import DROPPED_MARK
-from verl_video_tools.agent_loop.settings import unpack_record
-from verl_video_tools.agent_loop.tokens import placeholder_runs
-from verl_video_tools.agent_loop.worker import VideoAgentLoopWorker
+from verl_video_tools.core.types import RecipeBudget, StopReason, Trajectory
 from verl_video_tools.replay import areplay
-from verl_video_tools.types import RecipeBudget, StopReason, Trajectory
+from verl_video_tools.rollout.context import DROPPED_MARK
+from verl_video_tools.rollout.tokens import placeholder_runs
+from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.settings import unpack_record
 
 TURNS = [choose(20, 60), get("0:03"), Unended(choose(100, 140)), answer("B")]
 END = "<|im_end|>"

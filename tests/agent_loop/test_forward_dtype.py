@@ -16,8 +16,8 @@ from transformers import AutoModelForImageTextToText
 from verl.utils.fsdp_utils import apply_fsdp2
 
 from tests.agent_loop.harness import model_dir, processor
-from verl_video_tools.agent_loop.worker import forward_dtype
-from verl_video_tools.demo import FAMILIES, Family
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.agent_loop_worker import forward_dtype
 
 BF16 = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": None}}  # as verl's own configuration has it
 FP32 = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": {"param_dtype": "fp32"}}}

@@ -9,10 +9,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from tests.agent_loop.harness import Rollout, make_row, run_loop, video
-from verl_video_tools.agent_loop import episode
-from verl_video_tools.agent_loop.settings import group_methods, is_validation
+from verl_video_tools.core.types import StopReason
 from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
-from verl_video_tools.types import StopReason
+from verl_video_tools.rollout import episode
+from verl_video_tools.verl_plugin.settings import group_methods, is_validation
 from verl_video_tools.video import cache_stats
 
 LOW, HIGH = (8, 28), (4, 84)
@@ -55,7 +55,7 @@ async def test_validation_takes_the_validation_rung() -> None:
 
 
 async def test_a_rollout_names_its_rung() -> None:
-    """So that fine-tuning on it shows the same frames again (`data.sft_dataset`)."""
+    """So that fine-tuning on it shows the same frames again (`verl_plugin.sft_dataset`)."""
     for number in range(4):
         result = await rollout([ANSWER], number, sampling_params=SAMPLING)
         assert result.trajectory.settings == {"num_rungs": 4, "rung": number + 1}

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from tests.agent_loop.harness import Rollout, make_row, processor, run_loop, tokenizer, video
-from verl_video_tools.agent_loop.tokens import placeholder_runs
-from verl_video_tools.config import config_path
-from verl_video_tools.data.model_inputs import position_ids_4L
-from verl_video_tools.types import StopReason
+from verl_video_tools.core.types import StopReason
+from verl_video_tools.rollout.tokens import placeholder_runs
+from verl_video_tools.verl_plugin.config import config_path
+from verl_video_tools.verl_plugin.model_inputs import position_ids_4L
 
 FIELDS = {"initial_frames": 8, "max_pixels": 3136}
 

@@ -23,9 +23,9 @@ from tests.agent_loop.harness import (
     tokenizer,
     video,
 )
-from verl_video_tools.agent_loop.tokens import TokenCounter
-from verl_video_tools.errors import InvariantError, SetupError
-from verl_video_tools.types import Content, StopReason
+from verl_video_tools.core.errors import InvariantError, SetupError
+from verl_video_tools.core.types import Content, StopReason
+from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.video import Video
 
 END = "<|im_end|>"
@@ -141,7 +141,7 @@ async def test_fourth_zoom_exceeds_the_papers_response_budget() -> None:
 
 async def test_refused_zoom_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[int] = []
-    import verl_video_tools.agent_loop.episode as episode
+    import verl_video_tools.rollout.episode as episode
 
     real_decode = episode.decode_frames
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.agent_loop.harness import answer, choose, make_row, open_reasoning, processor, run_loop, tokenizer, video
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import Sample, StopReason
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 LOOK, ANSWER = choose(20, 100), answer("B")
 NAMES_AN_ANSWER = "First <action>output answer: A</action>, no."

@@ -13,10 +13,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from tests.data.row_files import make_row
 from verl_video_tools import methods
-from verl_video_tools.agent_loop.row_check import check_rows
-from verl_video_tools.errors import UsageError
-from verl_video_tools.judge.config import JudgeConfig
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods.direct import Direct
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.verl_plugin.row_check import check_rows
 
 
 def config(**video_tools: Any) -> DictConfig:

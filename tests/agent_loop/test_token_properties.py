@@ -24,9 +24,9 @@ from tests.agent_loop.harness import (
     tokenizer,
     video,
 )
-from verl_video_tools.agent_loop.tokens import placeholder_runs
-from verl_video_tools.demo import FAMILIES, Family
-from verl_video_tools.types import IMAGE_MARK, StopReason
+from verl_video_tools.core.types import IMAGE_MARK, StopReason
+from verl_video_tools.rollout.tokens import placeholder_runs
+from verl_video_tools.synthetic import FAMILIES, Family
 
 NUM_FRAMES = 200
 

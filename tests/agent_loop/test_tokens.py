@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verl_video_tools.agent_loop.sequences import OneSequence
-from verl_video_tools.agent_loop.tokens import (
+from verl_video_tools.core.errors import InvariantError
+from verl_video_tools.core.types import FrameRecord, ImagePart, Message, StopReason
+from verl_video_tools.rollout.sequences import OneSequence
+from verl_video_tools.rollout.tokens import (
     TokenBudget,
     TokenCounter,
     TokenStream,
@@ -17,8 +19,6 @@ from verl_video_tools.agent_loop.tokens import (
     placeholder_runs,
     to_chat_message,
 )
-from verl_video_tools.errors import InvariantError
-from verl_video_tools.types import FrameRecord, ImagePart, Message, StopReason
 
 # One letter per token: p prompt, I placeholder, a sampled, E end of turn, n newline, o observation, g next header.
 LETTERS = "pIaEnog"

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import MakeVideo
-from verl_video_tools.agent_loop import episode as episode_module
+from verl_video_tools.core.errors import VideoError
+from verl_video_tools.core.types import Sample, Trajectory
 from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import VideoError
 from verl_video_tools.methods import get_method
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.replay import replay
-from verl_video_tools.trace.metrics import Rollout, rollout_metrics
-from verl_video_tools.types import Sample, Trajectory
+from verl_video_tools.rollout import episode as episode_module
 
 QUESTION = "What does the driver wave with?"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from tests.agent_loop.harness import Unended, processor, run_loop, tokenizer
-from verl_video_tools.agent_loop.tokens import placeholder_runs
-from verl_video_tools.data.model_inputs import position_ids_4L
-from verl_video_tools.types import StopReason
+from verl_video_tools.core.types import StopReason
+from verl_video_tools.rollout.tokens import placeholder_runs
+from verl_video_tools.verl_plugin.model_inputs import position_ids_4L
 
 END = "<|im_end|>"
 RIGHT = "<think>so</think><answer>B</answer>"

@@ -12,7 +12,7 @@ pytest.importorskip("verl.trainer.ppo.v1.agent_loop_tq", reason="the manager sub
 
 from verl.trainer.ppo.v1 import agent_loop_tq
 
-from verl_video_tools.agent_loop.worker import VideoAgentLoopManager
+from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopManager
 
 
 @pytest.mark.parametrize(

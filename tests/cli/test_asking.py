@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from verl_video_tools.cli.asking import Asking, Temperature, asks
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 seen: list[tuple[str, float, Asking]] = []
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import verl_video_tools.demo
+import verl_video_tools.synthetic
 from verl_video_tools.cli.main import run
-from verl_video_tools.demo import FAMILIES
+from verl_video_tools.synthetic import FAMILIES
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for family in FAMILIES:
         (folder / family).mkdir(parents=True)
         (folder / family / "config.json").write_text(family)
-    monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", lambda family: folder / family)
+    monkeypatch.setattr(verl_video_tools.synthetic, "base_model_dir", lambda family: folder / family)
     return folder
 
 
@@ -62,7 +62,7 @@ def test_sizes_of_the_test_split(base: Path, tmp_path: Path, monkeypatch: pytest
         asked.append((needle, num_test_videos))
         raise ValueError("enough")
 
-    monkeypatch.setattr("verl_video_tools.demo.dataset.make_demo", make_demo)
+    monkeypatch.setattr("verl_video_tools.data.synthetic_rows.make_demo", make_demo)
     for options in ([], ["--needle"], ["--needle", "--test-videos", "3"]):
         run(["demo", "--out", str(tmp_path / "demo"), *options])
     assert asked == [(False, 24), (True, 134), (True, 3)]
@@ -74,7 +74,7 @@ def test_impossible_number_of_questions_is_bad_usage(
     def make_demo(*_: object, **__: object) -> Path:
         raise ValueError("found only 7 different questions")
 
-    monkeypatch.setattr("verl_video_tools.demo.dataset.make_demo", make_demo)
+    monkeypatch.setattr("verl_video_tools.data.synthetic_rows.make_demo", make_demo)
     assert run(small(tmp_path / "demo")) == 2
     assert capfd.readouterr() == ("", "vvt: found only 7 different questions\n")
 
@@ -98,7 +98,7 @@ def test_missing_base_model_is_named(
     def missing(family: str) -> Path:
         raise FileNotFoundError("no base model in the package; reinstall it")
 
-    monkeypatch.setattr(verl_video_tools.demo, "base_model_dir", missing)
+    monkeypatch.setattr(verl_video_tools.synthetic, "base_model_dir", missing)
     assert run(small(tmp_path / "demo")) == 1
     assert "no base model" in capfd.readouterr().err
     assert not (tmp_path / "demo").exists()

@@ -244,7 +244,7 @@ class TestPlugin:
     @pytest.fixture
     def plugin(self, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         """Stands in for the plugin; a test sets its `registrations`."""
-        module = ModuleType("verl_video_tools.plugin")
+        module = ModuleType("verl_video_tools.verl_plugin.plugin")
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.delenv("VERL_USE_EXTERNAL_PLUGINS", raising=False)
         return module

@@ -14,7 +14,7 @@ import verl_video_tools.replay
 from benchmarks.video.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.cli.replay import read_turns
-from verl_video_tools.prompt_files import read_prompt
+from verl_video_tools.core.prompt_files import read_prompt
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ NOISY_REPLAY = """
 import os, sys
 import verl_video_tools.replay
 from verl_video_tools.cli.main import run
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 def replay(**options):
     print("noise of a library")

@@ -10,8 +10,8 @@ import pytest
 from benchmarks.video.files import MakeVideo
 from tests.viewer_page import Page, line
 from verl_video_tools.cli.main import run
+from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.replay import replay
-from verl_video_tools.trace.records import RecordWriter
 
 
 @pytest.fixture

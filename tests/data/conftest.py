@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.demo.dataset import load_rows, make_demo
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 
 
 @pytest.fixture(scope="session")

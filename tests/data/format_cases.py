@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
+from verl_video_tools.data.formats import BenchmarkFiles
 
 SAMPLES = Path(__file__).parent / "samples"
 EXPECTED = Path(__file__).parent / "expected"

@@ -22,7 +22,7 @@ from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.classify import CATEGORY_OF_LETTER, letter_of
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

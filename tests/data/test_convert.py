@@ -17,11 +17,11 @@ from PIL import Image
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import ROW_SCHEMA, convert_annotations
-from verl_video_tools.data.training_sets import SOURCE_NAMES, get_source
+from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.data.validate import validate_file
-from verl_video_tools.errors import UsageError
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -16,10 +16,10 @@ from benchmarks.video.files import MakeVideo
 from tests.chat_server import chat_reply, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import CallRecord, Trajectory, Turn
 from verl_video_tools.data.dialogue_templates import allotted, load_templates, with_shares
-from verl_video_tools.errors import UsageError
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import CallRecord, Trajectory, Turn
+from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from verl_video_tools.data.direct_expert import DirectExpert
-from verl_video_tools.demo.questions import make_questions
-from verl_video_tools.demo.spec import random_spec
-from verl_video_tools.demo.world import label_at
 from verl_video_tools.methods.direct import Direct
+from verl_video_tools.methods.direct.oracle import DirectExpert
+from verl_video_tools.synthetic.questions import make_questions
+from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import label_at
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, 4, 0)]
 METHOD = Direct(initial_frames=8)

@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.agent_loop.harness import model_dir
-from verl_video_tools.data.export_model import export_model, merge_adapter
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin.export_model import export_model, merge_adapter
 
 
 def fake_checkpoint(folder: Path, step: int) -> Path:

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from tests.data.format_cases import CASES, prepare
-from verl_video_tools.data.training_sets import get_source
-from verl_video_tools.errors import RowError
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark
-from verl_video_tools.evaluation.benchmarks.fields import (
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.grading import check_question
+from verl_video_tools.core.segments import clock_seconds
+from verl_video_tools.core.types import Sample
+from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark
+from verl_video_tools.data.formats.fields import (
     find_moved_video,
     letter_of,
     listed_options,
     split_options,
     truth_and_type,
 )
-from verl_video_tools.judge import JudgeConfig
-from verl_video_tools.rewards.grading import check_question
-from verl_video_tools.rewards.segments import clock_seconds
-from verl_video_tools.types import Sample
+from verl_video_tools.data.formats.training_sets import get_source
+from verl_video_tools.services.judge import JudgeConfig
 
 
 @pytest.mark.parametrize(

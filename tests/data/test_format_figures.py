@@ -12,14 +12,14 @@ from benchmarks.video.files import MakeVideo
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.grading import decided_by_rule
+from verl_video_tools.core.segments import read_segment
+from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.convert import convert_annotations
-from verl_video_tools.data.training_sets import get_source
-from verl_video_tools.errors import RowError
-from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.evaluation.benchmarks import read_rows as read_annotations
-from verl_video_tools.rewards.grading import decided_by_rule
-from verl_video_tools.rewards.segments import read_segment
-from verl_video_tools.types import AnswerLabel, Sample
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.data.formats import read_rows as read_annotations
+from verl_video_tools.data.formats.training_sets import get_source
 
 
 def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from verl_video_tools.data.experts import Script
-from verl_video_tools.data.framemind_expert import FrameMindExpert
+from verl_video_tools.core.types import ParsedTurn
 from verl_video_tools.data.sft import export_sft
-from verl_video_tools.demo.dataset import load_rows, make_demo
-from verl_video_tools.demo.questions import KINDS, make_questions
-from verl_video_tools.demo.spec import random_spec
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.types import ParsedTurn
+from verl_video_tools.methods.framemind.oracle import FrameMindExpert
+from verl_video_tools.methods.toolkit.oracle import Script
+from verl_video_tools.synthetic.questions import KINDS, make_questions
+from verl_video_tools.synthetic.spec import random_spec
 
 METHOD = FrameMind(low=(8, 56), high=(4, 112), tool_side_pixels=56, label_decimals=1)
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]

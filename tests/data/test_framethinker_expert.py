@@ -7,15 +7,15 @@ from collections import Counter
 
 import pytest
 
-from verl_video_tools.data.experts import Script
-from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
-from verl_video_tools.demo.questions import KINDS, Question, make_questions
-from verl_video_tools.demo.spec import first_look_frames, random_spec
-from verl_video_tools.demo.world import VideoSpec, label_at
-from verl_video_tools.errors import UsageError
-from verl_video_tools.protocols.framethinker import parse_turn
-from verl_video_tools.rewards.consistency import last_two_numbers
-from verl_video_tools.types import ParsedTurn
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import ParsedTurn
+from verl_video_tools.methods.framethinker.consistency import last_two_numbers
+from verl_video_tools.methods.framethinker.grammar import parse_turn
+from verl_video_tools.methods.framethinker.oracle import FrameThinkerExpert
+from verl_video_tools.methods.toolkit.oracle import Script
+from verl_video_tools.synthetic.questions import KINDS, Question, make_questions
+from verl_video_tools.synthetic.spec import first_look_frames, random_spec
+from verl_video_tools.synthetic.world import VideoSpec, label_at
 from verl_video_tools.video import linspace_indices
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]

@@ -23,18 +23,18 @@ from tests.agent_loop.harness import processor, tokenizer
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import EndpointError, RowError, UsageError
+from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.types import StopReason
 from verl_video_tools.data.difficulty import pass_rates_of_records
 from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
 from verl_video_tools.data.sft import scripted_expert
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
-from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
-from verl_video_tools.endpoint.policy import PolicyConfig
-from verl_video_tools.errors import EndpointError, RowError, UsageError
-from verl_video_tools.judge import JudgeConfig
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.prompt_files import prompt_digest
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import StopReason
+from verl_video_tools.records.records import read_records
+from verl_video_tools.rollout.chat_policy import PolicyConfig
+from verl_video_tools.services.judge import JudgeConfig
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from verl_video_tools.data.longvt_expert import LongVTExpert
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.sft import execute, export_sft
-from verl_video_tools.demo.dataset import load_rows, make_demo, make_row
-from verl_video_tools.demo.questions import make_questions
-from verl_video_tools.demo.seconds import WorldJudge, evidence_seconds, open_question, windows_in_seconds
-from verl_video_tools.demo.spec import random_spec
-from verl_video_tools.demo.world import label_at
-from verl_video_tools.errors import UsageError
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.types import AnswerLabel, Sample
+from verl_video_tools.methods.longvt.oracle import LongVTExpert
+from verl_video_tools.synthetic.questions import make_questions
+from verl_video_tools.synthetic.seconds import WorldJudge, evidence_seconds, open_question, windows_in_seconds
+from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import label_at
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
 METHOD = LongVT(initial_frames=8, call_frames=32)

@@ -18,12 +18,12 @@ from PIL import Image
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
 from tests.agent_loop.harness import processor, tokenizer, video
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.types import PixelEnvelope
 from verl_video_tools.data.picture_rows import read_picture
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
-from verl_video_tools.demo import FAMILIES, Family
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.methods.prompts import load_prompt
-from verl_video_tools.types import PixelEnvelope
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 TURN = "<think>The left bar is higher.</think>\n<answer>A</answer>"
 QUESTION = "Which is higher?\nA. left\nB. right"
@@ -50,7 +50,7 @@ def dataset(folder: Path, rows: list[dict[str, Any]], family: Family = "qwen2_5_
 
 def by_the_processor(family: Family, paths: Sequence[str]) -> dict[str, torch.Tensor]:
     """The dialogue as a user of transformers would encode it: whole, from the original files."""
-    system = load_prompt("longvt_pictures.txt", None)
+    system = load_prompt("verl_video_tools.methods.longvt", "prompt_pictures.txt", None)
     shown = [{"type": "image"} for _ in paths]
     messages = [
         {"role": "system", "content": [{"type": "text", "text": system}]},

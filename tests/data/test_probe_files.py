@@ -14,9 +14,9 @@ import pytest
 
 from benchmarks.video.files import write_audio, write_video
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data import probe_files as module
 from verl_video_tools.data.probe_files import find_videos, probe_files
-from verl_video_tools.errors import UsageError
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ from tests.chat_server import REASONING_SHAPES, scripted, thinking
 from tests.judge_server import JudgeServer
 from tests.retrieval.encoder import ColourEncoder
 from verl_video_tools.cli.main import run
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -86,7 +86,7 @@ def parquet(tmp_path: Path, make_video: MakeVideo) -> Path:
 
 @pytest.fixture(autouse=True)
 def encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("verl_video_tools.retrieval.encoders.load_encoder", lambda config: ColourEncoder())
+    monkeypatch.setattr("verl_video_tools.services.retrieval.load_encoder.load_encoder", lambda config: ColourEncoder())
 
 
 @contextmanager

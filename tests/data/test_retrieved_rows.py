@@ -12,18 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
-import verl_video_tools.agent_loop.settings
-import verl_video_tools.data.sft_dataset
-import verl_video_tools.retrieval
+import verl_video_tools.services.retrieval
+import verl_video_tools.verl_plugin.settings
+import verl_video_tools.verl_plugin.sft_dataset
 from tests.agent_loop.harness import answer, choose, processor, run_loop, tokenizer
-from verl_video_tools.data.experts import Script
+from verl_video_tools.core.errors import RetrievalError, RowError
+from verl_video_tools.core.types import Method, Sample, Tool, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.data.sft import execute, write_sft_rows
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
-from verl_video_tools.errors import RetrievalError, RowError
 from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.retrieval import RetrievalConfig
-from verl_video_tools.tools.choose_frames import ChooseFrames
-from verl_video_tools.types import Method, Sample, Tool, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
+from verl_video_tools.methods.toolkit.oracle import Script
+from verl_video_tools.services.retrieval import RetrievalConfig
+from verl_video_tools.verl_plugin import retrieval_actor
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 
 class Odd:
@@ -68,7 +69,7 @@ def parquet(rows: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.Monk
     def searching(name: str, **fields: Any) -> Method:
         return SearchingFrameThinker(**fields)
 
-    monkeypatch.setattr(verl_video_tools.data.sft_dataset, "get_method", searching)
+    monkeypatch.setattr(verl_video_tools.verl_plugin.sft_dataset, "get_method", searching)
     path = tmp_path / "sft.parquet"
     write_sft_rows(rows[:2], Fixed(), path, method=SearchingFrameThinker(), keep_wrong=True, retriever=Odd())
     return path
@@ -101,8 +102,8 @@ async def test_the_agent_loop_asks_the_retriever_of_its_configuration(monkeypatc
         connected.append(config)
         return Odd()
 
-    monkeypatch.setattr(verl_video_tools.retrieval, "connect", connect)
-    monkeypatch.setattr(verl_video_tools.agent_loop.settings, "get_method", lambda name: SearchingFrameThinker())
+    monkeypatch.setattr(retrieval_actor, "connect", connect)
+    monkeypatch.setattr(verl_video_tools.verl_plugin.settings, "get_method", lambda name: SearchingFrameThinker())
     rollout = await run_loop([choose(20, 60), answer("B")], retrieval_fields={"model": "/m", "frame_mode": "keyframe"})
     assert connected == [RetrievalConfig(model="/m", frame_mode="keyframe")]
     assert rollout.trajectory.calls()[0].retrieved_frames == [[59, 57, 55, 53]]

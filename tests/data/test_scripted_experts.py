@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.needle_bounds import synthetic_settings
 from verl_video_tools.data.sft import scripted_expert
-from verl_video_tools.demo.needle import needle_questions, needle_spec
 from verl_video_tools.methods import get_method
+from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 
 SPECS = [needle_spec(seed) for seed in range(6)]
 METHODS = ("framemind", "framethinker", "longvt", "videobrain", "videozoomer")

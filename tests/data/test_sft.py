@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.data.cli import app
-from verl_video_tools.data.experts import Habits, Script, ScriptedExpert
-from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
 from verl_video_tools.data.sft import execute, export_sft, scripted_expert, write_sft_rows
-from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
-from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import Sample, StopReason
+from verl_video_tools.methods.framethinker.oracle import FrameThinkerExpert
+from verl_video_tools.methods.toolkit.oracle import Habits, Script, ScriptedExpert
 
 METHOD = get_method("framethinker")
 

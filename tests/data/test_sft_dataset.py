@@ -20,11 +20,11 @@ from verl.utils.model import extract_multi_modal_inputs
 
 from tests import context_method
 from tests.agent_loop.harness import model_dir, processor, run_loop, tokenizer
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.data.sft import export_sft
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
-from verl_video_tools.demo import FAMILIES, Family
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.prompt_files import prompt_digest
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 END = "<|im_end|>"
 OPTIONS = {"pad_mode": "no_padding", "max_length": 4096}
@@ -102,7 +102,7 @@ from omegaconf import OmegaConf
 from torch.utils.data import DataLoader
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 model, parquet = sys.argv[1:]
 options = OmegaConf.create({"max_length": 4096, "truncation": "skip", "num_workers": 2})
@@ -297,7 +297,7 @@ def test_rows_without_turns_are_refused(demo_dir: Path) -> None:
 
 
 def count_episodes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    import verl_video_tools.data.sft_dataset as module
+    import verl_video_tools.verl_plugin.sft_dataset as module
 
     started: list[int] = []
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from tests.agent_loop.harness import model_dir
-from verl_video_tools.demo import Family
-from verl_video_tools.demo.tiny_model import chat_template
+from verl_video_tools.synthetic import Family
+from verl_video_tools.synthetic.tiny_model import chat_template
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -14,11 +14,11 @@ from benchmarks.video.files import MakeVideo
 from tests.data.format_cases import CASES, Case, prepare
 from tests.data.row_files import make_row, read_rows, write_rows
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
+from verl_video_tools.data.formats import read_rows as benchmark_rows
 from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.video_identity import Sign, identities, same_video, video_name, youtube_id
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
-from verl_video_tools.evaluation.benchmarks import read_rows as benchmark_rows
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from tests.agent_loop.harness import processor, tokenizer
 from tests.data.format_cases import SAMPLES
 from tests.data.row_files import read_rows
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import TAUGHT_SCHEMA, convert_annotations
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
+from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.stats import row_stats
 from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.validate import validate_file
-from verl_video_tools.errors import UsageError
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 
 @pytest.fixture(scope="module")

@@ -12,12 +12,12 @@ import pytest
 
 from benchmarks.video.files import MakeVideo
 from tests.data.row_files import make_row, read_rows, write_rows
-from verl_video_tools.agent_loop.counting import load_model_tokens
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
-from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
-from verl_video_tools.errors import UsageError
-from verl_video_tools.types import Sample
+from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video
 
 

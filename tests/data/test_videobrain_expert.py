@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.sft import execute, scripted_expert
-from verl_video_tools.data.videobrain_expert import VideoBrainExpert
-from verl_video_tools.demo.dataset import make_row
-from verl_video_tools.demo.questions import Question, make_questions
-from verl_video_tools.demo.search import asked_by_frames, search_words
-from verl_video_tools.demo.spec import first_look_frames, random_spec
-from verl_video_tools.demo.world import VideoSpec, label_at, render
-from verl_video_tools.errors import UsageError
+from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods.videobrain import ToolName, VideoBrain
-from verl_video_tools.types import Sample
+from verl_video_tools.methods.videobrain.oracle import VideoBrainExpert
+from verl_video_tools.synthetic.questions import Question, make_questions
+from verl_video_tools.synthetic.search import asked_by_frames, search_words
+from verl_video_tools.synthetic.spec import first_look_frames, random_spec
+from verl_video_tools.synthetic.world import VideoSpec, label_at, render
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
 METHOD = VideoBrain(initial_frames=8)

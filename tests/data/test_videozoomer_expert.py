@@ -14,19 +14,19 @@ import torch
 from omegaconf import OmegaConf
 
 from tests.agent_loop.harness import Unended, processor, run_loop, tokenizer
-from verl_video_tools.data.experts import Script
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import ParsedTurn, Sample
 from verl_video_tools.data.sft import execute, export_sft
-from verl_video_tools.data.sft_dataset import TrajectorySFTDataset
-from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
-from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
-from verl_video_tools.demo.questions import KINDS, make_questions
-from verl_video_tools.demo.seconds import frames_in_seconds
-from verl_video_tools.demo.spec import random_spec
-from verl_video_tools.demo.world import label_at
-from verl_video_tools.errors import UsageError
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
+from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.protocols.videozoomer import parse_turn
-from verl_video_tools.types import ParsedTurn, Sample
+from verl_video_tools.methods.videozoomer.grammar import parse_turn
+from verl_video_tools.methods.videozoomer.oracle import VideoZoomerExpert
+from verl_video_tools.synthetic.questions import KINDS, make_questions
+from verl_video_tools.synthetic.seconds import frames_in_seconds
+from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.world import label_at
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 WORLD = [
     (spec, frames_in_seconds(spec, question))

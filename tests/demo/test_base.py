@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from verl_video_tools.demo import FAMILIES, Family, base_model_dir
-from verl_video_tools.demo.evaluate import evaluate
-from verl_video_tools.demo.frame_pool import FramePool, class_name, make_pool
-from verl_video_tools.demo.tiny_model import TinyModel, TinyProcessor, chat_template, make_tokenizer
+from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
+from verl_video_tools.synthetic.evaluate import evaluate
+from verl_video_tools.synthetic.frame_pool import FramePool, class_name, make_pool
+from verl_video_tools.synthetic.tiny_model import TinyModel, TinyProcessor, chat_template, make_tokenizer
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -89,6 +89,6 @@ def test_reaches_the_stated_accuracy(model: TinyModel, processor: TinyProcessor,
 
 
 def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("verl_video_tools.demo.files", lambda package: tmp_path)
+    monkeypatch.setattr("verl_video_tools.synthetic.files", lambda package: tmp_path)
     with pytest.raises(FileNotFoundError, match="pretrain --family qwen2_5_vl --out"):
         base_model_dir()

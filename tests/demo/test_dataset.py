@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.demo.dataset import load_rows, make_demo, question_from_row
-from verl_video_tools.demo.frame_pool import decode_all
-from verl_video_tools.demo.world import label_at
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
+from verl_video_tools.synthetic.frame_pool import decode_all
+from verl_video_tools.synthetic.world import label_at
 
 SMALL: dict[str, Any] = {
     "num_train_videos": 3,
@@ -47,7 +47,7 @@ def test_rows_follow_the_schema(folder: Path) -> None:
 
 
 def test_rows_are_read_by_the_package(folder: Path) -> None:
-    from verl_video_tools.types import Sample
+    from verl_video_tools.core.types import Sample
 
     row = load_rows(folder / "test.parquet")[0]
     sample = Sample.from_row(row)

@@ -23,12 +23,19 @@ from benchmarks.needle_bounds import (
 from tests.data.test_videobrain_expert import TruthRetriever
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.sft import scripted_expert
-from verl_video_tools.demo.dataset import load_rows, make_demo, make_row, question_from_row, questions_about, video_seed
-from verl_video_tools.demo.needle import NEEDLE_KINDS, needle_questions, needle_spec
-from verl_video_tools.demo.questions import LETTERS, Question
-from verl_video_tools.demo.spec import first_look_frames
-from verl_video_tools.demo.world import VideoSpec, label_at
+from verl_video_tools.data.synthetic_rows import (
+    load_rows,
+    make_demo,
+    make_row,
+    question_from_row,
+    questions_about,
+    video_seed,
+)
 from verl_video_tools.methods import get_method
+from verl_video_tools.synthetic.needle import NEEDLE_KINDS, needle_questions, needle_spec
+from verl_video_tools.synthetic.questions import LETTERS, Question
+from verl_video_tools.synthetic.spec import first_look_frames
+from verl_video_tools.synthetic.world import VideoSpec, label_at
 
 
 @cache

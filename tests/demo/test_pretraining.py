@@ -14,10 +14,12 @@ import torch
 from PIL import Image
 
 from benchmarks.needle_bounds import synthetic_settings
-from verl_video_tools.demo import FAMILIES, Family
-from verl_video_tools.demo.encoding import IGNORED, Encoder, Sequence, logits_at_targets
-from verl_video_tools.demo.frame_pool import NOTHING, FramePool, class_name, make_pool
-from verl_video_tools.demo.perception import (
+from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
+from verl_video_tools.methods import get_method
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.synthetic.encoding import IGNORED, Encoder, Sequence, logits_at_targets
+from verl_video_tools.synthetic.frame_pool import NOTHING, FramePool, class_name, make_pool
+from verl_video_tools.synthetic.perception import (
     FRAME_NUMBERS,
     LABEL_STYLES,
     LAST_FRAME_TASKS,
@@ -31,12 +33,10 @@ from verl_video_tools.demo.perception import (
     opening,
     turn,
 )
-from verl_video_tools.demo.pretrain import EMBEDDING_STD, match_scales
-from verl_video_tools.demo.tiny_model import make_model, make_processor, make_tokenizer
-from verl_video_tools.demo.vision_pretrain import all_features, pretrain_vision
-from verl_video_tools.demo.world import LABELS
-from verl_video_tools.methods import get_method
-from verl_video_tools.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
+from verl_video_tools.synthetic.pretrain import EMBEDDING_STD, match_scales
+from verl_video_tools.synthetic.tiny_model import make_model, make_processor, make_tokenizer
+from verl_video_tools.synthetic.vision_pretrain import all_features, pretrain_vision
+from verl_video_tools.synthetic.world import LABELS
 
 TOKENIZER = make_tokenizer()
 STAGE = Stage(max_frames=4, echo_share=0.1, text_share=0.3, dense_share=0.4)

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verl_video_tools.demo.questions import KINDS, LETTERS, Question, make_questions
-from verl_video_tools.demo.spec import first_look_frames, random_spec
-from verl_video_tools.demo.world import LABELS, Event, VideoSpec, label_at
+from verl_video_tools.synthetic.questions import KINDS, LETTERS, Question, make_questions
+from verl_video_tools.synthetic.spec import first_look_frames, random_spec
+from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, label_at
 
 Pair = tuple[VideoSpec, Question]
 

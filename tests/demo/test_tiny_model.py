@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import PreTrainedTokenizerFast
 
-from verl_video_tools.demo import FAMILIES, Family
-from verl_video_tools.demo.tiny_model import (
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.synthetic.tiny_model import (
     SPECIAL_TOKENS,
     TinyProcessor,
     chat_template,

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.demo.test_dataset import SMALL
-from verl_video_tools.demo.dataset import load_rows, make_demo
-from verl_video_tools.errors import RowError
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.rewards.grading import grade_answer
-from verl_video_tools.types import AnswerLabel, Sample
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.grading import grade_answer
+from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 
 SAMPLE = Path(__file__).parents[1] / "evaluation" / "samples" / "video_mme.json"
 
@@ -59,7 +59,7 @@ def test_the_words_are_the_first_methods_and_the_same_every_time(tmp_path: Path)
 def test_long_videos_are_another_group_and_questions_are_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("verl_video_tools.demo.dataset._render_all", lambda *_: None)
+    monkeypatch.setattr("verl_video_tools.data.synthetic_rows._render_all", lambda *_: None)
     options = {**SMALL, "num_train_videos": 1, "num_test_videos": 30, "questions_per_video": 4, "needle": True}
     entries = pq.read_table(make_demo(tmp_path, **options) / "video_mme.parquet").to_pylist()
     assert len(entries) == 96

@@ -8,9 +8,9 @@ import av
 import numpy as np
 import pytest
 
-from verl_video_tools.demo.frame_pool import decode_all
-from verl_video_tools.demo.spec import first_look_frames, is_hidden, random_spec
-from verl_video_tools.demo.world import COLOURS, LABELS, Event, VideoSpec, frame_pixels, label_at, render
+from verl_video_tools.synthetic.frame_pool import decode_all
+from verl_video_tools.synthetic.spec import first_look_frames, is_hidden, random_spec
+from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec, frame_pixels, label_at, render
 
 CROWDED = VideoSpec(7, 5, 16 * 12, tuple(Event(12 * n + 2, 12 * n + 9, label) for n, label in enumerate(LABELS)))
 

@@ -14,12 +14,12 @@ from benchmarks.video.files import write_video
 from tests import context_method
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import MODEL, JudgeServer, Reply
-from verl_video_tools.agent_loop.context import DROPPED_MARK
-from verl_video_tools.endpoint.chat import Completion, restore_stop
-from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import IMAGE_MARK, Method, Sample, StopReason
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import IMAGE_MARK, Method, Sample, StopReason
+from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig
+from verl_video_tools.rollout.context import DROPPED_MARK
+from verl_video_tools.services.endpoint.chat import Completion, restore_stop
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

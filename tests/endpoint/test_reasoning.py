@@ -10,11 +10,11 @@ import pytest
 from benchmarks.video.files import write_video
 from tests.chat_server import REASONING_SHAPES, chat_reply, scripted, thinking
 from tests.judge_server import JudgeServer
-from verl_video_tools.endpoint import AttemptFailed
-from verl_video_tools.endpoint.chat import read_completion
-from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
+from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import Method, Sample, StopReason, Trajectory
+from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.endpoint import AttemptFailed
+from verl_video_tools.services.endpoint.chat import read_completion
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

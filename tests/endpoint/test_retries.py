@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from tests.judge_server import JudgeServer, Reply, compared
-from verl_video_tools.endpoint import EndpointClient, EndpointConfig, retries
-from verl_video_tools.endpoint.retries import retry_after_seconds
-from verl_video_tools.errors import EndpointError, JudgeError
-from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.types import AnswerLabel
+from verl_video_tools.core.errors import EndpointError, JudgeError
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig, retries
+from verl_video_tools.services.endpoint.retries import retry_after_seconds
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytest.importorskip("tenacity", reason="the extra `judge` is not installed")

@@ -21,16 +21,16 @@ from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from tests.agent_loop.harness import model_dir
-from verl_video_tools.demo import FAMILIES, Family
-from verl_video_tools.engine import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
-from verl_video_tools.engine.frozen_tower import (
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.engine import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.engine.frozen_tower import (
     AcceleratorFrozenTowerEngine,
     CpuFrozenTowerEngine,
     FrozenTowerConfig,
     FrozenTowerEngine,
     vision_tower,
 )
-from verl_video_tools.errors import UsageError
 
 REPO = Path(__file__).parents[2]
 TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "tests.engine.training"]
@@ -191,7 +191,8 @@ def test_other_backends_are_refused() -> None:
 
 def test_nothing_is_registered_before_a_run_asks_for_it() -> None:
     """`import verl` loads the plugin; the engine's module is left to the option."""
-    code = "import sys, verl, verl.workers.engine; print('verl_video_tools.engine.frozen_tower' in sys.modules)"
+    module = "verl_video_tools.verl_plugin.engine.frozen_tower"
+    code = f"import sys, verl, verl.workers.engine; print({module!r} in sys.modules)"
     program = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
     assert program.stdout.splitlines()[-1] == "False"
 

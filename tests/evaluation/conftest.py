@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.video.files import MakeVideo
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
+from verl_video_tools.data.formats import BenchmarkFiles
 
 SAMPLES = Path(__file__).parent / "samples"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge_server import JudgeServer
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
-from verl_video_tools.types import RecipeBudget
+from verl_video_tools.core.types import RecipeBudget
+from verl_video_tools.data.formats import BenchmarkFiles
 
 ZOOM = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
 ZOOMED_FRAMES = 4

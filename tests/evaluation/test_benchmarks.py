@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from benchmarks.video.files import write_video
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.evaluation.benchmarks.entries import (
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import Sample
+from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.formats.entries import (
     Row,
     benchmark_row,
     find_video,
     read_entries,
     without_letters,
 )
-from verl_video_tools.evaluation.benchmarks.subtitles import Subtitle, ask_with_subtitles, evenly_spaced_seconds
-from verl_video_tools.types import Sample
+from verl_video_tools.data.formats.subtitles import Subtitle, ask_with_subtitles, evenly_spaced_seconds
 
 SAMPLES = Path(__file__).parent / "samples"
 

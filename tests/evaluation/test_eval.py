@@ -30,14 +30,15 @@ from tests.evaluation.eval_command import (
 )
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli.main import run
-from verl_video_tools.errors import UsageError
-from verl_video_tools.evaluation import benchmarks, serve, tables
-from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.evaluation.benchmarks.entries import Entry, Row, benchmark_row, find_video
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.temporal import temporal_iou
+from verl_video_tools.core.types import AnswerLabel, Judge
+from verl_video_tools.data import formats as benchmarks
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video
+from verl_video_tools.evaluation import serve, tables
 from verl_video_tools.evaluation.model_files import model_digest
 from verl_video_tools.methods import get_method
-from verl_video_tools.rewards.temporal import temporal_iou
-from verl_video_tools.types import AnswerLabel, Judge
 from verl_video_tools.video import envelope_of
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")

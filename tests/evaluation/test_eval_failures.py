@@ -17,9 +17,9 @@ from tests.data.row_files import make_row, write_rows
 from tests.evaluation.eval_command import BOWLS, SCRIPTS, WHEEL, command, result_of
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
-from verl_video_tools.evaluation.benchmarks.entries import benchmark_row
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.formats.entries import benchmark_row
+from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

@@ -19,10 +19,10 @@ from tests.evaluation.eval_command import SCRIPTS, command, serving
 from tests.judge_server import JudgeServer
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.append import appended
+from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.evaluation import serve
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
 from verl_video_tools.evaluation.model_files import model_digest
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

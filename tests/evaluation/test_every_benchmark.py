@@ -12,8 +12,8 @@ from tests.chat_server import scripted
 from tests.data.format_cases import CASES, prepare
 from tests.judge_server import JudgeServer
 from verl_video_tools.cli.main import run
-from verl_video_tools.errors import RowError
-from verl_video_tools.evaluation.benchmarks import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 

@@ -23,10 +23,10 @@ from tests.agent_loop.harness import model_dir
 from tests.chat_server import pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply
 from tests.retrieval.encoder import ColourEncoder
-from verl_video_tools.errors import EndpointError, UsageError
-from verl_video_tools.evaluation.benchmarks.entries import benchmark_row
+from verl_video_tools.core.errors import EndpointError, UsageError
+from verl_video_tools.data.formats.entries import benchmark_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.retrieval import RetrievalConfig
+from verl_video_tools.services.retrieval import RetrievalConfig
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")

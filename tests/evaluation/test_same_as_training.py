@@ -19,10 +19,10 @@ from tests.agent_loop.harness import Rollout, Unended, make_row, model_dir, proc
 from tests.chat_server import chat_reply, pictures_of, texts_of, thinking
 from tests.judge_server import JudgeServer
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.methods import get_method
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import Trajectory
+from verl_video_tools.records.records import read_records
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
@@ -143,9 +143,9 @@ async def test_observations_are_those_of_training(
     case: Case, rows: Path, tmp_path: Path, server: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_in_evaluation, asked_in_training = Scattered(), Scattered()
-    local = "verl_video_tools.retrieval.local_from_fields"
+    local = "verl_video_tools.services.retrieval.local_from_fields"
     monkeypatch.setattr(local, lambda fields: asked_in_evaluation if fields else None)
-    monkeypatch.setattr("verl_video_tools.retrieval.connect", lambda config: asked_in_training)
+    monkeypatch.setattr("verl_video_tools.verl_plugin.retrieval_actor.connect", lambda config: asked_in_training)
     trained = await train(case, rows)
     evaluated = await asyncio.to_thread(evaluate, case, rows, tmp_path / "out", server, f"--processor={model_dir()}")
     theirs = trained.trajectory
@@ -213,7 +213,9 @@ def test_a_model_that_reasons_is_measured_by_what_it_says(
     case: Case, rows: Path, server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In one shape; tests/endpoint has the others."""
-    monkeypatch.setattr("verl_video_tools.retrieval.local_from_fields", lambda fields: Scattered() if fields else None)
+    monkeypatch.setattr(
+        "verl_video_tools.services.retrieval.local_from_fields", lambda fields: Scattered() if fields else None
+    )
     plain = evaluate(case, rows, tmp_path / "plain", server)
     reasoned = evaluate(case, rows, tmp_path / "reasoned", server, reasons="opened by the template")
     assert [(turn.text, turn.well_formed) for turn in reasoned.turns] == [

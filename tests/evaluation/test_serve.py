@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from verl_video_tools.errors import EndpointError, SetupError
+from verl_video_tools.core.errors import EndpointError, SetupError
+from verl_video_tools.core.types import RecipeBudget
 from verl_video_tools.evaluation import serve
 from verl_video_tools.evaluation.serve import served_model
-from verl_video_tools.types import RecipeBudget
 
 REPO = Path(__file__).parents[2]
 COMMAND = (sys.executable, str(Path(__file__).parent / "fake_vllm.py"))
@@ -115,7 +115,7 @@ def test_a_server_ends_when_we_are_killed(tmp_path: Path) -> None:
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from verl_video_tools.evaluation import serve\n"
-        "from verl_video_tools.types import RecipeBudget\n"
+        "from verl_video_tools.core.types import RecipeBudget\n"
         f"serve.COMMAND, serve.STOP_SECONDS = {COMMAND!r}, 0.3\n"
         "async def main():\n"
         f"    async with serve.served_model('m', Path({str(log)!r}), RecipeBudget(1, 1, 1)):\n"

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.examples.conftest import EXAMPLES
-from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.core.types import Sample
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import Sample
+from verl_video_tools.rollout.episode import Episode
 
 FLASH = range(25, 28)
 

@@ -14,9 +14,9 @@ import pytest
 
 from tests.recorded_run import looked, rollout, write_run
 from verl_video_tools.cli.main import run as vvt
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.demo.dataset import load_rows
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.data.synthetic_rows import load_rows
 from verl_video_tools.methods import get_method
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"

@@ -13,13 +13,13 @@ from omegaconf import OmegaConf
 
 from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import run_loop
-from verl_video_tools.agent_loop.loop import VideoAgentLoop
 from verl_video_tools.cli.main import run
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.replay import areplay
-from verl_video_tools.rewards.breakdown import reward_info
-from verl_video_tools.types import Sample, StopReason
+from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 
 Install = Callable[[str], Path]
 QUESTION = "What is shown?\nA. a cat\nB. a dog"

@@ -19,7 +19,7 @@ from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_
 
 from tests.agent_loop.harness import tokenizer
 from tests.judge_server import JudgeServer
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 REPO = Path(__file__).parents[2]
 README = (REPO / "examples" / "reward_in_plain_verl" / "README.md").read_text()

@@ -31,8 +31,8 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from tests.integration.dialogue import messages
-from verl_video_tools.agent_loop.tokens import TokenStream
-from verl_video_tools.types import Message
+from verl_video_tools.core.types import Message
+from verl_video_tools.rollout.tokens import TokenStream
 
 
 def dialogues(folder: Path) -> list[TokenStream]:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.integration.parity import Fault
-from verl_video_tools.demo import FAMILIES, Family, base_model_dir
+from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(700)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verl_video_tools.demo import FAMILIES, base_model_dir
+from verl_video_tools.synthetic import FAMILIES, base_model_dir
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(700)]
 

@@ -16,9 +16,9 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from verl_video_tools.agent_loop.loop import VideoAgentLoop
-from verl_video_tools.agent_loop.settings import pack_record, unpack_record
-from verl_video_tools.agent_loop.tokens import TokenStream
+from verl_video_tools.rollout.tokens import TokenStream
+from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
+from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
 
 masks_observations: ContextVar[bool] = ContextVar("masks_observations", default=False)
 flattens_positions: ContextVar[bool] = ContextVar("flattens_positions", default=False)
@@ -55,7 +55,7 @@ _Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
 
 @ray.remote
 class _FaultyWorker(_Worker):
-    """Sent to its process by value (see `agent_loop.worker`), so what cannot be sent is imported there."""
+    """Sent to its process by value (see `verl_plugin.agent_loop_worker`), so what cannot be sent is imported there."""
 
     async def _agent_loop_postprocess(self, output: Any, validate: bool, **kwargs: Any) -> None:
         from tests.integration.faults import flattens_positions

@@ -18,7 +18,7 @@ import psutil
 import ray
 
 from tests.integration.digests import digest
-from verl_video_tools.platforms.cpu_vllm import CpuVllmReplica, CpuVllmServer, CpuWorkerExtension
+from verl_video_tools.verl_plugin.platforms.cpu_vllm import CpuVllmReplica, CpuVllmServer, CpuWorkerExtension
 
 KILL = os.environ.get("VVT_TEST_KILL_ENGINE")
 

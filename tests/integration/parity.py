@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from verl_video_tools.types import FrameRequest, Trajectory
+from verl_video_tools.core.types import FrameRequest, Trajectory
 from verl_video_tools.video import Video
 
 Fault = Literal["images_shuffled", "one_dimensional_positions", "image_dropped"]

@@ -23,8 +23,8 @@ import pytest
 
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO, write_rows
 from tests.integration.network_nodes import Node, connected_nodes, reason_against_namespaces, wait_until
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.trace.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.records import read_records
+from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2400)]
 
@@ -37,7 +37,7 @@ RUN_STARTS = """
 import sys
 import ray, transfer_queue
 from omegaconf import OmegaConf
-from verl_video_tools.actor_check import storage_units
+from verl_video_tools.verl_plugin.actor_check import storage_units
 backend = {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 1, "total_storage_size": 10}}
 config = OmegaConf.create({"backend": backend})
 ray.init(address="10.77.0.1:6379", log_to_driver=False)

@@ -12,7 +12,7 @@ import pytest
 from verl.utils import hf_tokenizer
 
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from tests.context_method import NAME
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
-from verl_video_tools.agent_loop.tokens import placeholder_runs
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
+from verl_video_tools.rollout.tokens import placeholder_runs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

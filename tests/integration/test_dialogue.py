@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO
 from tests.integration.parity import Fault
-from verl_video_tools.demo import FAMILIES, Family, base_model_dir
+from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 

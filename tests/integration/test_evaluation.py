@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.integration.conftest import REPO
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

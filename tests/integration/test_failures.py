@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import INSTRUMENTED, Run, assert_succeeded, run_recipe, write_rows
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

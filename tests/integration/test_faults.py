@@ -25,7 +25,7 @@ from tests.integration.conftest import (
     run_recipe,
     write_rows,
 )
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

@@ -22,10 +22,10 @@ from tests.recorded.run_keys import (
     record_differences,
     record_keys,
 )
+from verl_video_tools.core.types import Sample
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.framemind import resolution_ladder
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import Sample
+from verl_video_tools.records.records import read_records
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

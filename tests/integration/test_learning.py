@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.needle_bounds import MOST_FIRST_LOOK
 from tests.integration.conftest import MAX_PROBS_DIFF, REPO, kill_processes_of
-from verl_video_tools.trace.report_curves import LOG_NAMES, read_log
+from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 

@@ -12,9 +12,10 @@ import pytest
 import ray
 
 from tests.retrieval.conftest import write_colours
-from verl_video_tools.demo import clip_dir
-from verl_video_tools.errors import RetrievalError, VideoNotFoundError
-from verl_video_tools.retrieval import RayRetriever, RetrievalConfig, local
+from verl_video_tools.core.errors import RetrievalError, VideoNotFoundError
+from verl_video_tools.services.retrieval import RetrievalConfig, local
+from verl_video_tools.synthetic import clip_dir
+from verl_video_tools.verl_plugin.retrieval_actor import RayRetriever
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, compared
-from verl_video_tools.errors import JudgeError
-from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.types import AnswerLabel
+from verl_video_tools.core.errors import JudgeError
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, sometimes_bad
-from verl_video_tools.errors import JudgeError, UsageError
-from verl_video_tools.judge import JudgeConfig, JudgeCounters, LLMJudge, cache, client
-from verl_video_tools.types import AnswerLabel
+from verl_video_tools.core.errors import JudgeError, UsageError
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge, cache, client
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -405,7 +405,7 @@ async def test_a_full_disk_costs_no_verdict_and_leaves_nothing(
 
 PROCESS = """
 import asyncio, sys
-from verl_video_tools.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 async def main():
     async with LLMJudge(JudgeConfig(base_url=sys.argv[1], cache_dir=sys.argv[2])) as judge:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.errors import JudgeError
-from verl_video_tools.judge.verdict import read_verdict, without_labels
-from verl_video_tools.types import AnswerLabel
+from verl_video_tools.core.errors import JudgeError
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.judge.verdict import read_verdict, without_labels
 
 CORRECT, PARTIAL, INCORRECT = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT
 

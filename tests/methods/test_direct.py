@@ -7,10 +7,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.video.files import MakeVideo
-from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import get_method
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import (
     AnswerLabel,
     FrameRecord,
     ImagePart,
@@ -20,6 +18,8 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.data.sft import execute
+from verl_video_tools.methods import get_method
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
 SAMPLE = Sample("What happens?\nA. nothing\nB. a goal", "B", "video.mp4", "mc", options=("nothing", "a goal"))

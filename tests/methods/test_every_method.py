@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.methods.direct import Direct
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import (
     Judge,
     Method,
     PixelEnvelope,
@@ -20,6 +18,8 @@ from verl_video_tools.types import (
     Turn,
     VideoInfo,
 )
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.direct import Direct
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)
 SAMPLE = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog"))

@@ -14,12 +14,8 @@ import torch
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
 from benchmarks.video.files import write_video
-from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import get_method
-from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
-from verl_video_tools.replay import replay
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import (
     AnswerLabel,
     FrameRecord,
     FrameRequest,
@@ -32,6 +28,10 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.data.sft import execute
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.framemind import FrameMind, resolution_ladder
+from verl_video_tools.replay import replay
 from verl_video_tools.video import Video, envelope_of, image_tokens
 
 QUESTION = "Who opens the door?\nA. a boy\nB. a man\nC. nobody"

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import get_method
-from verl_video_tools.methods.framethinker import FrameThinker, inference_attempts
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
     ImagePart,
@@ -23,6 +21,8 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.framethinker import FrameThinker, inference_attempts
 
 SHORT_VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1280, height=720)
 LONG_VIDEO = VideoInfo(duration_seconds=301.0, num_frames=9030, average_fps=30.0, width=1280, height=720)

@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.framethinker import FrameThinker
 

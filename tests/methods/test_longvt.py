@@ -12,13 +12,8 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import write_video
-from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.protocols.hermes import parse_calls
-from verl_video_tools.replay import replay
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import (
     AnswerLabel,
     FrameRecord,
     ImagePart,
@@ -29,6 +24,11 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.data.sft import execute
+from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.longvt import LongVT
+from verl_video_tools.methods.toolkit.hermes import parse_calls
+from verl_video_tools.replay import replay
 
 QUESTION = "What does the driver wave with?"
 INFO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=96, height=64)

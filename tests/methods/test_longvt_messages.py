@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import write_video
+from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.replay import replay
-from verl_video_tools.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 
 QUESTION = "What does the driver wave with?"
 SUCCESS = "The tool executed successfully. Here are the processed result"

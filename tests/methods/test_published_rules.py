@@ -17,9 +17,8 @@ import pytest
 
 from tests.methods import published_framethinker, published_videobrain
 from tests.tools.frame_index import awaited
-from verl_video_tools.errors import CallRejected
-from verl_video_tools.methods import get_method
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import CallRejected
+from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
     FrameRecord,
@@ -36,6 +35,7 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.methods import get_method
 
 NUM_TURNS = 20_000
 """Of each method, at least; a rollout has one or two of them."""

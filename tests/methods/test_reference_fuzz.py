@@ -15,9 +15,8 @@ import pytest
 
 from tests.methods import reference_longvt, reference_videozoomer
 from tests.tools.frame_index import awaited
-from verl_video_tools.errors import CallRejected
-from verl_video_tools.methods import get_method
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import CallRejected
+from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
     Method,
@@ -31,6 +30,7 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.methods import get_method
 
 NUM_ROLLOUTS = 20_000
 INFO = VideoInfo(100.0, 3000, 30.0, 96, 64)

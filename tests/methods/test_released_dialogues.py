@@ -12,9 +12,9 @@ from typing import Any
 
 from benchmarks.video.files import MakeVideo
 from tests.methods.test_videobrain import ScoringRetriever
+from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 
 QUESTION = "What happens at 0:34?\nA. a goal\nB. a foul"
 SAMPLE = Sample(QUESTION, "B", "v.mp4", "mc")

@@ -14,12 +14,8 @@ import pytest
 
 from benchmarks.video.files import MakeVideo
 from tests.tools.frame_index import awaited
-from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import JudgeError, RetrievalError, UnreadableVideoError, UsageError
-from verl_video_tools.methods import get_method
-from verl_video_tools.methods.videobrain import VideoBrain
-from verl_video_tools.rewards.videobrain_gate import reference_text_gate
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import JudgeError, RetrievalError, UnreadableVideoError, UsageError
+from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
     FrameRecord,
@@ -32,6 +28,10 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.data.sft import execute
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.videobrain import VideoBrain
+from verl_video_tools.methods.videobrain.gate import reference_text_gate
 
 QUESTION = "What happens?\nA. nothing\nB. a goal\nC. a foul"
 COMPATS = pytest.mark.parametrize("compat", ["strict", "reference"])
@@ -409,7 +409,7 @@ async def test_how_many_candidates(fields: dict[str, Any], start: int, end: int,
 
 
 def tool_context(info: VideoInfo, retriever: ScoringRetriever) -> Any:
-    from verl_video_tools.types import ToolContext
+    from verl_video_tools.core.types import ToolContext
 
     return ToolContext(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope(), awaited(lambda _: 0), retriever)
 

@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.errors import JudgeError, UsageError
-from verl_video_tools.methods import get_method
-from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.types import (
+from verl_video_tools.core.errors import JudgeError, UsageError
+from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
     FrameRecord,
@@ -22,6 +20,8 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.videozoomer import VideoZoomer
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1920, height=1080)
 SAMPLE = Sample("What happens?\nA. nothing\nB. a goal", "B", "video.mp4", "mc", options=("nothing", "a goal"))

@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import MakeVideo
+from verl_video_tools.core.types import (
+    CallRecord,
+    FrameRecord,
+    ImagePart,
+    Sample,
+    ToolOutcome,
+    VideoInfo,
+    content_text,
+)
 from verl_video_tools.methods import get_method
 from verl_video_tools.replay import replay
-from verl_video_tools.types import CallRecord, FrameRecord, ImagePart, Sample, ToolOutcome, VideoInfo, content_text
 
 FOUR = ImagePart(FrameRecord(120, 4.0, 2, 2))
 QUESTION = "What happens?\nA. nothing\nB. a goal"

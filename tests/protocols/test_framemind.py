@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from verl_video_tools.protocols.framemind import is_valid_transcript, num_summaries, parse_turn
+from verl_video_tools.methods.framemind.grammar import is_valid_transcript, num_summaries, parse_turn
 
 LOOK = "<think>a</think><tool_call>VideoClip(15.5, 20.0)</tool_call><turn_sum>b</turn_sum>"
 ANSWER = "<think>a</think><answer>B</answer>"

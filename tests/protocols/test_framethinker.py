@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.protocols.blocks import find_blocks
-from verl_video_tools.protocols.framethinker import (
+from verl_video_tools.core.types import ParsedTurn, ToolCall
+from verl_video_tools.methods.framethinker.grammar import (
     frame_number_sentence,
     parse_turn,
     parse_turn_reference,
 )
-from verl_video_tools.types import ParsedTurn, ToolCall
+from verl_video_tools.methods.toolkit.blocks import find_blocks
 
 
 def turn(action: str, thought: str = "so") -> str:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.protocols.hermes import (
+from verl_video_tools.core.types import ParsedTurn
+from verl_video_tools.methods.toolkit.hermes import (
     has_words_outside,
     parse_calls,
     parse_turn,
@@ -16,7 +17,6 @@ from verl_video_tools.protocols.hermes import (
     tags_in_order,
     tool_schema,
 )
-from verl_video_tools.types import ParsedTurn
 
 THINK = "<think>so</think>"
 CALL = '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 2.5}}</tool_call>'

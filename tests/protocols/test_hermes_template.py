@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.agent_loop.tokens import to_chat_message
-from verl_video_tools.config import config_path
-from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
-from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.protocols.hermes import tools_section
-from verl_video_tools.types import (
+from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
     ImagePart,
@@ -22,6 +17,11 @@ from verl_video_tools.types import (
     VideoInfo,
     content_text,
 )
+from verl_video_tools.methods.longvt import LongVT
+from verl_video_tools.methods.toolkit.hermes import tools_section
+from verl_video_tools.rollout.tokens import to_chat_message
+from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.verl_plugin.config import config_path
 
 METHOD = LongVT()
 INFO = VideoInfo(100.0, 3000, 30.0, 64, 64)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.protocols.json_object import json_objects, located_json_objects
+from verl_video_tools.core.json_text import json_objects, located_json_objects
 
 PIECES = [
     *[

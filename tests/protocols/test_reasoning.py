@@ -7,8 +7,7 @@ from random import Random
 
 import pytest
 
-from verl_video_tools.methods import get_method
-from verl_video_tools.protocols.reasoning import (
+from verl_video_tools.core.reasoning import (
     SpokenTurn,
     lacks_opening,
     opens_reasoning,
@@ -17,6 +16,7 @@ from verl_video_tools.protocols.reasoning import (
     with_reasoning,
     without_reasoning,
 )
+from verl_video_tools.methods import get_method
 
 CALL = '<tool_call>{"name": "crop_video", "arguments": {"start_time": 1, "end_time": 2}}</tool_call>'
 TURNS = {

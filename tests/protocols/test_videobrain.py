@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.protocols.videobrain import parse_turn, parse_turn_reference
-from verl_video_tools.types import ParsedTurn
+from verl_video_tools.core.types import ParsedTurn
+from verl_video_tools.methods.videobrain.grammar import parse_turn, parse_turn_reference
 
 THINK = "<thinking>so</thinking>"
 CALL = '<tool_call>{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 9}}</tool_call>'

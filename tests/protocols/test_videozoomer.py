@@ -8,12 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.protocols.videozoomer import (
-    labelled_frames,
-    parse_turn,
-    parse_turn_reference,
-)
-from verl_video_tools.types import FrameRecord, ImagePart, ParsedTurn, ToolCall, content_text
+from verl_video_tools.core.types import FrameRecord, ImagePart, ParsedTurn, ToolCall, content_text
+from verl_video_tools.methods.videozoomer.grammar import labelled_frames, parse_turn, parse_turn_reference
 
 
 def zoom(body: str) -> str:

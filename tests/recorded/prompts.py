@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 
 from tests.recorded.scripts import CHOICE, CHOICE_EXTRA, MODES
+from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.methods import get_method
-from verl_video_tools.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 
 INFO = VideoInfo(duration_seconds=60.0, num_frames=600, average_fps=10.0, width=64, height=36)
 QUESTIONS = {

@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.video.files import write_grey
 from tests.judge_server import JudgeServer
 from tests.recorded.scripts import VIDEOS, Script, scripts
-from verl_video_tools.errors import VideoToolsError
+from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.replay import replay
 
 

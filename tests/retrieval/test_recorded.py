@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.errors import RetrievalError
-from verl_video_tools.retrieval import RecordedRetriever, RecordingRetriever, recorded_answers
-from verl_video_tools.types import CallRecord, Trajectory, Turn
+from verl_video_tools.core.errors import RetrievalError
+from verl_video_tools.core.types import CallRecord, Trajectory, Turn
+from verl_video_tools.services.retrieval import RecordedRetriever, RecordingRetriever, recorded_answers
 
 
 class _LastFirst:

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.video.files import remux
 from tests.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
 from tests.retrieval.encoder import ColourEncoder
-from verl_video_tools.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
-from verl_video_tools.retrieval import RetrievalConfig, RetrievalService
+from verl_video_tools.core.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
+from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
 from verl_video_tools.video import Video
 
 SECONDS = 30.0

@@ -12,12 +12,13 @@ import torch
 from omegaconf import OmegaConf
 
 import verl_video_tools.replay
-import verl_video_tools.retrieval
-from verl_video_tools.agent_loop.settings import check_retriever, retrieval_config
+import verl_video_tools.services.retrieval
 from verl_video_tools.cli.main import run
-from verl_video_tools.errors import SetupError, UsageError
-from verl_video_tools.retrieval import RetrievalConfig, connect, transformers_encoder
-from verl_video_tools.retrieval.encoders import load_encoder
+from verl_video_tools.core.errors import SetupError, UsageError
+from verl_video_tools.services.retrieval import RetrievalConfig, transformers_encoder
+from verl_video_tools.services.retrieval.load_encoder import load_encoder
+from verl_video_tools.verl_plugin.retrieval_actor import connect
+from verl_video_tools.verl_plugin.settings import check_retriever, retrieval_config
 
 
 def _rollout(fields: dict[str, Any]) -> Any:
@@ -62,7 +63,7 @@ def test_threads_of_the_encoder_reach_the_thread_that_runs_it(monkeypatch: pytes
 
 
 def test_connecting_needs_ray() -> None:
-    with pytest.raises(SetupError, match=r"retrieval\.connect needs Ray"):
+    with pytest.raises(SetupError, match=r"retrieval_actor\.connect needs Ray"):
         connect(RetrievalConfig(model="never loaded"))
 
 
@@ -83,7 +84,7 @@ def test_replay_loads_the_encoder_that_is_asked_for(
         return {}
 
     monkeypatch.setattr(verl_video_tools.replay, "replay", replay)
-    monkeypatch.setattr(verl_video_tools.retrieval.client, "local", lambda config: config)
+    monkeypatch.setattr(verl_video_tools.services.retrieval.client, "local", lambda config: config)
     assert _replay(turns) == 0
     assert _replay(turns, "--retrieval", "model=/m", "--retrieval", "text_batch_size=8") == 0
     assert given == [None, RetrievalConfig(model="/m", text_batch_size=8)]

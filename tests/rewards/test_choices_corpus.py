@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.rewards.choices import grade_multiple_choice
+from verl_video_tools.core.choices import grade_multiple_choice
 
 DATA = Path(__file__).parent / "data"
 CORPUS, BLIND = DATA / "choices_corpus.jsonl", DATA / "choices_blind.jsonl"

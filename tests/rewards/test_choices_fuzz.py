@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from verl_video_tools.rewards.choices import grade_multiple_choice
-from verl_video_tools.rewards.choices.options import menu_of
-from verl_video_tools.rewards.choices.rules import read_choice
+from verl_video_tools.core.choices import grade_multiple_choice
+from verl_video_tools.core.choices.options import menu_of
+from verl_video_tools.core.choices.rules import read_choice
 
 NUM_ANSWERS = 100_000
 MENUS = [

@@ -2,9 +2,9 @@
 
 import pytest
 
+from verl_video_tools.core.types import CallRecord, Turn
+from verl_video_tools.methods.framethinker.consistency import last_two_numbers
 from verl_video_tools.rewards import ConsistencyRules, verify_consistency
-from verl_video_tools.rewards.consistency import last_two_numbers
-from verl_video_tools.types import CallRecord, Turn
 
 NUM_VIDEO_FRAMES = 3000
 TRAINING = ConsistencyRules.training(min_gap=8, num_video_frames=NUM_VIDEO_FRAMES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from verl_video_tools.rewards.framethinker_reference import TranscriptFindings, read_transcript
+from verl_video_tools.methods.framethinker.reference import TranscriptFindings, read_transcript
 
 OBSERVATION = "frame 101: <image>\nframe 115: <image>"
 

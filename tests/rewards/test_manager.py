@@ -15,14 +15,16 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-manager_module = pytest.importorskip("verl_video_tools.rewards.manager", reason="the manager subclasses verl's")
+manager_module = pytest.importorskip(
+    "verl_video_tools.verl_plugin.reward_manager", reason="the manager subclasses verl's"
+)
 from verl import DataProto
 from verl.trainer.ppo.reward import load_reward_manager
 
 from tests.judge_server import JudgeServer, Reply, sometimes_bad
-from verl_video_tools.agent_loop.settings import judge_config, pack_record, unpack_record
-from verl_video_tools.errors import UsageError
-from verl_video_tools.types import StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.verl_plugin.settings import judge_config, pack_record, unpack_record
 
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
@@ -35,12 +37,15 @@ def server() -> Iterator[JudgeServer]:
 
 SERVED_BY_VERL = {
     "reward_model": {"enable": True, "enable_resource_pool": True},
-    "custom_reward_function": {"path": "pkg://verl_video_tools.rewards.manager", "name": "scored_by_manager"},
+    "custom_reward_function": {
+        "path": "pkg://verl_video_tools.verl_plugin.reward_manager",
+        "name": "scored_by_manager",
+    },
 }
 
 
 def config(judge: dict[str, Any] | None = None, reward: dict[str, Any] | None = None) -> DictConfig:
-    module = {"path": "pkg://verl_video_tools.rewards.manager"}
+    module = {"path": "pkg://verl_video_tools.verl_plugin.reward_manager"}
     return OmegaConf.create(
         {
             "actor_rollout_ref": {

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.rewards import numbers
-from verl_video_tools.rewards.numbers import grade_number, is_number
+from verl_video_tools.core import numbers
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.numbers import grade_number, is_number
 
 pytest.importorskip("math_verify", reason="the extra `judge` is not installed")
 

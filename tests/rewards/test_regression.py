@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.grading import answer_worth, check_question, decided_by_rule, grade_answer
+from verl_video_tools.core.regression import estimate, relative_accuracy
+from verl_video_tools.core.types import AnswerLabel, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.rewards.grading import answer_worth, check_question, decided_by_rule, grade_answer
-from verl_video_tools.rewards.regression import estimate, relative_accuracy
-from verl_video_tools.types import AnswerLabel, Sample, StopReason, Trajectory, Turn, VideoInfo
 
 finite = st.floats(-1e9, 1e9).filter(lambda value: abs(value) > 1e-6)
 

@@ -15,20 +15,20 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 
 from benchmarks.video.files import MakeVideo
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import method_of_rollout, rollout_fields
+from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.data.sft import execute
-from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import METHOD_NAMES, get_method
+from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.methods.direct import Direct
-from verl_video_tools.methods.fields import method_of_rollout, rollout_fields
-from verl_video_tools.rewards.breakdown import reward_info
-from verl_video_tools.trace.metrics import Rollout, rollout_metrics
-from verl_video_tools.types import Method, Sample, Trajectory
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
 
-pytest.importorskip("verl_video_tools.rewards.manager", reason="the manager subclasses verl's")
+pytest.importorskip("verl_video_tools.verl_plugin.reward_manager", reason="the manager subclasses verl's")
 from verl import DataProto
 
-from verl_video_tools.agent_loop.settings import pack_record
-from verl_video_tools.rewards.manager import VideoToolsRewardManager
+from verl_video_tools.verl_plugin.reward_manager import VideoToolsRewardManager
+from verl_video_tools.verl_plugin.settings import pack_record
 
 ANSWERS = {
     "framethinker": "<think>ok</think><action>output answer: B</action>",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.truths import canonical_number
+from verl_video_tools.core.types import Sample, StopReason, Trajectory, Turn, VideoInfo, default_question_type
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.rewards.truths import canonical_number
-from verl_video_tools.types import Sample, StopReason, Trajectory, Turn, VideoInfo, default_question_type
 
 ANIMALS = ("a cat", "a dog", "a horse")
 CLOSED = [name for name in METHOD_NAMES if name != "direct"]

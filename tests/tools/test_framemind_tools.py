@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from benchmarks.video.files import write_video
 from tests.tools.frame_index import awaited
-from verl_video_tools.errors import CallRejected
+from verl_video_tools.core.errors import CallRejected
+from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
 from verl_video_tools.video import Video
 
 INFO = VideoInfo(duration_seconds=60.0, num_frames=1800, average_fps=30.0, width=1920, height=1080)

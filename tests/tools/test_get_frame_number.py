@@ -5,9 +5,9 @@ import bisect
 import pytest
 
 from tests.tools.frame_index import awaited
-from verl_video_tools.errors import CallRejected
-from verl_video_tools.tools.get_frame_number import GetFrameNumber
-from verl_video_tools.types import PixelEnvelope, Sample, ToolContext, VideoInfo
+from verl_video_tools.core.errors import CallRejected
+from verl_video_tools.core.types import PixelEnvelope, Sample, ToolContext, VideoInfo
+from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
 
 
 def context(starts_seconds: list[float], duration_seconds: float) -> ToolContext:

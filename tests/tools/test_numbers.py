@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.tools.numbers import finite_number, told_seconds
+from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
 
 
 @pytest.mark.parametrize(

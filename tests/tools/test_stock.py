@@ -27,13 +27,14 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from benchmarks.video.files import read_number, write_video
-from verl_video_tools.config import config_path
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Method
 from verl_video_tools.data.stock_rows import to_tool_agent_row
-from verl_video_tools.demo.tiny_model import make_processor, make_tokenizer
-from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.tools import stock
-from verl_video_tools.tools.stock import (
+from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
+from verl_video_tools.verl_plugin import stock_tools as stock
+from verl_video_tools.verl_plugin.config import config_path
+from verl_video_tools.verl_plugin.stock_tools import (
     ChooseFramesTool,
     ClipSampleTool,
     FrameAtTool,
@@ -42,7 +43,6 @@ from verl_video_tools.tools.stock import (
     VideoClipTool,
     VideoZoomTool,
 )
-from verl_video_tools.types import Method
 
 NUM_FRAMES = 300
 ZOOM = [101, 115, 129, 143, 157, 171, 185, 199]

@@ -13,11 +13,11 @@ import pytest
 
 from benchmarks.video.files import MakeVideo
 from tests.viewer_page import Page, frames, line
-from verl_video_tools.errors import UsageError
-from verl_video_tools.trace.html import write_html
-from verl_video_tools.trace.page import source_hash
-from verl_video_tools.trace.thumbnails import Thumbnails, decode_thumbnails
-from verl_video_tools.types import StopReason, Trajectory
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import StopReason, Trajectory
+from verl_video_tools.records.html import write_html
+from verl_video_tools.records.page import source_hash
+from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
 
 ATTACK = (
     "</script><script>document.body.dataset.broken = 1</script><img src=x onerror='document.body.dataset.broken = 2'>"

@@ -4,8 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from verl_video_tools.trace.metrics import Rollout, rollout_metrics
-from verl_video_tools.types import CacheUse, CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.core.types import (
+    CacheUse,
+    CallRecord,
+    FrameRecord,
+    StopReason,
+    Trajectory,
+    Turn,
+    VideoInfo,
+)
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
 
 
 def frames(count: int) -> list[FrameRecord]:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from verl_video_tools.trace.records import RecordWriter, read_records, step_files
-from verl_video_tools.trace.summary import main
-from verl_video_tools.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.records.records import RecordWriter, read_records, step_files
+from verl_video_tools.records.summary import main
 
 
 def line(step: int, uid: str, score: float) -> dict:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.recorded_run import looked, refused, rollout, write_run
-from verl_video_tools.errors import CallErrorCode, UsageError
-from verl_video_tools.trace.report_curves import read_log, read_run, read_training, run_names, to_json
-from verl_video_tools.trace.report_panels import Panel, main_panels, more_panels
-from verl_video_tools.types import StopReason
+from verl_video_tools.core.errors import CallErrorCode, UsageError
+from verl_video_tools.core.types import StopReason
+from verl_video_tools.records.report_curves import read_log, read_run, read_training, run_names, to_json
+from verl_video_tools.records.report_panels import Panel, main_panels, more_panels
 
 
 @pytest.fixture

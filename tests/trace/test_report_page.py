@@ -16,9 +16,9 @@ from PIL import Image
 
 from tests.recorded_run import looked, refused, rollout, write_run
 from tests.viewer_page import Page
-from verl_video_tools.errors import SetupError
-from verl_video_tools.trace.report_curves import Run, read_run
-from verl_video_tools.trace.report_figures import (
+from verl_video_tools.core.errors import SetupError
+from verl_video_tools.records.report_curves import Run, read_run
+from verl_video_tools.records.report_figures import (
     PNG_HEIGHT,
     PNG_WIDTH,
     colour_of_run,
@@ -27,8 +27,8 @@ from verl_video_tools.trace.report_figures import (
     panel_svg,
     smoothing_window,
 )
-from verl_video_tools.trace.report_page import write_report
-from verl_video_tools.trace.report_panels import Curve, Panel, main_panels
+from verl_video_tools.records.report_page import write_report
+from verl_video_tools.records.report_panels import Curve, Panel, main_panels
 
 ATTACK = "</h2><script>document.body.dataset.broken = 1</script><img src=x onerror=alert(1)> $\\frac{ \x00 \ud83d"
 

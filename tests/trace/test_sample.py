@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.recorded_run import rollout, write_run
-from verl_video_tools.errors import UsageError
-from verl_video_tools.trace.records import read_again
-from verl_video_tools.trace.sample import Entry, read_entries, sample
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.records.records import read_again
+from verl_video_tools.records.sample import Entry, read_entries, sample
 
 
 def row(index: int, session: int = 0, method: str = "longvt") -> dict[str, Any]:

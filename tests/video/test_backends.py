@@ -19,7 +19,7 @@ import pytest
 
 from benchmarks.video.files import read_number, write_video
 from tests.video.conftest import Reference
-from verl_video_tools.errors import BackendError, DeadlineError, SetupError, UsageError
+from verl_video_tools.core.errors import BackendError, DeadlineError, SetupError, UsageError
 from verl_video_tools.video import Video
 from verl_video_tools.video.segments import DecodeRun
 

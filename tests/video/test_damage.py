@@ -13,8 +13,8 @@ import pytest
 
 from benchmarks.video.files import read_number, write_video
 from benchmarks.video.kinds import scramble, unreadable_files
-from verl_video_tools.errors import UnreadableVideoError, VideoError, VideoNotFoundError
-from verl_video_tools.types import FrameRequest
+from verl_video_tools.core.errors import UnreadableVideoError, VideoError, VideoNotFoundError
+from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video
 from verl_video_tools.video.source import VideoSource
 

@@ -16,8 +16,14 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import read_number, write_video
-from verl_video_tools.errors import DeadlineError, FrameRangeError, UnreadableVideoError, VideoError, VideoNotFoundError
-from verl_video_tools.types import FrameRequest
+from verl_video_tools.core.errors import (
+    DeadlineError,
+    FrameRangeError,
+    UnreadableVideoError,
+    VideoError,
+    VideoNotFoundError,
+)
+from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import (
     Video,
     decode_frames,
@@ -216,7 +222,7 @@ async def test_several_sizes_in_one_pass(path: Path) -> None:
 def test_a_hanging_thread_does_not_keep_the_process_alive() -> None:
     code = """
 import asyncio, threading
-from verl_video_tools.errors import DeadlineError
+from verl_video_tools.core.errors import DeadlineError
 from verl_video_tools.video import run_decode
 try:
     asyncio.run(run_decode(threading.Event().wait, deadline_seconds=0.1))

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.video.files import remux, write_video
 from tests.video.conftest import Reference
-from verl_video_tools.errors import DeadlineError, UnreadableVideoError
+from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError
 from verl_video_tools.video import Video
 from verl_video_tools.video.probe import probe
 

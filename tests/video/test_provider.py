@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from benchmarks.video.files import read_number, write_video
-from verl_video_tools.errors import DeadlineError, FrameRangeError, UsageError
-from verl_video_tools.types import FrameBatch, FrameRequest
+from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UsageError
+from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video import Video
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore

@@ -7,7 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
-from verl_video_tools.types import PixelEnvelope
+from verl_video_tools.core.types import PixelEnvelope
 from verl_video_tools.video import fit_box, fit_envelope, fit_pixels
 
 QWEN25 = PixelEnvelope(factor=28, min_pixels=56 * 56, max_pixels=28 * 28 * 1280)

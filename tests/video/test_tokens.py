@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.video import envelope_of, fit_box, fit_envelope, image_tokens
 
 # As the released checkpoints configure them; Qwen3-VL uses the class of Qwen2-VL with patches of 16 pixels.

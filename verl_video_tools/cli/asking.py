@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.core.assignments import read_assignments
 
 if TYPE_CHECKING:
-    from verl_video_tools.endpoint.policy import PolicyConfig
-    from verl_video_tools.judge import JudgeConfig
-    from verl_video_tools.retrieval import RetrievalService
+    from verl_video_tools.rollout.chat_policy import PolicyConfig
+    from verl_video_tools.services.judge import JudgeConfig
+    from verl_video_tools.services.retrieval import RetrievalService
 
 Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to ask; default: the first that is served.")]
 Settings = Annotated[
@@ -59,7 +59,7 @@ class Asking:
         Raises:
             UsageError: a value outside its range.
         """
-        from verl_video_tools.endpoint.policy import PolicyConfig
+        from verl_video_tools.rollout.chat_policy import PolicyConfig
 
         return PolicyConfig(
             base_url=base_url,
@@ -74,7 +74,7 @@ class Asking:
 
     def judge(self) -> JudgeConfig | None:
         """The judge; None where its endpoint is not given."""
-        from verl_video_tools.judge import JudgeConfig
+        from verl_video_tools.services.judge import JudgeConfig
 
         return (
             None if self.judge_base_url is None else JudgeConfig(base_url=self.judge_base_url, model=self.judge_model)
@@ -90,7 +90,7 @@ class Asking:
         Raises:
             UsageError: an unknown field, a wrong value, or an encoder that cannot be loaded.
         """
-        from verl_video_tools.retrieval import local_from_fields
+        from verl_video_tools.services.retrieval import local_from_fields
 
         return local_from_fields(self.retrieval_fields())
 

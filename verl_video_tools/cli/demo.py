@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from verl_video_tools.demo import Family
-from verl_video_tools.errors import SetupError, UsageError, writing
+from verl_video_tools.core.errors import SetupError, UsageError, writing
+from verl_video_tools.synthetic import Family
 
 
 def run(
@@ -31,8 +31,10 @@ def run(
         UsageError: more different questions are wanted than a video allows, or `out` cannot be written.
     """
     from verl_video_tools.data.progress import progress_bars
-    from verl_video_tools.demo import base_model_dir, clip_dir, prompts_dir
-    from verl_video_tools.demo.dataset import VIDEO_MME_FILE, make_demo
+    from verl_video_tools.data.synthetic_rows import VIDEO_MME_FILE, make_demo
+    from verl_video_tools.methods import METHOD_NAMES, get_method
+    from verl_video_tools.methods.toolkit.synthetic import write_prompt
+    from verl_video_tools.synthetic import base_model_dir, clip_dir
 
     try:
         base, clip = base_model_dir(family), clip_dir()  # before the videos: a broken installation should fail at once
@@ -55,7 +57,8 @@ def run(
         except ValueError as error:
             raise UsageError(str(error)) from error
         shutil.copytree(base, folder / "base", dirs_exist_ok=True)
-        shutil.copytree(prompts_dir(), folder / "prompts", dirs_exist_ok=True)
+        for name in METHOD_NAMES:
+            write_prompt(type(get_method(name)), folder / "prompts")
         shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
     print(f"training rows  {folder / 'train.parquet'}")
     print(f"test rows      {folder / 'test.parquet'}")

@@ -16,6 +16,7 @@ import typer
 from verl_video_tools import __version__
 from verl_video_tools.budget_command import budget_command
 from verl_video_tools.cli.asking import Retrieval, Settings
+from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.data.classify_command import classify_command
 from verl_video_tools.data.cli import app as data_app
 from verl_video_tools.data.convert_command import convert_command
@@ -25,12 +26,11 @@ from verl_video_tools.data.logic_command import logic_command
 from verl_video_tools.data.probe_command import probe_command
 from verl_video_tools.data.rows_commands import decontaminate_command, split_command, stats_command
 from verl_video_tools.data.validate_command import validate_command
-from verl_video_tools.demo import Family
-from verl_video_tools.errors import UsageError, VideoToolsError
 from verl_video_tools.evaluation.command import eval_command, eval_table_command
 from verl_video_tools.mcp_server.command import mcp_command
-from verl_video_tools.trace.report_command import report_command
-from verl_video_tools.trace.view_command import view_command
+from verl_video_tools.records.report_command import report_command
+from verl_video_tools.records.view_command import view_command
+from verl_video_tools.synthetic import Family
 
 app = typer.Typer(
     name="vvt",
@@ -155,7 +155,7 @@ def _demo(
 @app.command("path")
 def _path(name: Annotated[str, typer.Argument(help="agent-loops, tools, hermes-template or longvt-template.")]) -> None:
     """Print the path of a packaged configuration file. For use in a verl command line."""
-    from verl_video_tools.config import config_path
+    from verl_video_tools.verl_plugin.config import config_path
 
     print(config_path(name))
 

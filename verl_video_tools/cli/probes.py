@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, PackagePin
-from verl_video_tools.errors import VideoToolsError
+from verl_video_tools.core.errors import VideoToolsError
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -159,8 +159,8 @@ def check_judge(base_url: str, model: str | None) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
     mend = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
     try:
-        from verl_video_tools.judge.config import JudgeConfig
-        from verl_video_tools.judge.health import examine_judge
+        from verl_video_tools.services.judge.config import JudgeConfig
+        from verl_video_tools.services.judge.health import examine_judge
 
         findings = asyncio.run(examine_judge(JudgeConfig(base_url=base_url, model=model)))
     except (VideoToolsError, ImportError) as error:
@@ -332,7 +332,7 @@ def check_plugin(blocked: bool) -> list[Check]:
         detail = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading it"
         return [Check("plugin", "verl.plugins", Status.FAILED, detail=detail, mend="unset VERL_USE_EXTERNAL_PLUGINS")]
     try:
-        plugin = importlib.import_module("verl_video_tools.plugin")
+        plugin = importlib.import_module("verl_video_tools.verl_plugin.plugin")
         registrations: Callable[[], list[tuple[str, str, bool, str]]] = plugin.registrations
         results = registrations()
     except (Exception, SystemExit) as error:  # some libraries end the process at import

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.cli.output import hold_output
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 
 
 def run(
@@ -48,7 +49,7 @@ def run(
     with hold_output() as held:
         try:
             from verl_video_tools.replay import replay
-            from verl_video_tools.retrieval import local_from_fields
+            from verl_video_tools.services.retrieval import local_from_fields
 
             result = replay(
                 method=method,
@@ -100,23 +101,3 @@ def read_extra(text: str) -> dict[str, Any]:
     if not isinstance(extra, dict):
         raise UsageError(f"--extra: expected a JSON object, got {text!r}")
     return extra
-
-
-def read_assignments(assignments: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """The fields given as `--set field=value`, or with another option; a value that is not JSON is taken as a string.
-
-    Raises:
-        UsageError: an assignment has no `=` or no field, or names a field twice.
-    """
-    settings: dict[str, Any] = {}
-    for assignment in assignments:
-        field, equals, value = assignment.partition("=")
-        if not equals or not field:
-            raise UsageError(f"{option}: expected field=value, got {assignment!r}")
-        if field in settings:
-            raise UsageError(f"{option}: the field {field!r} was given twice")
-        try:
-            settings[field] = json.loads(value)
-        except (ValueError, RecursionError):
-            settings[field] = value
-    return settings

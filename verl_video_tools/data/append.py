@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 
 @contextmanager

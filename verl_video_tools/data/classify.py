@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import AnswerLabel, Method, Retriever
 from verl_video_tools.data.generate import Record, generate, tasks_of_rows
-from verl_video_tools.endpoint.policy import PolicyConfig
-from verl_video_tools.errors import UsageError
-from verl_video_tools.judge import JudgeConfig
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import AnswerLabel, Method, Retriever
+from verl_video_tools.records.records import read_records
+from verl_video_tools.rollout.chat_policy import PolicyConfig
+from verl_video_tools.services.judge import JudgeConfig
 
 Category = Literal["direct", "adaptive", "active", "filtered"]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.asking import Asking, Seed, Temperature, asks
-from verl_video_tools.cli.replay import read_assignments
+from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.data.generate_command import RetryFlagged
 
 

@@ -74,11 +74,11 @@ def export_sft_command(
     retrieval: Retrieval = None,
 ) -> None:
     """Write cold-start data: rollouts of an expert that deserve imitation."""
-    from verl_video_tools.cli.replay import read_assignments
+    from verl_video_tools.core.assignments import read_assignments
+    from verl_video_tools.core.errors import UsageError
     from verl_video_tools.data.export_rollouts import export_rollouts
     from verl_video_tools.data.sft import export_sft
-    from verl_video_tools.errors import UsageError
-    from verl_video_tools.retrieval import local_from_fields
+    from verl_video_tools.services.retrieval import local_from_fields
 
     filters = min_accuracy is not None or min_iou > 0.0 or well_formed or keep_reasoning
     scripted = (
@@ -139,8 +139,8 @@ def export_rft_command(
     keep_reasoning: KeepReasoning = False,
 ) -> None:
     """Write a policy's own good rollouts for reinforcement fine-tuning, and rows of the cold start beside them."""
+    from verl_video_tools.core.errors import UsageError
     from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
-    from verl_video_tools.errors import UsageError
 
     if cold_share is not None and not cold_start:
         raise UsageError("--cold-share needs --cold-start FILE")
@@ -180,8 +180,8 @@ def filter_command(
     seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0,
 ) -> None:
     """Balance rows by video length, then drop questions that all rollouts, or none, answered."""
+    from verl_video_tools.core.errors import UsageError
     from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
-    from verl_video_tools.errors import UsageError
 
     if records is not None and pass_rates is not None:
         raise UsageError("give either --records or --pass-rates")

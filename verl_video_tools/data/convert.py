@@ -9,16 +9,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import Method
+from verl_video_tools.data.formats import BenchmarkFiles, read_rows
+from verl_video_tools.data.formats.entries import Row
+from verl_video_tools.data.formats.subtitles import asked_with_subtitles
+from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, whole_file
 from verl_video_tools.data.picture_rows import turns_fault
 from verl_video_tools.data.stock_rows import Conversion
-from verl_video_tools.data.training_sets import SOURCE_NAMES, get_source
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, read_rows
-from verl_video_tools.evaluation.benchmarks.entries import Row
-from verl_video_tools.evaluation.benchmarks.subtitles import asked_with_subtitles
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.types import Method
 
 _MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
 _EXTRA_INFO = pa.struct(

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 
 
 def convert_command(
@@ -72,7 +72,7 @@ def convert_command(
 
     if source_format is not None:
         from verl_video_tools.data.convert import convert_annotations
-        from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
+        from verl_video_tools.data.formats import BenchmarkFiles
 
         if videos is None:
             raise UsageError("--from needs the folder of the videos: --videos DIR")

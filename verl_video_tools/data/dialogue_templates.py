@@ -1,7 +1,7 @@
 """Forms that a teacher's dialogues are to take: told as instructions, drawn by shares, and checked on what was done.
 
 FrameThinker's cold start has five (arXiv 2509.24304, F.2). A file of templates is TOML, one table for each, whose keys
-are the fields of `DialogueTemplate`; `framethinker_templates.toml` is the packaged one.
+are the fields of `DialogueTemplate`; a method may have one in its folder (`Method.dialogue_templates`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.fields import checked_fields, require
-from verl_video_tools.prompt_files import read_prompt
-from verl_video_tools.types import CallRecord, Trajectory
+from verl_video_tools.core.config import checked_fields, require
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.types import CallRecord, Trajectory
+from verl_video_tools.methods import METHOD_NAMES, method_class
 
-_PACKAGED = {"framethinker": "framethinker_templates.toml"}
 _TIME = re.compile(r"\d+:\d{2}")
 
 
@@ -82,9 +82,15 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
     Raises:
         UsageError: there are none, or they cannot be read.
     """
-    if source not in _PACKAGED and not Path(source).exists():
-        raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(_PACKAGED)}")
-    text = read_prompt(__package__, _PACKAGED.get(source, ""), None if source in _PACKAGED else source)
+    methods = {name: method_class(name) for name in METHOD_NAMES}
+    packaged = {name: found for name, found in methods.items() if found.dialogue_templates is not None}
+    if source not in packaged and not Path(source).exists():
+        raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(packaged)}")
+    if source in packaged:
+        package = packaged[source].__module__.rpartition(".")[0]
+        text = read_prompt(package, packaged[source].dialogue_templates or "", None)
+    else:
+        text = read_prompt("", "", source)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

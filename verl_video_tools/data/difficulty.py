@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median_low
 from typing import Any
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
-from verl_video_tools.errors import UsageError
-from verl_video_tools.trace.records import read_records
+from verl_video_tools.records.records import read_records
 from verl_video_tools.video import open_video
 
 RowKey = tuple[str, str]

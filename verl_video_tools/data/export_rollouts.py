@@ -15,15 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.temporal import temporal_iou
+from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
-from verl_video_tools.errors import UsageError
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.fields import method_of_rollout
-from verl_video_tools.retrieval import recorded_answers
-from verl_video_tools.rewards.temporal import temporal_iou
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import StopReason, Trajectory
+from verl_video_tools.records.records import read_records
+from verl_video_tools.services.retrieval import recorded_answers
 
 COLD_SHARE = 0.94
 """Share of cold-start rows in LongVT's published data for RFT: 247,996 beside 15,353 rollouts (sizes of table 1; the
@@ -44,7 +44,7 @@ def export_rollouts(
     seed: int = 0,
     keep_reasoning: bool = False,
 ) -> ExportReport:
-    """Write the good ones among recorded rollouts as rows with turns, for `data.sft_dataset`.
+    """Write the good ones among recorded rollouts as rows with turns, for `verl_plugin.sft_dataset`.
 
     A rollout is kept if it ended with an answer, unflagged, with no turn cut and no call refused for a budget; if it
     passed its method's consistency check, where there is one; if it is as right, as near and as well-formed as asked;

@@ -16,24 +16,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.agent_loop.settings import JUDGE_FLAG
+from verl_video_tools.core.errors import EndpointError, JudgeError, RowError, UsageError
+from verl_video_tools.core.grading import grade_answer
+from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
+from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
 from verl_video_tools.data.parquet import read_table
-from verl_video_tools.endpoint.policy import ChatPolicy, ChatRollout, PolicyConfig
-from verl_video_tools.errors import EndpointError, JudgeError, RowError, UsageError
-from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.methods.fields import method_of_rollout
-from verl_video_tools.prompt_files import other_prompt, prompt_digest
-from verl_video_tools.rewards.breakdown import reward_info
-from verl_video_tools.rewards.grading import grade_answer
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
+from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.records.records import read_records
+from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
-"""A line of the file, as `trace.records` describes it; without tokens and advantage, which only training has.
+"""A line of the file, as `records.records` describes it; without tokens and advantage, which only training has.
 
 `answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
 """

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verl_video_tools.cli.asking import Asking, Model, Seed, Settings, Temperature, asks
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
     from verl_video_tools.data.generate import RolloutTask
-    from verl_video_tools.endpoint.policy import PolicyConfig
+    from verl_video_tools.rollout.chat_policy import PolicyConfig
 
 BaseURL = Annotated[str, typer.Option("--base-url", metavar="URL", help="OpenAI-compatible endpoint of the model.")]
 Out = Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.errors import EndpointError, UsageError
+from verl_video_tools.core.json_text import json_objects
+from verl_video_tools.core.prompt_files import prompt_digest, read_prompt
+from verl_video_tools.core.reasoning import without_reasoning
+from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.append import appended
-from verl_video_tools.endpoint import AttemptFailed, EndpointClient, EndpointConfig
-from verl_video_tools.endpoint.chat import read_completion
-from verl_video_tools.endpoint.client import Turn
-from verl_video_tools.errors import EndpointError, UsageError
-from verl_video_tools.prompt_files import prompt_digest, read_prompt
-from verl_video_tools.protocols.json_object import json_objects
-from verl_video_tools.protocols.reasoning import without_reasoning
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import StopReason, Trajectory
+from verl_video_tools.records.records import read_records
+from verl_video_tools.services.endpoint import AttemptFailed, EndpointClient, EndpointConfig
+from verl_video_tools.services.endpoint.chat import read_completion
+from verl_video_tools.services.endpoint.client import Turn
 
 Key = tuple[int, str, int]
 """What a record is known by: `step`, `uid` and `session_id`."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.asking import APIKeyEnv, DeadlineSeconds, Model
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 
 def logic_command(
@@ -25,7 +25,7 @@ def logic_command(
     """Let a model say whether right dialogues are reasoned soundly; exit 1 if none got a verdict."""
     from verl_video_tools.data.logic import check_logic
     from verl_video_tools.data.progress import progress_bars
-    from verl_video_tools.endpoint import EndpointConfig
+    from verl_video_tools.services.endpoint import EndpointConfig
 
     if out.resolve() == records.resolve():
         raise UsageError(f"{out} is the file that is read; give another file to write")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from verl_video_tools.errors import UsageError, writing
+from verl_video_tools.core.errors import UsageError, writing
 
 ROWS_PER_BATCH = 256
 """Rows held in memory at once. Rows without pictures take a few kilobytes each."""

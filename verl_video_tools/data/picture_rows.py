@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from verl_video_tools.agent_loop.special_tokens import spelt_apart
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.types import FrameRecord, ImagePart, Message, Method, PixelEnvelope
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import FrameRecord, ImagePart, Message, Method, PixelEnvelope
+from verl_video_tools.rollout.special_tokens import spelt_apart
 from verl_video_tools.video import fit_envelope
 
 BACKGROUND = (255, 255, 255)

@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-from verl_video_tools.errors import VideoError
+from verl_video_tools.core.errors import VideoError
 from verl_video_tools.video.probe import probe
 
 

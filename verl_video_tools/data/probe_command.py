@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 
 def probe_command(

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_video_tools.core.errors import DeadlineError, UsageError
 from verl_video_tools.data.video_identity import VIDEO_SUFFIXES
-from verl_video_tools.errors import DeadlineError, UsageError
 from verl_video_tools.video.child_process import ChildDied, ChildProcess
 from verl_video_tools.video.source import Deadline
 

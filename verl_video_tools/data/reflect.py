@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.generate import RolloutTask
-from verl_video_tools.errors import UsageError
-from verl_video_tools.prompt_files import read_prompt
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import Trajectory
+from verl_video_tools.records.records import read_records
 
 
 def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[RolloutTask]]:

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Unpack
 
 import pyarrow as pa
 
-from verl_video_tools.agent_loop.episode import Episode
-from verl_video_tools.data.direct_expert import DirectExpert
-from verl_video_tools.data.experts import Expert, Habits, Script
-from verl_video_tools.data.framemind_expert import FrameMindExpert
-from verl_video_tools.data.framethinker_expert import FrameThinkerExpert
-from verl_video_tools.data.longvt_expert import LongVTExpert
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import Method, Retriever, Sample, StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
-from verl_video_tools.data.videobrain_expert import VideoBrainExpert
-from verl_video_tools.data.videozoomer_expert import VideoZoomerExpert
-from verl_video_tools.demo.dataset import make_row, question_from_row, questions_about
-from verl_video_tools.demo.questions import Kind, Question
-from verl_video_tools.demo.seconds import WorldJudge
-from verl_video_tools.demo.world import VideoSpec
-from verl_video_tools.errors import RowError, UsageError
+from verl_video_tools.data.synthetic_rows import make_row, question_from_row, questions_about
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.methods.direct import Direct
-from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.methods.framethinker import FrameThinker
-from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.videobrain import VideoBrain
-from verl_video_tools.methods.videozoomer import VideoZoomer
-from verl_video_tools.retrieval import recorded_answers
-from verl_video_tools.types import Method, Retriever, Sample, StopReason, Trajectory
+from verl_video_tools.methods.toolkit.oracle import Expert, Habits, Script
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.services.retrieval import recorded_answers
+from verl_video_tools.synthetic.questions import Kind, Question
+from verl_video_tools.synthetic.seconds import WorldJudge
+from verl_video_tools.synthetic.world import VideoSpec
 
 _EPISODES_AT_ONCE = 4
 _FRESH_SEEDS = 1_000_000
@@ -180,16 +169,6 @@ def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, d
     return fields
 
 
-_EXPERTS: Mapping[type[Method], Callable[..., Expert]] = {
-    Direct: DirectExpert,
-    FrameMind: FrameMindExpert,
-    FrameThinker: FrameThinkerExpert,
-    LongVT: LongVTExpert,
-    VideoBrain: VideoBrainExpert,
-    VideoZoomer: VideoZoomerExpert,
-}
-
-
 def scripted_expert(method: Method, open_ended: bool = False, *, seed: int = 0, **habits: Unpack[Habits]) -> Expert:
     """The expert that writes the method's grammar for questions of the synthetic world.
 
@@ -201,13 +180,15 @@ def scripted_expert(method: Method, open_ended: bool = False, *, seed: int = 0, 
     Raises:
         UsageError: the method has none, or none for questions without options.
     """
-    if type(method) not in _EXPERTS:
+    if method.oracle is None:
         raise UsageError(f"there is no scripted expert for {method.name}")
-    if open_ended and not isinstance(method, LongVT):
+    expert_class = resolve_name(method.oracle)
+    if open_ended and not expert_class.takes_open_questions:
         raise UsageError(f"the scripted expert of {method.name} answers with an option; give it questions with options")
     if open_ended:
         habits["answers_in_words"] = True
-    return _EXPERTS[type(method)](method=method, seed=seed, **habits)
+    expert: Expert = expert_class(method=method, seed=seed, **habits)
+    return expert
 
 
 def _fresh_rows(

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.types import Sample, VideoInfo
 from verl_video_tools.data.parquet import row_batches
 from verl_video_tools.data.picture_rows import is_picture_row
-from verl_video_tools.errors import RowError
-from verl_video_tools.types import Sample, VideoInfo
 
 _COLUMNS = ("data_source", "agent_name", "reward_model", "extra_info")
 _LENGTH_BOUNDS_MINUTES = (1, 3, 10, 30, 60)

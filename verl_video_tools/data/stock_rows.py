@@ -11,8 +11,6 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,28 +18,13 @@ from typing import Any
 import pyarrow as pa
 from PIL import Image
 
-from verl_video_tools.agent_loop.episode import Episode
+from verl_video_tools.core.errors import RowError, UsageError, VideoError
+from verl_video_tools.core.types import ImagePart, Method, Sample, content_images, content_text
 from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
-from verl_video_tools.errors import RowError, UsageError, VideoError
-from verl_video_tools.methods import get_method
-from verl_video_tools.tools.choose_frames import ChooseFrames
-from verl_video_tools.tools.clip_sample import ClipSample
-from verl_video_tools.tools.crop_video import CropVideo
-from verl_video_tools.tools.get_frame_number import GetFrameNumber
-from verl_video_tools.tools.uniform_sample import UniformSample
-from verl_video_tools.types import ImagePart, Method, Sample, content_images, content_text
+from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
+from verl_video_tools.rollout.episode import Episode
 
 AGENT_NAME = "tool_agent"
-TOOL_NAMES = {
-    "framethinker": (ChooseFrames.name, GetFrameNumber.name),
-    "longvt": (CropVideo.name,),
-    "videobrain": (UniformSample.name, ClipSample.name),
-}
-"""Methods whose tools `tools.stock` offers to verl's loop, and those tools."""
-
-PROMPT_FILE = "tool_agent_prompt.txt"
-"""Packaged system prompt for FrameThinker: frames, tools, how to call and how to answer. LongVT's and VideoBrain's own
-prompts already ask for calls in verl's format."""
 
 _ROWS_PER_GROUP = 16
 """Rows held in memory at once; a row carries its pictures, up to a few megabytes."""
@@ -66,12 +49,6 @@ class Conversion:
     num_with_subtitles: int = 0
 
 
-@cache
-def packaged_prompt() -> str:
-    """The system prompt that FrameThinker's rows get by default."""
-    return files(__package__).joinpath(PROMPT_FILE).read_text(encoding="utf-8").strip()
-
-
 async def to_tool_agent_row(
     row: Mapping[str, Any], method: Method | None = None, system_prompt: str | None = None
 ) -> dict[str, Any]:
@@ -79,8 +56,8 @@ async def to_tool_agent_row(
 
     Args:
         row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
-        method: one of `TOOL_NAMES`, by default FrameThinker with the paper's fields; gives first look, labels and
-            tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
+        method: one with `tool_agent_tools`, by default FrameThinker with the paper's fields; gives first look, labels
+            and tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
         system_prompt: replaces ours, which tells the model how to call and how to answer; not every chat template
             renders the tools' schemas.
 
@@ -92,14 +69,14 @@ async def to_tool_agent_row(
     sample = Sample.from_row(row)
     where = f"row index={sample.extra_info.get('index', '?')}"
     method = method or get_method("framethinker")
-    tool_names = _tool_names(method.name)
+    tool_names = _tool_names(method)
     episode = Episode(method, sample)
     messages = await episode.start()
     if messages is None:
         raise VideoError(f"{where}: {episode.trajectory.error}")
     look = messages[-1]
     if system_prompt is None:
-        system_prompt = packaged_prompt() if method.name == "framethinker" else content_text(messages[0].content)
+        system_prompt = method.tool_agent_prompt() or content_text(messages[0].content)
     for name, text in (("question", sample.question), ("system prompt", system_prompt)):
         if mark := _MEDIA_MARK.search(text):
             raise RowError(f"{where}: the {name} holds {mark[0]!r}, which verl takes for a place of media; remove it")
@@ -141,7 +118,7 @@ def convert_parquet(
     """Convert a whole file. `target` appears only once all of it is written. Not for use inside a running event loop.
 
     Args:
-        method_name: one of `TOOL_NAMES`; the rows' own `agent_name` is replaced.
+        method_name: of a method with `tool_agent_tools`; the rows' own `agent_name` is replaced.
         settings: fields of the method, the same as in the tool YAML.
         skip_unreadable: leave out rows whose video cannot be read, instead of stopping at the first.
 
@@ -149,8 +126,8 @@ def convert_parquet(
         UsageError: `source` is not a parquet file of our rows, or a setting does not fit.
         RowError, VideoError: see `to_tool_agent_row`.
     """
-    tool_names = _tool_names(method_name)
     method = get_method(method_name, **(settings or {}))
+    tool_names = _tool_names(method)
     schema = _converted_schema(read_schema(source), source, tool_names)
     num_written = 0
     skipped: list[str] = []
@@ -178,10 +155,11 @@ async def _convert(
     return converted, skipped
 
 
-def _tool_names(method_name: str) -> tuple[str, ...]:
-    if method_name not in TOOL_NAMES:
-        raise UsageError(f"verl's own loop has no tools of {method_name!r}; choose one of: {', '.join(TOOL_NAMES)}")
-    return TOOL_NAMES[method_name]
+def _tool_names(method: Method) -> tuple[str, ...]:
+    if not method.tool_agent_tools:
+        offered = [name for name in METHOD_NAMES if method_class(name).tool_agent_tools]
+        raise UsageError(f"verl's own loop has no tools of {method.name!r}; choose one of: {', '.join(offered)}")
+    return method.tool_agent_tools
 
 
 def _converted_schema(schema: pa.Schema, source: Path, tool_names: tuple[str, ...]) -> pa.Schema:

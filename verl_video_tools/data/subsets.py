@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks import BenchmarkFiles, get_benchmark, read_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,23 +17,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from verl_video_tools.agent_loop.counting import ModelTokens
-from verl_video_tools.agent_loop.episode import planned_images
-from verl_video_tools.agent_loop.special_tokens import prompt_messages
-from verl_video_tools.budget import GROUP_SIZE
+from verl_video_tools.core.choices import plain_text
+from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
+from verl_video_tools.core.grading import check_question, decided_by_rule
+from verl_video_tools.core.numbers import is_number
+from verl_video_tools.core.regression import estimate
+from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
+from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, whole_file
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
-from verl_video_tools.errors import RowError, UsageError, VideoToolsError
-from verl_video_tools.evaluation.benchmarks.entries import without_letters
-from verl_video_tools.judge.config import JudgeConfig
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.rewards.choices import plain_text
-from verl_video_tools.rewards.grading import check_question, decided_by_rule
-from verl_video_tools.rewards.numbers import is_number
-from verl_video_tools.rewards.regression import estimate
-from verl_video_tools.types import AnswerLabel, Method, Sample, VideoInfo
+from verl_video_tools.rollout.cost import GROUP_SIZE
+from verl_video_tools.rollout.counting import ModelTokens
+from verl_video_tools.rollout.episode import planned_images
+from verl_video_tools.rollout.special_tokens import prompt_messages
+from verl_video_tools.services.judge.config import JudgeConfig
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
@@ -57,7 +57,7 @@ class RowReport:
 
     Attributes:
         number: place of the row in its file, from 0.
-        truth: as graders compare it (`rewards.truths`); None where the row cannot be read.
+        truth: as graders compare it (`core.truths`); None where the row cannot be read.
         cost: None where it was not asked for, or could not be told.
     """
 

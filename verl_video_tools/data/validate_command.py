@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 
 
 def validate_command(
@@ -51,7 +51,7 @@ def validate_command(
     methods = RowMethods(method, read_assignments(settings or []))
     costs = None
     if processor is not None:
-        from verl_video_tools.agent_loop.counting import load_model_tokens
+        from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
         model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
         costs = PromptCosts(model, methods)

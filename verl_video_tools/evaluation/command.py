@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verl_video_tools.cli.asking import Asking, Model, Seed, Settings, asks
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from verl_video_tools.core.types import RecipeBudget
     from verl_video_tools.evaluation.questions import Questions
-    from verl_video_tools.types import RecipeBudget
 
 _MOST_FAILURES_SHOWN = 20
 
@@ -60,13 +60,13 @@ def eval_command(
     asking: Asking,
 ) -> int:
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
-    from verl_video_tools.budget import serving_budget
     from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.evaluation.model_files import model_digest
     from verl_video_tools.evaluation.processor import envelope_of_model
     from verl_video_tools.evaluation.run import evaluate
     from verl_video_tools.evaluation.tables import markdown
     from verl_video_tools.methods import get_method
+    from verl_video_tools.rollout.cost import serving_budget
 
     if (base_url is None) == (serve is None):
         raise UsageError("give either --base-url or --serve")
@@ -83,7 +83,9 @@ def eval_command(
     if serve is not None:
         model = model or serve
         facts["served"] = {"model": serve, "digest": model_digest(serve)}
-        server = _announced(serve, out / "vllm.log", serving_budget(configured, envelope), options, model)
+        server = _announced(
+            serve, out / "vllm.log", serving_budget(configured, get_method(configured.name), envelope), options, model
+        )
     policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
     judge, retriever = asking.judge(), asking.retriever()
     with progress_bars("eval") as (progress,):
@@ -146,7 +148,7 @@ def _questions(
     subtitles: Path | None,
     subtitle_frames: int | None,
 ) -> Questions:
-    from verl_video_tools.evaluation.benchmarks import BenchmarkFiles
+    from verl_video_tools.data.formats import BenchmarkFiles
     from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
 
     if subtitle_frames is not None and subtitles is None:

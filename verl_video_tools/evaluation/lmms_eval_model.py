@@ -21,14 +21,14 @@ from typing import Any
 from lmms_eval.api.model import lmms
 from lmms_eval.models.registry_v2 import ModelManifest
 
-from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Sample
 from verl_video_tools.evaluation.processor import envelope_of_model
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.fields import checked_fields
-from verl_video_tools.retrieval import RetrievalConfig, RetrievalService
-from verl_video_tools.retrieval.encoders import load_encoder
-from verl_video_tools.types import Sample
+from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
+from verl_video_tools.services.retrieval.load_encoder import load_encoder
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 _SUFFIXES = (".json", ".jinja", ".txt", ".model", ".safetensors", ".bin", ".pt", ".gguf")
 """Of the files that decide what a model says: config, tokenizer, processor, chat template, weights."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.types import PixelEnvelope
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import PixelEnvelope
 
 
 def envelope_of_model(model: str | None, min_pixels: int | None = None, max_pixels: int | None = None) -> PixelEnvelope:

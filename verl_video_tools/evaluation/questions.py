@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
-from verl_video_tools.errors import RowError, UsageError
-from verl_video_tools.evaluation.benchmarks import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.evaluation.benchmarks.subtitles import asked_with_subtitles
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verl_video_tools.agent_loop.settings import JUDGE_FLAG
+from verl_video_tools.core.grading import decided_by_rule
+from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.data.generate import Record
-from verl_video_tools.evaluation.benchmarks import Benchmark, GradedItem
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.rewards.grading import decided_by_rule
-from verl_video_tools.types import AnswerLabel, Sample
 
 Figures = dict[str, Any]
 """Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, and the benchmark's metrics.

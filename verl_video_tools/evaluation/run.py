@@ -3,7 +3,7 @@
 | file | content |
 |---|---|
 | `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
-| `rollouts.jsonl` | a line for each finished item, as `trace.records` describes it |
+| `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
 | `results.json`, `table.*`, `accuracy_frames.png` | the result: `results`, `tables` |
 """
 
@@ -20,18 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools import __version__
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import prompt_digest
+from verl_video_tools.core.templates import templates_digest
+from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.generate import generate
-from verl_video_tools.endpoint.policy import ChatPolicy, PolicyConfig
-from verl_video_tools.errors import UsageError
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.tables import write_plot, write_tables
-from verl_video_tools.judge import JudgeConfig, LLMJudge
-from verl_video_tools.methods.templates import templates_digest
-from verl_video_tools.prompt_files import prompt_digest
-from verl_video_tools.trace.records import read_records
-from verl_video_tools.types import Judge, Method, Retriever
+from verl_video_tools.records.records import read_records
+from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
 
@@ -195,7 +195,7 @@ def _pictures(policy: PolicyConfig) -> dict[str, Any]:
 
 
 def _grader(rule: Judge | None) -> str:
-    grader = "verl_video_tools.rewards.grading"
+    grader = "verl_video_tools.core.grading"
     return grader if rule is None else f"{grader}, open questions by {type(rule).__module__}.{type(rule).__qualname__}"
 
 

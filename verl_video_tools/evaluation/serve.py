@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.cli.probes import detect_device
-from verl_video_tools.errors import EndpointError, SetupError, UsageError
+from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
+from verl_video_tools.core.types import RecipeBudget
 from verl_video_tools.evaluation import serve_guard
-from verl_video_tools.types import RecipeBudget
 
 # Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.
 COMMAND = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.errors import writing
+from verl_video_tools.core.errors import writing
 
 Results = Mapping[str, Mapping[str, Any]]
 """Contents of `results.json`, by the name that tables show."""

@@ -9,8 +9,8 @@ import typer
 
 from verl_video_tools.cli.asking import Retrieval
 from verl_video_tools.cli.output import hold_output
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 
 
 def mcp_command(
@@ -38,7 +38,7 @@ def mcp_command(
             raise UsageError("vvt mcp needs the package mcp: uv pip install '.[mcp]' in the checkout") from error
         from verl_video_tools.mcp_server.folder import VideoFolder
         from verl_video_tools.mcp_server.limits import CallLimits
-        from verl_video_tools.retrieval import local_from_fields
+        from verl_video_tools.services.retrieval import local_from_fields
 
         folder = VideoFolder(videos)
         limits = CallLimits(max_frames=max_frames, max_pixels=max_pixels, deadline_seconds=deadline_seconds)

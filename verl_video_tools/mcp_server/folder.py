@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from verl_video_tools.core.errors import UsageError, VideoNotFoundError
 from verl_video_tools.data.video_identity import VIDEO_SUFFIXES
-from verl_video_tools.errors import UsageError, VideoNotFoundError
 
 
 class VideoFolder:

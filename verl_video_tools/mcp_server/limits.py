@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from verl_video_tools.errors import CallErrorCode, CallRejected
-from verl_video_tools.methods.fields import require
-from verl_video_tools.types import VideoInfo
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video import fit_pixels
 
 

@@ -15,12 +15,12 @@ from mcp.types import ContentBlock, ImageContent, TextContent, ToolAnnotations
 from pydantic import Field, RootModel
 
 from verl_video_tools import __version__
-from verl_video_tools.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
+from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
+from verl_video_tools.core.image_files import encode_picture
+from verl_video_tools.core.types import FrameRequest, Retriever, VideoInfo
 from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
-from verl_video_tools.picture_files import encode_picture
-from verl_video_tools.selectors import NUM_CANDIDATES
-from verl_video_tools.types import FrameRequest, Retriever, VideoInfo
+from verl_video_tools.methods.toolkit.selectors import NUM_CANDIDATES
 from verl_video_tools.video import Video, decode_frames, linspace_indices, open_video, run_with_reader, uniform_seconds
 
 MAX_LISTED = 1000

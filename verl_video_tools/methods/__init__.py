@@ -8,21 +8,21 @@ method's: every process of a run, on every node, then knows them (`examples/add_
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.fields import checked_fields
-from verl_video_tools.types import Method
+from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import Method
+from verl_video_tools.core.resolve import resolve
 
 _METHODS = {
-    "framethinker": "verl_video_tools.methods.framethinker:FrameThinker",
-    "videozoomer": "verl_video_tools.methods.videozoomer:VideoZoomer",
-    "longvt": "verl_video_tools.methods.longvt:LongVT",
-    "framemind": "verl_video_tools.methods.framemind:FrameMind",
-    "direct": "verl_video_tools.methods.direct:Direct",
-    "videobrain": "verl_video_tools.methods.videobrain:VideoBrain",
+    "framethinker": "verl_video_tools.methods.framethinker.method:FrameThinker",
+    "videozoomer": "verl_video_tools.methods.videozoomer.method:VideoZoomer",
+    "longvt": "verl_video_tools.methods.longvt.method:LongVT",
+    "framemind": "verl_video_tools.methods.framemind.method:FrameMind",
+    "direct": "verl_video_tools.methods.direct.method:Direct",
+    "videobrain": "verl_video_tools.methods.videobrain.method:VideoBrain",
 }
 
 METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)
@@ -61,25 +61,28 @@ def get_method(name: str, **overrides: Any) -> Method:
 
     Values may come from JSON or a Hydra config: a list stands for a tuple, a whole number for a float.
 
+    Args:
+        name: one of `method_names`, or the Python path of a class, such as `my_module:MyMethod`.
+
     Raises:
         UsageError: unknown method, unknown field, or a value of the wrong type or outside its range.
     """
-    method_class = _method_class(name)
-    return method_class(**checked_fields(method_class, overrides))
+    found = method_class(name)
+    return found(**checked_fields(found, overrides))
 
 
-def _method_class(name: str) -> type[Method]:
-    if name in _METHODS:
-        module_name, _, class_name = _METHODS[name].partition(":")
-        packaged: type[Method] = getattr(import_module(module_name), class_name)
-        return packaged
-    point = installed_methods().get(name)
-    if point is None:
-        raise UsageError(f"there is no method {name!r}; choose one of: {', '.join(method_names())}")
-    try:
-        method_class = point.load()
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"the method {name!r} cannot be loaded from {point.value!r}: {error}") from error
-    if not (isinstance(method_class, type) and issubclass(method_class, Method) and method_class.name == name):
-        raise UsageError(f"{point.value!r} must be a subclass of Method whose `name` is the entry point's, {name!r}")
-    return method_class
+def method_class(name: str) -> type[Method]:
+    """The class of a method, by its name or Python path.
+
+    Raises:
+        UsageError: there is none, or it is no subclass of `Method`.
+    """
+    installed = {} if name in _METHODS else installed_methods()
+    found = resolve(name, {**_METHODS, **{own: point.value for own, point in installed.items()}}, "method")
+    if not (isinstance(found, type) and issubclass(found, Method)):
+        raise UsageError(f"the method {name!r} must be a subclass of Method, got {found!r:.80}")
+    if name in installed and found.name != name:
+        raise UsageError(
+            f"{installed[name].value!r} must have the `name` of its entry point, {name!r}, and has {found.name!r}"
+        )
+    return found

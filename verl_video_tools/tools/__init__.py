@@ -1,1 +1,1 @@
-"""What the environment can do: one tool per file, each planning a call on the bound video before pixels are decoded."""
+"""Public: the methods' tools behind verl's own tool interface (`tools.stock`), as a tool YAML names them."""

@@ -3,7 +3,7 @@
 Importing this needs NumPy and PyAV, not torch.
 """
 
-from verl_video_tools.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.core.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.video.pool import (
     cache_stats,
     decode_frames,

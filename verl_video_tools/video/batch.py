@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.types import FrameBatch
+from verl_video_tools.core.types import FrameBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from verl_video_tools.errors import DeadlineError, VideoError
+from verl_video_tools.core.errors import DeadlineError, VideoError
 
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from verl_video_tools.errors import UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.core.errors import UnreadableVideoError, VideoNotFoundError
 
 
 class FileIdentity(NamedTuple):

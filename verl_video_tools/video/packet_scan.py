@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from verl_video_tools.errors import UnreadableVideoError
+from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.segments import (
     PacketsUnusable,
     SegmentTable,

@@ -12,8 +12,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
-from verl_video_tools.errors import DeadlineError
-from verl_video_tools.types import FrameBatch, FrameRequest
+from verl_video_tools.core.errors import DeadlineError
+from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, Task, result_of
 from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.provider import CacheStats, FrameProvider, open_provider

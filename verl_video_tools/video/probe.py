@@ -13,8 +13,8 @@ import numpy as np
 from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from av.video.stream import VideoStream
 
-from verl_video_tools.errors import UnreadableVideoError
-from verl_video_tools.types import VideoInfo
+from verl_video_tools.core.errors import UnreadableVideoError
+from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video.edit_list import has_edit_list
 from verl_video_tools.video.source import Deadline
 from verl_video_tools.video.video import Video

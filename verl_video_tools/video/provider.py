@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_video_tools.types import FrameBatch, FrameRequest
+from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video.batch import BatchBuilder, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameKey, FrameStore

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from verl_video_tools.types import PixelEnvelope
+from verl_video_tools.core.types import PixelEnvelope
 
 MAX_ASPECT_RATIO = 200
 """Qwen's `smart_resize` refuses pictures that are more elongated."""

@@ -7,7 +7,7 @@ from itertools import islice
 import numpy as np
 from av.index import IndexEntries
 
-from verl_video_tools.errors import UnreadableVideoError
+from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.edit_list import max_edits
 from verl_video_tools.video.segments import (
     PacketsUnusable,

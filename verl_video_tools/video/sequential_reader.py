@@ -9,7 +9,7 @@ from itertools import pairwise
 import av
 import numpy as np
 
-from verl_video_tools.errors import UnreadableVideoError
+from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.segments import DecodeRun
 from verl_video_tools.video.source import Deadline, VideoSource
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from verl_video_tools.errors import UsageError
+from verl_video_tools.core.errors import UsageError
 
 Value = TypeVar("Value")
 

@@ -13,7 +13,7 @@ import av
 from av.stream import Discard, Disposition
 from av.video.stream import VideoStream
 
-from verl_video_tools.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
 
 BACK_OFF_SECONDS = (0.0, 1.0, 4.0, 16.0)
 """How far before its goal a seek aims, try after try; after the last try the file is read from its start."""

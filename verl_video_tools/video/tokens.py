@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.types import PixelEnvelope
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import PixelEnvelope
 
 
 def image_tokens(width: int, height: int, factor: int) -> int:

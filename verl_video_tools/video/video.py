@@ -16,8 +16,8 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.errors import FrameRangeError, UnreadableVideoError, VideoError, VideoToolsError
-from verl_video_tools.types import FrameBatch, FrameRequest, VideoInfo
+from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError, VideoToolsError
+from verl_video_tools.core.types import FrameBatch, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, FrameFacts
 from verl_video_tools.video.identity import file_identity

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_video_tools.rewards.grading import decided_by_rule
-from verl_video_tools.types import AnswerLabel, Sample
+from verl_video_tools.core.grading import decided_by_rule
+from verl_video_tools.core.types import AnswerLabel, Sample
 
 
 def doc_to_visual(doc: Mapping[str, Any]) -> list[str]:

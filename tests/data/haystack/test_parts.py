@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from verl_video_tools.core.errors import VideoError
 from verl_video_tools.data.haystack.checks import fault
 from verl_video_tools.data.haystack.pipeline import shown_seconds
 from verl_video_tools.data.haystack.scenes import find_cuts, join_scenes
-from verl_video_tools.errors import VideoError
 
 pytest.importorskip("scenedetect", reason="the extra `haystack` is not installed")
 

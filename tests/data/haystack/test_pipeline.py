@@ -19,12 +19,12 @@ from tests.chat_server import chat_reply, pictures_of, texts_of
 from tests.data.haystack.test_parts import write_scenes
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.types import Sample
 from verl_video_tools.data.haystack.config import HaystackConfig
 from verl_video_tools.data.haystack.estimate import estimate
 from verl_video_tools.data.haystack.log import Record, read_log, run_step
 from verl_video_tools.data.haystack.models import instructions
 from verl_video_tools.data.haystack.pipeline import shown_seconds
-from verl_video_tools.types import Sample
 
 pytestmark = pytest.mark.usefixtures("short_backoff")
 

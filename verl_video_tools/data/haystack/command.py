@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verl_video_tools.cli.asking import APIKeyEnv, Model
-from verl_video_tools.cli.replay import read_assignments
-from verl_video_tools.errors import UsageError, VideoError
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError, VideoError
 
 if TYPE_CHECKING:
     from verl_video_tools.data.haystack.estimate import StepCost
@@ -54,6 +54,7 @@ def haystack_command(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
 ) -> int:
     """Make questions about single moments of long videos; exit 1 if none is left."""
+    from verl_video_tools.core.config import checked_fields
     from verl_video_tools.data.haystack.config import HaystackConfig, claim
     from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
     from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
@@ -68,8 +69,7 @@ def haystack_command(
     from verl_video_tools.data.haystack.rows import write_rows
     from verl_video_tools.data.probe_files import find_videos
     from verl_video_tools.data.progress import progress_bars
-    from verl_video_tools.endpoint import EndpointConfig
-    from verl_video_tools.methods.fields import checked_fields
+    from verl_video_tools.services.endpoint import EndpointConfig
 
     config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(settings or [])))
     paths = find_videos(videos)

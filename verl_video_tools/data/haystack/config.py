@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.methods.fields import require
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)

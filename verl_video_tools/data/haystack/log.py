@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.errors import EndpointError, UsageError, VideoError
 from verl_video_tools.data.append import appended
-from verl_video_tools.errors import EndpointError, UsageError, VideoError
 
 Record = dict[str, Any]
 """``key`` and what was made, or ``key`` and ``error``."""

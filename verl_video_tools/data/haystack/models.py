@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from verl_video_tools.core.json_text import json_objects
+from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.reasoning import without_reasoning
+from verl_video_tools.core.types import Content, Message
 from verl_video_tools.data.haystack.log import digest
-from verl_video_tools.endpoint import AttemptFailed, EndpointClient, EndpointConfig
-from verl_video_tools.endpoint.chat import read_completion, to_chat_message
-from verl_video_tools.prompt_files import read_prompt
-from verl_video_tools.protocols.json_object import json_objects
-from verl_video_tools.protocols.reasoning import without_reasoning
-from verl_video_tools.types import Content, Message
+from verl_video_tools.services.endpoint import AttemptFailed, EndpointClient, EndpointConfig
+from verl_video_tools.services.endpoint.chat import read_completion, to_chat_message
 
 Result = TypeVar("Result")
 

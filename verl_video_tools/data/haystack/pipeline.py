@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.types import Content, FrameRecord, FrameRequest, ImagePart
 from verl_video_tools.data.haystack.checks import fault, words
 from verl_video_tools.data.haystack.config import HaystackConfig, claim
 from verl_video_tools.data.haystack.log import Progress, Record, digest, left_over, run_step
 from verl_video_tools.data.haystack.models import ChatModel
 from verl_video_tools.data.haystack.scenes import Part, find_cuts, join_scenes
-from verl_video_tools.types import Content, FrameRecord, FrameRequest, ImagePart
 from verl_video_tools.video import decode_frames, fit_pixels, open_video
 
 STEPS = ("scenes", "captions", "questions", "text checks", "visual checks")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from verl_video_tools.errors import UsageError
-from verl_video_tools.types import VideoInfo
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video import Video, fit_box, fps_seconds
 
 Part = tuple[float, float]

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, cast, get_args
 
 import av
 
-from verl_video_tools.errors import BackendError, UsageError
+from verl_video_tools.core.errors import BackendError, UsageError
 from verl_video_tools.video.picture import is_mirrored
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource

@@ -25,7 +25,7 @@ from typing import Any
 import av
 import numpy as np
 
-from verl_video_tools.errors import BackendError, DeadlineError, SetupError
+from verl_video_tools.core.errors import BackendError, DeadlineError, SetupError
 from verl_video_tools.video.child_process import ChildDied, ChildProcess
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import av
 
-from verl_video_tools.errors import BackendError, SetupError
+from verl_video_tools.core.errors import BackendError, SetupError
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource
 

@@ -1,0 +1,1 @@
+"""The domain, and what every other part needs: errors, checked configs, answers. Imports nothing else of ours."""

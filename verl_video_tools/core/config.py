@@ -1,0 +1,85 @@
+"""Check values for the fields of a config dataclass against their annotations."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from verl_video_tools.core.errors import UsageError
+
+
+def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """`values` as the types that `config_class` (a dataclass) declares.
+
+    Raises:
+        UsageError: a field does not exist (lists those that do), or a value has the wrong type.
+    """
+    known = sorted(field.name for field in fields(config_class))
+    renamed: Mapping[str, str] = getattr(config_class, "renamed_fields", {})
+    annotations = get_type_hints(config_class)
+    checked = {}
+    for name, value in values.items():
+        if name in renamed:
+            raise UsageError(f"{config_class.__name__} has no field {name!r} any more; set {renamed[name]} instead")
+        if name not in known:
+            raise UsageError(f"{config_class.__name__} has no field {name!r}; its fields are: {', '.join(known)}")
+        try:
+            checked[name] = _converted(value, annotations[name])
+        except TypeError:
+            wanted = getattr(annotations[name], "__name__", None) if isinstance(annotations[name], type) else None
+            raise UsageError(
+                f"{config_class.__name__}.{name} takes {wanted or annotations[name]}, got {value!r}"
+            ) from None
+    return checked
+
+
+def require(config: object, name: str, condition: bool, wanted: str) -> None:
+    """Check the range of a field, from a config's `__post_init__`.
+
+    Raises:
+        UsageError: `condition` is False; names the field, what is wanted and the value.
+    """
+    if not condition:
+        raise UsageError(f"{type(config).__name__}.{name} must be {wanted}, got {getattr(config, name)!r}")
+
+
+def _converted(value: Any, annotation: Any) -> Any:
+    """`value` if it is of the annotated type; lists become tuples and whole numbers floats. Raises TypeError."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return _first_that_fits(value, arguments)
+    if origin is Literal:
+        if value in arguments and not isinstance(value, bool):
+            return value
+    elif origin is tuple:
+        return _converted_tuple(value, arguments)
+    elif annotation is type(None):
+        if value is None:
+            return None
+    elif annotation is float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    elif isinstance(value, annotation) and (annotation is bool or not isinstance(value, bool)):
+        return value
+    raise TypeError
+
+
+def _first_that_fits(value: Any, annotations: Sequence[Any]) -> Any:
+    for annotation in annotations:
+        try:
+            return _converted(value, annotation)
+        except TypeError:
+            continue
+    raise TypeError
+
+
+def _converted_tuple(value: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise TypeError
+    if arguments[-1] is Ellipsis:
+        return tuple(_converted(item, arguments[0]) for item in value)
+    if len(value) != len(arguments):
+        raise TypeError
+    return tuple(_converted(item, annotation) for item, annotation in zip(value, arguments, strict=True))

@@ -1,0 +1,142 @@
+"""Grade an answer by the rule for its type of question, and by a judge where no rule decides.
+
+| question | graded by |
+|---|---|
+| `mc` | the option that it names (`choices`) |
+| `numeric` | the number that it states (`numbers`) |
+| `regression` | how near the number is that it states (`regression`) |
+| `segment` | the segment that it names: right from an overlap of a half on (`segments`) |
+| `open` | equality with the truth up to case, spacing and outer punctuation; else the judge |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from verl_video_tools.core.choices import grade_multiple_choice, plain_text
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.numbers import grade_number, is_number
+from verl_video_tools.core.regression import estimate, relative_accuracy
+from verl_video_tools.core.sample import Sample
+from verl_video_tools.core.segments import grade_segment, segment_of
+from verl_video_tools.core.services import AnswerLabel, Judge
+from verl_video_tools.core.truths import canonical_number, option_letter
+
+logger = logging.getLogger(__name__)
+
+NUMBER_DEADLINE_SECONDS = 10.0
+"""`numbers` hands nothing to math-verify that is known to compute for long; this holds for what is not known."""
+
+
+def check_question(sample: Sample, judge: object | None) -> None:
+    """Say, before or after a rollout, that its answer could not be graded.
+
+    Args:
+        judge: the judge, or, where none will be asked, the options of the one that there is.
+
+    Raises:
+        UsageError: the question is open and there is no judge, numeric or an estimate and its truth no number, of type
+            segment and its truth none, or multiple choice and its truth none of the options.
+    """
+    if sample.question_type == "open" and judge is None:
+        raise UsageError(
+            f"an open question (truth {sample.ground_truth!r}) needs a judge and none is configured; "
+            "configure one, or give a multiple-choice or numeric question"
+        )
+    if sample.question_type == "numeric" and not _states_number(sample.ground_truth):
+        raise UsageError(
+            f"the truth of a numeric question must be a number, got {sample.ground_truth!r}; "
+            "make the question open and configure a judge"
+        )
+    if sample.question_type == "regression" and estimate(sample.ground_truth) is None:
+        raise UsageError(
+            f"the truth of an estimate must be a number, got {sample.ground_truth!r}; "
+            "make the question open and configure a judge"
+        )
+    if sample.question_type == "segment" and segment_of(sample.ground_truth) is None:
+        raise UsageError(
+            f"the truth of a question of type segment must be [start, end] in seconds, got {sample.ground_truth!r}"
+        )
+    if sample.question_type == "mc" and option_letter(sample.ground_truth, sample.options) is None:
+        raise UsageError(
+            f"the truth of a multiple-choice question must be the letter or the text of an option, got "
+            f"{sample.ground_truth!r} for options {list(sample.options)!r:.300}"
+        )
+
+
+def _states_number(truth: str) -> bool:
+    # math-verify takes milliseconds, which the check of a whole data set need not pay for every plain number.
+    return canonical_number(truth) is not None or is_number(truth)
+
+
+def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
+    """The label of an answer that needs no judge; None for one that does.
+
+    An estimate is partly right up to a relative error of a half.
+    """
+    if answer is None or not answer.strip():
+        return AnswerLabel.INCORRECT
+    if sample.question_type == "regression":
+        worth = relative_accuracy(answer, sample.ground_truth)
+        graded = (label for label in AnswerLabel if worth >= label.worth)  # the best one comes first
+        return next(graded)
+    if sample.question_type == "mc":
+        is_correct = grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
+    elif sample.question_type == "numeric":
+        is_correct = grade_number(answer, sample.ground_truth)
+    elif sample.question_type == "segment":
+        is_correct = grade_segment(answer, sample.ground_truth)
+    elif plain_text(answer) == plain_text(sample.ground_truth):
+        is_correct = True
+    else:
+        return None
+    return AnswerLabel.CORRECT if is_correct else AnswerLabel.INCORRECT
+
+
+async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) -> AnswerLabel:
+    """How an answer compares with the sample's truth.
+
+    Numbers are compared beside the event loop, on which a reward worker scores all its rollouts, and for at most
+    `NUMBER_DEADLINE_SECONDS`; an answer that takes longer is wrong.
+
+    Raises:
+        UsageError: as `check_question`.
+        JudgeError: the judge gave no verdict.
+    """
+    if sample.question_type == "numeric":
+        return await _grade_number(answer, sample)
+    check_question(sample, judge)
+    label = decided_by_rule(answer, sample)
+    if label is not None:
+        return label
+    assert answer is not None and judge is not None  # only answers to open questions are left to a judge
+    return await judge.judge(sample.question, sample.ground_truth, answer)
+
+
+async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) -> float:
+    """What an answer is worth, from 0 to 1, to methods that pay for a part: of an estimate one less its relative error,
+    else that of its label (`AnswerLabel.worth`).
+
+    Raises:
+        UsageError: as `check_question`.
+        JudgeError: the judge gave no verdict.
+    """
+    label = await grade_answer(answer, sample, judge)
+    return relative_accuracy(answer, sample.ground_truth) if sample.question_type == "regression" else label.worth
+
+
+async def _grade_number(answer: str | None, sample: Sample) -> AnswerLabel:
+    await asyncio.to_thread(check_question, sample, None)  # imports the package, which takes its time once
+    try:
+        label = await asyncio.wait_for(asyncio.to_thread(decided_by_rule, answer, sample), NUMBER_DEADLINE_SECONDS)
+    except TimeoutError:
+        logger.warning(
+            "the answer %.200r was not compared with %.80r within %g s and counts as wrong",
+            answer,
+            sample.ground_truth,
+            NUMBER_DEADLINE_SECONDS,
+        )
+        return AnswerLabel.INCORRECT
+    assert label is not None  # a rule decides on every number
+    return label

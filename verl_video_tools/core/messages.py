@@ -1,0 +1,41 @@
+"""Messages of texts and pictures, as the policy reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from verl_video_tools.core.frames import FrameRecord
+
+IMAGE_MARK = "<image>"
+"""Stands for one picture wherever a message is shown as text."""
+
+
+@dataclass(frozen=True)
+class ImagePart:
+    """One picture in a message. `pixels_HWC` is None while only its cost is being asked for."""
+
+    record: FrameRecord
+    pixels_HWC: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
+
+
+Content = tuple["str | ImagePart", ...]
+"""Text and pictures in reading order."""
+
+
+@dataclass(frozen=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    content: Content
+
+
+def content_text(content: Content) -> str:
+    """Content as one string, with `IMAGE_MARK` for each picture."""
+    return "".join(part if isinstance(part, str) else IMAGE_MARK for part in content)
+
+
+def content_images(content: Content) -> list[ImagePart]:
+    return [part for part in content if isinstance(part, ImagePart)]

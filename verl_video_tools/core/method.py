@@ -1,0 +1,330 @@
+"""What a method is, and its tools."""
+
+from __future__ import annotations
+
+import types
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type_hints
+
+from verl_video_tools.core.config import checked_fields, require
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.core.grading import check_question
+from verl_video_tools.core.messages import Content, ImagePart, Message
+from verl_video_tools.core.prompt_files import check_placeholders
+from verl_video_tools.core.sample import Sample
+from verl_video_tools.core.selectors import load_selector
+from verl_video_tools.core.services import Judge
+from verl_video_tools.core.templates import Template, check_templates
+from verl_video_tools.core.tool import Tool
+from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
+
+Compat = Literal["strict", "reference"]
+
+
+ContextPolicy = Literal["append", "last_evidence", "initial_plus_last"]
+"""What of a rollout's pictures a later turn still sees: all; only those of the last observation; these and the first
+look. Texts stay in every case."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeBudget:
+    """What a method's recipe reserves per rollout, in tokens and pictures."""
+
+    prompt_tokens: int
+    response_tokens: int
+    images: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
+
+    The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
+    their defaults are the paper's.
+
+    The fields of one rollout may differ from the run's (`for_session`). Such fields are in its record, whence rows for
+    fine-tuning take them. What rows and records may set is what a rollout may have of its own: fields whose type is a
+    number, a flag, a `Literal`, or a tuple or union of these (`core.method.rollout_fields`). A field of any other
+    type, such as a text, could name code or a file: it is set by the user's configuration alone, for the whole run.
+    """
+
+    name: ClassVar[str]
+    reward_components: ClassVar[tuple[str, ...]]
+    """Names of the breakdown that `score` returns beside `score` itself, in every case."""
+    unpaid_components: ClassVar[tuple[str, ...]] = ()
+    """Those of `reward_components` that say something of the rollout and are no part of the sum."""
+    renamed_fields: ClassVar[Mapping[str, str]] = {}
+    """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other."""
+    recipe_budget: ClassVar[RecipeBudget]
+    """Limits of the method's recipe; `replay` applies them when it is given a processor."""
+    thought_tag: ClassVar[str | None] = "think"
+    """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
+    reasoning from the method's own thought (`core.reasoning`)."""
+
+    oracle: ClassVar[str | None] = None
+    """Python path `module:Class` of the method's oracle policy in the synthetic world (`methods.toolkit.oracle`), if
+    there is one."""
+    synthetic_question: ClassVar[str | None] = None
+    """Python path `module:function` of what puts a question of the synthetic world in the method's words, such as
+    `synthetic.seconds:frames_in_seconds`; None: as it is, with frame numbers."""
+    tool_agent_tools: ClassVar[tuple[str, ...]] = ()
+    """Names of the tools that `tools.stock` offers to verl's own loop; none: no rows are made for that loop."""
+    dialogue_templates: ClassVar[str | None] = None
+    """File beside the method's module with the forms of a teacher's dialogues (`data.dialogue_templates`)."""
+
+    accuracy_reward: float = 1.0
+    """What a correct answer adds to the reward, as its component `accuracy`."""
+    max_turns: int
+    """Assistant turns at most; a call in the last one is refused (`turn_limit`)."""
+    max_turn_tokens: int | None = None
+    """Tokens that the policy may generate in one turn; None leaves it to the response budget."""
+    stop: tuple[str, ...] = ()
+    """Stop strings that end a turn (kept in the text)."""
+    end_on_call_error: bool = True
+    """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
+    tool_deadline_seconds: float = 300.0
+    """Time that the first look, or one call, may take before it is recorded as failed, waiting for the decodes of other
+    rollouts included: 512 frames of an hour of video take more than a minute. Too short a time is a silent bias: the
+    rollouts that it flags are those on the longest videos."""
+    first_look_selector: str | None = None
+    """Python path `module:function` of a `FrameSelector` that chooses the frames shown with the question; None: the
+    method's own. `verl_video_tools.methods.toolkit.selectors:most_similar` takes those most like the question."""
+    prompt_file: str | None = None
+    """Path of a system prompt that replaces the packaged one; same placeholders. Read once per process."""
+    templates_file: str | None = None
+    """Path of a TOML file of message templates that replace the packaged ones (docs/templates.md)."""
+    compat: Compat = "strict"
+    """`reference` scores and executes as the published code does; the method's page lists every difference."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """What the base class checks for every method, no method can forget.
+
+        Raises:
+            TypeError: the class overrides `__post_init__` or `score`; names what to override instead.
+        """
+        super().__init_subclass__(**keywords)
+        for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
+            if name in vars(cls):
+                raise TypeError(f"{cls.__name__} overrides Method.{name}; override {instead} instead")
+
+    def __post_init__(self) -> None:
+        require(self, "max_turns", self.max_turns >= 1, "at least 1")
+        limit = self.max_turn_tokens
+        require(self, "max_turn_tokens", limit is None or limit >= 1, "at least 1, or None")
+        if self.first_look_selector is not None:
+            load_selector(self.first_look_selector)
+        require(self, "tool_deadline_seconds", self.tool_deadline_seconds > 0, "above 0")
+        check_templates(self)
+        if self.prompt_file is not None:
+            check_placeholders(self.prompt_file, self.renamed_fields)
+        self.check_fields()
+
+    def check_fields(self) -> None:  # noqa: B027 (a method without fields of its own has nothing to check)
+        """Check the ranges of the method's own fields, by `core.config.require`.
+
+        Raises:
+            UsageError: a value is out of its range.
+        """
+
+    @property
+    def searches(self) -> bool:
+        """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
+        return False
+
+    def check_sample(self, sample: Sample, judge: object | None) -> None:
+        """Say, before or after a rollout, that its answer could not be graded.
+
+        Raises:
+            UsageError: as `core.grading.check_question`, whose rules are those of every method that grades answers
+                by the type of their question.
+        """
+        check_question(sample, judge)
+
+    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+        """Say, before training, that no rollout on a row could earn all that its answer is paid for.
+
+        `vvt data validate` and the start of a run ask every row's own method. A method that compares an answer with
+        anything but `core.grading`, or pays by a further field of the row, adds its own question here.
+
+        Raises:
+            UsageError: as `check_sample`, or there is no truth.
+        """
+        if not sample.ground_truth.strip():
+            raise UsageError("reward_model.ground_truth is empty")
+        self.check_sample(sample, judge)
+
+    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
+        """verl's metric `acc` of a rollout: whether its answer is right. A partly right one is not.
+
+        Args:
+            reward: what `score` has returned.
+        """
+        return float(0.0 < self.accuracy_reward <= reward.get("accuracy", 0.0))
+
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> Method:
+        """The config of one rollout of a group, where the rollouts of a group differ by design: this one with other
+        values in some of `core.method.rollout_fields`.
+
+        Args:
+            session_id: number of the rollout in its group, from 0.
+            group_size: rollouts of a group.
+            validate: the rollout is for validation, not for training.
+        """
+        return self
+
+    def own_settings(self, run: Method) -> dict[str, Any]:
+        """The fields in which this config of one rollout differs from the run's.
+
+        Raises:
+            UsageError: one of them may not differ (`core.method.rollout_fields`).
+        """
+        values = {own.name: getattr(self, own.name) for own in fields(self)}
+        different = {name: value for name, value in values.items() if value != getattr(run, name)}
+        method_of_rollout(run, different)
+        return different
+
+    def context_policy(self) -> ContextPolicy:
+        """What of earlier turns the next one sees; anything but `append` makes one training sequence per turn."""
+        return "append"
+
+    @abstractmethod
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames shown with the question."""
+
+    @abstractmethod
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """System and user messages that start the rollout."""
+
+    def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
+        """Messages that ask about pictures, where fine-tuning has such rows (docs/cold-start.md). No video: no tools.
+
+        Raises:
+            UsageError: the method has none.
+        """
+        raise UsageError(f"{self.name} does not ask about pictures; such rows are for methods with a `picture_prompt`")
+
+    def tool_agent_prompt(self) -> str | None:
+        """System prompt for verl's own loop, where the method's own does not ask for calls in verl's format."""
+        return None
+
+    def message_templates(self) -> Mapping[str, Template]:
+        """The texts of the messages that this config writes by `core.templates.render`, by name; `templates_file`
+        may replace each."""
+        return {}
+
+    @abstractmethod
+    def parse(self, text: str) -> ParsedTurn:
+        """Read one assistant turn. Never raises."""
+
+    @abstractmethod
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        """The tools of a rollout on this video, by the name that calls carry."""
+
+    def goes_on_after(self, parsed: ParsedTurn) -> bool:
+        """Whether a turn without an answer asks for another one. Where it does not, its calls are not carried out."""
+        return bool(parsed.calls)
+
+    @abstractmethod
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so."""
+
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
+        """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
+        asks. None: it shows none, or nobody has said."""
+        return None
+
+    def ends_on_budget(self) -> bool:
+        """Whether an observation that does not fit ends the rollout. If not, the model reads a refusal in its place."""
+        return self.end_on_call_error
+
+    def ends_after(self, trajectory: Trajectory) -> StopReason | None:
+        """Asked once a turn's calls are answered, the last turn being this one: why no further turn follows, if so."""
+        return None
+
+    async def score(self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None) -> dict[str, float]:
+        """Reward of a finished rollout: ``{"score": float, **components}`` with all `reward_components` present.
+
+        `score` is the sum of the components but for `unpaid_components`. A rollout that was lost (`Trajectory.is_lost`)
+        earns nothing.
+
+        Raises:
+            UsageError: the question needs a judge and there is none; see `core.grading.check_question`.
+            JudgeError: the judge gave no verdict.
+        """
+        self.check_sample(sample, judge)
+        if trajectory.is_lost():
+            return self.zero_reward()
+        components = await self.components(trajectory, sample, judge)
+        if set(components) != set(self.reward_components):
+            raise TypeError(
+                f"{type(self).__name__}.components gave {sorted(components)}, and reward_components are "
+                f"{sorted(self.reward_components)}"
+            )
+        paid = sum(value for name, value in components.items() if name not in self.unpaid_components)
+        return {"score": paid, **components}
+
+    @abstractmethod
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """What a rollout that was not lost earns, weighted: a value for each of `reward_components`.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+
+    def no_components(self) -> dict[str, float]:
+        """Components of a rollout that earns nothing."""
+        return dict.fromkeys(self.reward_components, 0.0)
+
+    def zero_reward(self) -> dict[str, float]:
+        """The breakdown of a rollout that earns nothing."""
+        return {"score": 0.0, **self.no_components()}
+
+
+@cache
+def rollout_fields(method_class: type[Method]) -> frozenset[str]:
+    """The fields that may differ from rollout to rollout, and that rows and records may set: numbers, flags, choices
+    among given words, and tuples of them.
+
+    A text of any other kind could name code or a file, so it is the user's own configuration that sets it, for the
+    whole run. That holds for every field of a type not known to be harmless, whoever has written the method.
+    """
+    annotations = get_type_hints(method_class)
+    return frozenset(own.name for own in fields(method_class) if _is_closed(annotations[own.name]))
+
+
+def _is_closed(annotation: Any) -> bool:
+    """Whether a value of this type can be neither a path nor the name of code."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return True
+    if origin is tuple or origin in (Union, types.UnionType):
+        return all(_is_closed(argument) for argument in arguments if argument is not Ellipsis)
+    return annotation in (bool, int, float, type(None))
+
+
+def method_of_rollout(run: Method, settings: Mapping[str, Any]) -> Method:
+    """The method of one rollout: the run's, with the fields that were the rollout's own.
+
+    Every reader of recorded rollouts goes through here: reward, metrics, replay, export, fine-tuning.
+
+    Args:
+        run: from the user's configuration.
+        settings: `Trajectory.settings`, from a record or a row.
+
+    Raises:
+        UsageError: a field does not exist, may not be set for one rollout (`rollout_fields`), or its value is wrong.
+    """
+    if not settings:
+        return run
+    of_the_run = {own.name for own in fields(run)} - rollout_fields(type(run))
+    if refused := sorted(settings.keys() & of_the_run):
+        raise UsageError(
+            f"a rollout's settings may not hold {', '.join(refused)} of {type(run).__name__}: what can name code or a "
+            f"file is taken from your own configuration alone. Take it out of the settings, and set it there (--set, "
+            f"or video_tools.{run.name}) if you want it"
+        )
+    return replace(run, **checked_fields(type(run), settings))

@@ -1,0 +1,171 @@
+"""Grade a numeric answer: numbers and arithmetic expressions of them, compared by math-verify.
+
+math-verify guards against endless computations by signals, which work in a process's main thread only. Here they are
+switched off, and texts that could compute for long are not handed to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import unicodedata
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from verl_video_tools.core.errors import UsageError
+
+MAX_CHARACTERS = 200
+"""A longer answer is no number."""
+
+_MAX_POWERS = 2
+"""Powers and roots in one text: numbers of thousands of digits and nested radicals keep sympy busy for minutes."""
+_TOWER = re.compile(r"\^\s*\{?\s*[+-]?\d+\s*\}?\s*\^")
+"""An exponent that is a power itself: two are enough for a number that fits into no memory (9^99^99)."""
+# Digits and signs, plain words around them, and LaTeX that cannot blow up: an exponent has two digits at most. No
+# factorials, sums or functions; no clock times (0:34), whose digits math-verify would read as numbers of their own.
+_HARMLESS = re.compile(
+    r"(?:[^\\^!*:\d]|\*(?!\*)|(?<!\d):|:(?!\d)|\d(?![eE][+-]?\d)"
+    r"|\^(?:\{[+-]?\d{1,2}\}|[+-]?\d{1,2}(?!\d))"
+    r"|\\(?:[dt]?frac|sqrt|cdot|times|pi|text|mathrm|boxed|left|right|approx)(?![a-zA-Z])|\\[\[\]()%$,;!{} ])*"
+)
+_MAX_DEPTH = 3
+"""Brackets in brackets: what math-verify reads doubles or worse with each (40 pairs take it 24 seconds)."""
+_MAX_BARS = 2
+"""Bars of absolute values, which nest as well."""
+
+_SUPERSCRIPTS = {ord(sign): digit for sign, digit in zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-", strict=True)}
+_SIGNS = str.maketrans("\u2212\u2044\u00d7\u00f7", "-/*/")
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻]+")
+_SUBSCRIPT = re.compile("[\u2080-\u208e]")
+_VULGAR_FRACTION = re.compile("(?<=\\d)(?=[\u00bc-\u00be\u2150-\u215e])")
+_ABOUT = re.compile(r"[~\u223c\u2243\u2245\u2248]|\\(?:approx|sim|simeq|cong)(?![a-zA-Z])")
+_MIXED = re.compile(r"(?<![\d.,/^])(\d+) (\d+) ?/ ?(\d+)(?![\d.,/^])")
+_TAG = re.compile(r"</?[a-zA-Z_]{1,20}>")
+_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
+# "m^2", "m2", "H2O": digits of a unit or a name.
+_UNIT = re.compile(r"(?<![\\A-Za-z])([A-Za-z]+)\s?\^\s?(?:\{-?\d+\}|-?\d+)|(?<![\\A-Za-z])[A-Za-z]+\d\w*")
+# What denies a number or only bounds it.
+_NOT_EQUAL = re.compile(
+    r"\b(?:not|never|neither|nor|except|(?:at\s+)?(?:least|most)|(?:more|less|fewer|greater|other|rather)\s+than)\b"
+    r"|n['\u2019]t\b|[<>\u2260\u2264\u2265]|\\(?:neq?|leq?|geq?|lt|gt)(?![a-zA-Z])",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?![\d])|\d+)(?:\.\d+)?")
+# Between the digits of one expression: an operator among signs and brackets, or LaTeX's fraction and power.
+_OPERATORS = re.compile(r"[\s(){}$+\-*/^%.]|\\(?:[dt]?frac|sqrt|cdot|times|pi|left|right|[,;! ])")
+_HAS_OPERATOR = re.compile(r"[+\-*/^]|\}\s*\{|\\(?:[dt]?frac|sqrt|cdot|times)")
+_GAP = re.compile(r"(?<![\\A-Za-z])[A-Za-z]+|[\s,;=:]+")
+
+
+def is_number(truth: str) -> bool:
+    """Whether `truth` can be compared as a number: it states a single one.
+
+    Raises:
+        UsageError: the package math-verify is missing.
+    """
+    parts = _expressions(_normalised(truth))
+    return len(parts) == 1 and bool(_parse(parts[0]))
+
+
+def grade_number(answer: str, truth: str) -> bool:
+    """Whether `answer` states the number `truth`, and no other.
+
+    Fractions, mixed numbers (``3 1/2`` is 3.5), decimals (equal to six places), percentages, thousands separators,
+    powers (``10²``), arithmetic and LaTeX are understood. Words around a number are ignored, and "about" and its signs
+    too: units are not compared. Wrong is an answer with several numbers that are not all equal (``3 4``, ``3 vs 4``,
+    ``3,4``: a comma is no decimal point), one that denies its number or bounds it (``not 3``, ``at least 3``, ``>3``).
+    Number words ("twelve") and clock times are not understood; an answer in the very characters of the truth is right
+    in any case.
+
+    Raises:
+        UsageError: the package math-verify is missing.
+    """
+    answer, truth = _normalised(answer), _normalised(truth)
+    if answer == truth:
+        return True
+    if len(answer) > MAX_CHARACTERS or _NOT_EQUAL.search(answer):
+        return False
+    gold, stated = _expressions(truth), _expressions(answer)
+    if len(gold) != 1 or not stated or not (expected := _parse(gold[0])):
+        return False
+    return all(_equal(expected, _parse(part)) for part in stated)
+
+
+def _normalised(text: str) -> str:
+    text = _RAISED.sub(lambda match: "^" + match[0].translate(_SUPERSCRIPTS), _VULGAR_FRACTION.sub(" ", text))
+    text = _SUBSCRIPT.sub("\\\\base", text)  # a command that is not read: 10 to some base is another number
+    text = unicodedata.normalize("NFKC", text).translate(_SIGNS).replace("\\%", "%")
+    text = _ABOUT.sub(" ", _TAG.sub(" ", text)).replace("{,}", ",").strip().removesuffix(".")
+    text = _MIXED.sub(r"(\1+\2/\3)", text)
+    return re.sub(r"^\(([^()]*)\)$", r"\1", text)
+
+
+def _expressions(text: str) -> list[str]:
+    """The text cut between numbers that no operator joins; a single piece where there is one expression."""
+    if len(text) > MAX_CHARACTERS:
+        return []
+    text = _UNIT.sub(r" \1 ", _TEXT.sub(r" \1 ", text))
+    numbers = list(_NUMBER.finditer(text))
+    parts, start = [], 0
+    for number, following in pairwise(numbers):
+        gap = text[number.end() : following.start()]
+        if _HAS_OPERATOR.search(gap) and not _OPERATORS.sub("", gap):
+            continue
+        cut = _GAP.search(gap)
+        parts.append(text[start : number.end() + (cut.start() if cut else 0)])
+        start = number.end() + (cut.end() if cut else 0)
+    return [*parts, text[start:]] if numbers else []
+
+
+def _num_powers(text: str) -> int:
+    return text.count("^") + text.count("\\sqrt")
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> tuple[Any, ...]:
+    """What math-verify reads in a text; nothing where it finds no number or is not asked."""
+    if len(text) > MAX_CHARACTERS or _num_powers(text) > _MAX_POWERS or _TOWER.search(text):
+        return ()
+    if _depth(text) > _MAX_DEPTH or text.count("|") > _MAX_BARS:
+        return ()
+    if not _HARMLESS.fullmatch(text):
+        return ()
+    found = _math_verify().parse(text, parsing_timeout=None, extraction_config=_extractors(text), raise_on_error=False)
+    return tuple(found)
+
+
+def _extractors(text: str) -> list[Any]:
+    """LaTeX is read only where it holds no variables: simplifying polynomials is another way to compute for long."""
+    math_verify = _math_verify()
+    letters = re.sub(r"\\(?:text|mathrm)\s*\{[^{}]*\}|\\[a-zA-Z]+", "", text)
+    plain = math_verify.ExprExtractionConfig()
+    return [plain] if re.search("[a-zA-Z]", letters) else [math_verify.LatexExtractionConfig(), plain]
+
+
+def _equal(gold: tuple[Any, ...], found: tuple[Any, ...]) -> bool:
+    return bool(found) and bool(
+        _math_verify().verify(list(gold), list(found), timeout_seconds=None, raise_on_error=False)
+    )
+
+
+@lru_cache
+def _math_verify() -> Any:
+    try:
+        import math_verify
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "a numeric question needs the package math-verify: uv pip install '.[judge]' in the checkout"
+        ) from error
+    # Each of the two says once that its signals are off.
+    for module in ("parser", "grader"):
+        logging.getLogger(f"math_verify.{module}").addFilter(lambda record: "Timeout is disabled" not in record.msg)
+    return math_verify

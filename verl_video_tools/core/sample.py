@@ -1,0 +1,103 @@
+"""A row of the data set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_args
+
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.truths import QuestionType, canonical_truth, default_question_type
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row of the data set as loops and rewards see it (columns: `docs/rows.md`).
+
+    `question` is the whole text that the model reads, option lines included. `ground_truth` is in the form that graders
+    compare (`core.truths`): the letter of an option, whatever form of it a row has.
+    """
+
+    question: str
+    ground_truth: str
+    video_path: str
+    question_type: QuestionType
+    options: tuple[str, ...] = ()
+    video_segment_seconds: tuple[float, float] | None = None
+    extra_info: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Sample:
+        """Read a row as verl hands it to an agent loop or a reward manager.
+
+        Every reader of rows goes through here, so that a truth has one form.
+
+        Raises:
+            RowError: a needed field is missing or empty, or one holds what it cannot; names the field and the row's
+                index.
+        """
+        extra_info = _entries(row, "extra_info", "row index=? split=?")
+        where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
+        for name in ("question", "video_path"):
+            if not extra_info.get(name):
+                raise RowError(f"{where}: extra_info.{name} is missing or empty; docs/rows.md lists what a row holds")
+        truth = _entries(row, "reward_model", where).get("ground_truth")
+        if truth is None:
+            raise RowError(f"{where}: reward_model.ground_truth is missing")
+        truth = str(truth)
+        try:
+            options = _options(extra_info.get("options"))
+            segment = _segment(extra_info.get("video_segment"))
+        except ValueError as error:
+            raise RowError(f"{where}: {error}") from error
+        question_type = extra_info.get("question_type") or default_question_type(truth, options)
+        if question_type not in get_args(QuestionType):
+            raise RowError(
+                f"{where}: extra_info.question_type must be one of {', '.join(get_args(QuestionType))}, got "
+                f"{question_type!r}"
+            )
+        return cls(
+            question=str(extra_info["question"]),
+            ground_truth=canonical_truth(truth, question_type, options),
+            video_path=str(extra_info["video_path"]),
+            question_type=question_type,
+            options=options,
+            video_segment_seconds=segment,
+            extra_info=extra_info,
+        )
+
+
+def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
+    """A column of named entries; none where it is missing. Raises RowError for anything else, such as their JSON."""
+    given = row.get(name)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise RowError(f"{where}: {name} must hold named entries (docs/rows.md lists them), got {given!r:.200}")
+    return given
+
+
+def _options(given: Any) -> tuple[str, ...]:
+    """Texts of options, given as a list or as the JSON of one."""
+    if given is None:
+        return ()
+    try:
+        texts = json.loads(given) if isinstance(given, str) else given
+    except json.JSONDecodeError:
+        texts = given
+    if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable):
+        raise ValueError(f"extra_info.options must be a list of texts, or the JSON of one, got {given!r:.200}")
+    return tuple(str(text) for text in texts)
+
+
+def _segment(given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    try:
+        start, end = given
+        return float(start), float(end)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"extra_info.video_segment must be [start, end] in seconds, or be left out, got {given!r:.200}"
+        ) from None

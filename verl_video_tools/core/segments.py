@@ -1,0 +1,72 @@
+"""Answers that are a segment of the video, graded by overlap with the true one."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+from verl_video_tools.core.temporal import temporal_iou
+
+RIGHT_OVERLAP = 0.5
+"""Overlap from which an answer counts as right."""
+
+_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+_MARKUP = re.compile(r"[*_`$\\]")
+_TIME = r"(\d+(?::\d+){0,2}(?:\.\d+)?|(?<![.\w])\.\d+)\s*(?:s\b|sec(?:ond)?s?\b)?"
+_PAIR = rf"{_TIME}\s*(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b)\s*{_TIME}"
+_SEGMENT = re.compile(_PAIR, re.IGNORECASE)
+_SEGMENT_IN_BRACKETS = re.compile(rf"\[\s*{_PAIR}\s*\]", re.IGNORECASE)
+
+
+def read_segment(answer: str | None) -> tuple[float, float] | None:
+    """The last segment that an answer names, in seconds; None if it names none.
+
+    Two times belong together where only a comma, a dash, "to", "and" or "until" stands between them: ``[2.5, 7]``,
+    ``2.5s - 7s``, ``from 0:02 to 0:07``. Those in square brackets come first: what else an answer says may be about
+    other times. Markup counts for nothing. Ends in the wrong order are a segment that overlaps nothing.
+    """
+    text = _MARKUP.sub("", answer or "")
+    found = _SEGMENT_IN_BRACKETS.findall(text) or _SEGMENT.findall(text)
+    if not found:
+        return None
+    start, end = map(clock_seconds, found[-1])
+    return None if start is None or end is None else (start, end)
+
+
+def overlap(answer: str | None, truth: str) -> float:
+    """Intersection over union of the segment that an answer names with a true one, a truth as `segment_of` reads it; 0
+    where it names none."""
+    named, expected = read_segment(answer), segment_of(truth)
+    return 0.0 if named is None or expected is None else temporal_iou(named, expected)
+
+
+def grade_segment(answer: str, truth: str) -> bool:
+    """Whether the overlap is at least `RIGHT_OVERLAP`."""
+    return overlap(answer, truth) >= RIGHT_OVERLAP
+
+
+def clock_seconds(text: Any) -> float | None:
+    """Seconds of a time such as ``75.5``, ``01:15`` or ``0:01:15.5``; None for anything else."""
+    text = str(text).strip()
+    if found := _CLOCK.fullmatch(text):
+        hours, minutes, seconds = found.groups()
+        return int(hours or 0) * 3600 + int(minutes) * 60 + float(seconds)
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def segment_of(ground_truth: str) -> tuple[float, float] | None:
+    """The segment ``[start, end]`` in seconds that a truth is as JSON, start < end; None for any other text."""
+    try:
+        numbers = json.loads(ground_truth)
+        start, end = map(float, numbers)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return None
+    if not isinstance(numbers, list):
+        return None
+    return (start, end) if math.isfinite(end - start) and start < end else None

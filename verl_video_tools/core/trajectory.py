@@ -1,0 +1,225 @@
+"""Calls, turns and the record of a whole rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from verl_video_tools.core.errors import BUDGET_CODES, FAILURE_CODES
+from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
+from verl_video_tools.core.messages import ImagePart
+
+JUDGE_FLAG = "judge"
+"""Flag of a rollout that its judge gave no verdict on."""
+
+
+class StopReason(StrEnum):
+    """Why a rollout ended. Each is logged as a one-hot rate."""
+
+    ANSWER = "answer"
+    MAX_TURNS = "max_turns"
+    NO_ACTION = "no_action"
+    INVALID_ACTION = "invalid_action"
+    PROMPT_BUDGET = "prompt_budget"
+    RESPONSE_BUDGET = "response_budget"
+    IMAGE_BUDGET = "image_budget"
+    SCRIPT_EXHAUSTED = "script_exhausted"
+    VIDEO_ERROR = "video_error"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call as the parser read it. `error` is set (``"<code>: <message>"``) where it is not well-formed."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ParsedTurn:
+    """One assistant turn as its method's grammar reads it. Parsing never raises, whatever the text.
+
+    Attributes:
+        thought: text of the thinking block, None if there is none.
+        calls: every call recognised, also malformed ones.
+        answer: text of the answer, stripped; None if the turn does not answer.
+        summary: what the turn passes on to the next one, where the method's grammar knows such a thing.
+        well_formed: the turn follows the method's grammar to the letter (what a format reward asks).
+    """
+
+    thought: str | None = None
+    calls: tuple[ToolCall, ...] = ()
+    answer: str | None = None
+    well_formed: bool = False
+    summary: str | None = None
+
+
+@dataclass(frozen=True)
+class ToolPlan:
+    """What a call will do, known before a pixel is decoded: frames to show and/or facts to state."""
+
+    frames: FrameRequest | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able facts, e.g. ``{"frame_number": 815}``; kept in the record, for rewards."""
+
+
+@dataclass
+class CallRecord:
+    """One call as it was carried out or refused.
+
+    `ok` holds once its result is in the observation that answers the turn. A call that was planned, and whose turn
+    nothing answers, is not executed: it has no frames and no result.
+    """
+
+    name: str
+    arguments: dict[str, Any]
+    ok: bool
+    error: str | None = None
+    frames: list[FrameRecord] = field(default_factory=list)
+    result: dict[str, Any] = field(default_factory=dict)
+    latency_ms: float = 0.0
+    retrieved_frames: list[list[int]] = field(default_factory=list)
+    """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
+
+    def failed(self) -> bool:
+        """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
+        return self._code() in FAILURE_CODES
+
+    def found_no_room(self) -> bool:
+        """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
+        return self._code() in BUDGET_CODES
+
+    def _code(self) -> str:
+        return (self.error or "").partition(":")[0]
+
+
+@dataclass(frozen=True)
+class ToolOutcome:
+    """A call's record, the pictures that go with it, in the order of `record.frames`, and the video asked about."""
+
+    record: CallRecord
+    images: tuple[ImagePart, ...] = ()
+    video: VideoInfo | None = None
+
+
+@dataclass
+class Turn:
+    """One assistant turn and the observation that answered it."""
+
+    text: str
+    calls: list[CallRecord] = field(default_factory=list)
+    observation: str | None = None
+    thought: str | None = None
+    answer: str | None = None
+    well_formed: bool = False
+    truncated: bool = False
+    """The turn was cut by its token limit."""
+    reasoning: str | None = None
+    """What the model thought before it said `text`, where that is native reasoning and not the method's thought."""
+
+
+@dataclass
+class CacheUse:
+    """What the frame cache of its node did for a rollout."""
+
+    hits: int = 0
+    """Frames that came from the cache."""
+    misses: int = 0
+    """Frames that had to be decoded."""
+    stored_bytes: int = 0
+    """Fill of the cache when the rollout last asked it for frames."""
+
+
+@dataclass
+class Trajectory:
+    """The one record of a rollout: the viewer draws it, the reward reads it, exports and evaluation count it."""
+
+    method: str
+    question: str
+    video: VideoInfo | None = None
+    initial_frames: list[FrameRecord] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    stop_reason: StopReason | None = None
+    answer: str | None = None
+    error: str | None = None
+    """Set with `video_error` and `aborted`: what happened."""
+    flags: list[str] = field(default_factory=list)
+    """Reasons to keep the rollout out of training (broken invariant, judge failure, infrastructure error)."""
+    cache: CacheUse = field(default_factory=CacheUse)
+    retrieved_frames: list[list[int]] = field(default_factory=list)
+    """What the retriever answered for the first look, as `CallRecord.retrieved_frames` for a call."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
+    With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
+    prompt_digest: str | None = None
+    """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+
+    def is_lost(self) -> bool:
+        """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
+        aborted."""
+        return self.video is None or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
+
+    def first_look(self) -> list[int]:
+        """Indices of the frames that were shown with the question."""
+        return [frame.index for frame in self.initial_frames]
+
+    def other_first_look(self, recorded: Sequence[int]) -> str | None:
+        """How the first look of this replay differs from the recorded rollout's; None if it shows the same frames.
+
+        Sizes may differ: an expert behind an endpoint may be shown larger ones.
+        """
+        if list(recorded) == self.first_look():
+            return None
+        return (
+            f"its rollout was first shown {_frames_in_words(recorded)}, and is replayed with "
+            f"{_frames_in_words(self.first_look())}"
+        )
+
+    def calls(self) -> list[CallRecord]:
+        return [call for turn in self.turns for call in turn.calls]
+
+    def executed_calls(self) -> list[CallRecord]:
+        return [call for call in self.calls() if call.ok]
+
+    def counts(self) -> dict[str, int]:
+        executed = self.executed_calls()
+        return {
+            "assistant_turns": len(self.turns),
+            "executed_calls": len(executed),
+            "initial_frames": len(self.initial_frames),
+            "tool_frames": sum(len(call.frames) for call in executed),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able dict; `from_dict` is its inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Trajectory:
+        def frames(records: Sequence[Mapping[str, Any]]) -> list[FrameRecord]:
+            return [FrameRecord(**record) for record in records]
+
+        def call(record: Mapping[str, Any]) -> CallRecord:
+            return CallRecord(**{**record, "frames": frames(record["frames"])})
+
+        turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
+        video = VideoInfo(**data["video"]) if data["video"] is not None else None
+        stop_reason = StopReason(data["stop_reason"]) if data["stop_reason"] is not None else None
+        return cls(
+            **{
+                **data,
+                "video": video,
+                "initial_frames": frames(data["initial_frames"]),
+                "turns": turns,
+                "stop_reason": stop_reason,
+                "cache": CacheUse(**data.get("cache", {})),
+            }
+        )
+
+
+def _frames_in_words(indices: Sequence[int]) -> str:
+    return f"{len(indices)} frames ({', '.join(map(str, indices[:3]))}, ...)"

@@ -1,0 +1,208 @@
+"""Benchmarks: their published annotation files as our rows. `get_benchmark` gives one by name.
+
+Files and videos are the user's; nothing is downloaded. A benchmark is one module with a class; what several need is in
+`entries` (annotation files, videos, rows) and `subtitles`.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import AnswerLabel, Judge, Sample
+from verl_video_tools.data.formats.entries import Entry, Group, ReadEntry, Row, read_entries
+from verl_video_tools.data.formats.subtitles import asked_with_subtitles
+
+_BENCHMARKS = {
+    "cg-bench": "verl_video_tools.data.formats.cg_bench:CGBench",
+    "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
+    "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
+    "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
+    "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
+    "lsdbench": "verl_video_tools.data.formats.lsdbench:LSDBench",
+    "lvbench": "verl_video_tools.data.formats.lvbench:LVBench",
+    "mlvu-dev": "verl_video_tools.data.formats.mlvu:MLVUDev",
+    "mlvu-test": "verl_video_tools.data.formats.mlvu:MLVUTest",
+    "mvbench": "verl_video_tools.data.formats.mvbench:MVBench",
+    "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
+    "perception-test": "verl_video_tools.data.formats.perception_test:PerceptionTest",
+    "star": "verl_video_tools.data.formats.star:STAR",
+    "video-holmes": "verl_video_tools.data.formats.video_holmes:VideoHolmes",
+    "video-mme": "verl_video_tools.data.formats.video_mme:VideoMME",
+    "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
+    "videosiah-eval": "verl_video_tools.data.formats.videosiah_eval:VideoSIAHEval",
+}
+
+BENCHMARK_NAMES: tuple[str, ...] = tuple(_BENCHMARKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkFiles:
+    """What the user brings.
+
+    Attributes:
+        annotations: the published file, or the folder of them, of one split.
+        videos: the folder that the annotations' names of videos lie in; None: the videos are not at hand, and rows have
+            their names as they are.
+        subtitles: folder of subtitles; None asks without them.
+        subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
+    """
+
+    annotations: Path
+    videos: Path | None
+    subtitles: Path | None = None
+    subtitle_frames: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GradedItem:
+    """A finished item, as the figures of a benchmark need it. Failed items are none.
+
+    Attributes:
+        answer: text of the answer; None if the model gave none.
+    """
+
+    sample: Sample
+    answer: str | None
+    label: AnswerLabel
+
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """The item's value, or values, of each of the benchmark's `groupings`."""
+        groups: Mapping[str, Group] = self.sample.extra_info.get("groups") or {}
+        return groups
+
+
+class Benchmark(ABC):
+    """How to read a benchmark, and what to tell of results on it."""
+
+    name: ClassVar[str]
+    """On the command line, and the `data_source` of its rows."""
+    groupings: ClassVar[tuple[str, ...]] = ()
+    """Keys of `extra_info.groups` in its rows: accuracy is tabulated by the values of each, in this order of keys and
+    with the values in the order of the annotations."""
+    has_subtitles: ClassVar[bool] = False
+    """It can be asked with subtitles."""
+    has_turns: ClassVar[bool] = False
+    """Its questions come with what an assistant said, which can be learnt: `taught_row` makes rows with turns of it."""
+
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
+        """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
+        What cannot be read, or is no mapping, is given in its place and told by `read_rows`.
+
+        The default reads one .parquet, .json (a list) or .jsonl file.
+
+        Raises:
+            UsageError: the file cannot be read, or is another one.
+        """
+        return read_entries(annotations)
+
+    @abstractmethod
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        """One question as a row (docs/rows.md), best made by `entries.benchmark_row`.
+
+        Raises:
+            RowError: the entry lacks something, or its video (`entries.find_video`) or subtitles are missing.
+        """
+
+    def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        """One question as a row for fine-tuning (docs/cold-start.md): a row with `turns` and `template`, which may be
+        about pictures instead of a video.
+
+        Raises:
+            RowError: as `row`, or there is nothing to learn.
+        """
+        raise RowError(f"{self.name} does not tell how its questions were answered")
+
+    def judge(self) -> Judge | None:
+        """A rule that grades the benchmark's open questions, as that for grounding (`video_segment`); None: they need
+        a language model."""
+        return None
+
+    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
+        """Figures beyond accuracy, under the same names for any items; asked for all items and for each group.
+
+        Args:
+            items: at least one.
+        """
+        return {}
+
+
+def get_benchmark(name: str) -> Benchmark:
+    """The benchmark of a name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in _BENCHMARKS:
+        raise UsageError(f"there is no benchmark {name!r}; choose one of: {', '.join(BENCHMARK_NAMES)}")
+    module_name, _, class_name = _BENCHMARKS[name].partition(":")
+    benchmark_class: type[Benchmark] = getattr(import_module(module_name), class_name)
+    return benchmark_class()
+
+
+def read_rows(
+    benchmark: Benchmark, files: BenchmarkFiles, *, taught: bool = False
+) -> Iterator[tuple[int, Row | RowError]]:
+    """Each entry's place in the annotations, from 0, with its row, or with what is wrong with it.
+
+    Args:
+        taught: rows for fine-tuning (`Benchmark.taught_row`).
+
+    Raises:
+        UsageError: the annotations cannot be read, the folder of videos or subtitles does not exist, the benchmark has
+            no subtitles, or, after the last entry, no row got any of those that were asked for.
+    """
+    for folder in (files.videos, files.subtitles):
+        if folder is not None and not folder.is_dir():
+            raise UsageError(f"{folder}: no such folder")
+    if files.subtitles is not None and not benchmark.has_subtitles:
+        raise UsageError(f"{benchmark.name} has no subtitles")
+    num_rows = num_with_subtitles = 0
+    for number, entry in enumerate(benchmark.entries(files.annotations)):
+        row = _row_or_error(benchmark, entry, files, taught)
+        if files.subtitles is not None and not isinstance(row, RowError):
+            num_rows += 1
+            num_with_subtitles += asked_with_subtitles(row)
+        yield number, row
+    if num_rows and not num_with_subtitles:  # some videos may have none, but not all
+        raise UsageError(
+            f"{files.subtitles}: holds subtitles of none of {num_rows} questions; give the folder where those of the "
+            f"videos lie, named as docs/data.md says for {benchmark.name}, or ask without --subtitles"
+        )
+
+
+def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taught: bool) -> Row | RowError:
+    if isinstance(entry, RowError):
+        return entry
+    if not isinstance(entry, Mapping):
+        return RowError(f"an entry is an object with named fields, got {entry!r:.80}")
+    try:
+        row = (benchmark.taught_row if taught else benchmark.row)(entry, files)
+        _check_characters(row)
+        return row
+    except RowError as error:
+        return error
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
+        return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")
+
+
+def _check_characters(row: Row) -> None:
+    """JSON can escape half of a surrogate pair, which neither a file nor a request can hold.
+
+    Raises:
+        RowError: the row does.
+    """
+    try:
+        json.dumps(row, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError as error:
+        half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
+        raise RowError(
+            f"its text holds {half!r}, half of a surrogate pair: {context!r}; mend the annotations"
+        ) from error

@@ -1,0 +1,95 @@
+"""CLEVRER (arXiv 1910.01442): questions about rendered videos of colliding objects.
+
+Format: `train.json`, `validation.json` (`test.json` has no answers), a list of videos with `scene_index`,
+`video_filename` and `questions`: each `question_id`, `question`, `question_type` and, if that is descriptive, `answer`
+(a word), else `choices`, each `choice_id`, `choice` and `answer` ("correct" or "wrong"). Videos
+`video_10000-11000/video_10001.mp4`, or all in one folder. The format is that of the project page and of
+executor/run_mc.py in github.com/chuangg/CLEVRER; the folders were read from loaders in public repositories.
+
+Descriptive answers come from small vocabularies (yes and no, colours, shapes, materials), which become the options;
+counts become numeric questions. Of the others, questions with exactly one correct choice become multiple-choice ones,
+and the rest cannot be asked so.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
+from verl_video_tools.data.formats.entries import (
+    Entry,
+    ReadEntry,
+    Row,
+    benchmark_row,
+    questions_of_video,
+    read_entries,
+    required,
+)
+from verl_video_tools.data.formats.fields import find_first_video, split_name
+
+VOCABULARIES = (
+    ("yes", "no"),
+    ("blue", "brown", "cyan", "gray", "green", "purple", "red", "yellow"),
+    ("cube", "cylinder", "sphere"),
+    ("metal", "rubber"),
+)
+
+_VIDEOS_PER_FOLDER = 1000
+
+
+class CLEVRER(Benchmark):
+    """See the module."""
+
+    name: ClassVar[str] = "clevrer"
+    groupings: ClassVar[tuple[str, ...]] = ("question_type",)
+
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
+        """One entry per question, with its video's `video_filename`."""
+        for video in read_entries(annotations):
+            if not isinstance(video, dict) or not isinstance(video.get("questions"), list):
+                yield video
+                continue
+            yield from questions_of_video({"video_filename": video.get("video_filename")}, video["questions"])
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        video = str(required(entry, "video_filename"))
+        options, truth = _choices(entry) if entry.get("choices") else _vocabulary(str(required(entry, "answer")))
+        return benchmark_row(
+            self.name,
+            index=f"{Path(video).stem}_{required(entry, 'question_id')}",
+            split=split_name(files.annotations, "train"),
+            video_path=find_first_video(files.videos, (f"{_folder(video)}/{video}", video)),
+            question=str(required(entry, "question")),
+            options=options,
+            truth=truth,
+            question_type="mc" if options else "numeric",
+            groups={"question_type": str(required(entry, "question_type"))},
+        )
+
+
+def _choices(entry: Entry) -> tuple[list[str], str]:
+    choices = entry["choices"]
+    correct = [number for number, choice in enumerate(choices) if required(choice, "answer") == "correct"]
+    if len(correct) != 1:
+        raise RowError(f"{len(correct)} of its {len(choices)} choices are correct, so it has no single answer")
+    return [str(required(choice, "choice")) for choice in choices], string.ascii_uppercase[correct[0]]
+
+
+def _vocabulary(answer: str) -> tuple[list[str], str]:
+    if answer.isdigit():
+        return [], answer
+    for words in VOCABULARIES:
+        if answer in words:
+            return list(words), string.ascii_uppercase[words.index(answer)]
+    raise RowError(f"the field 'answer' is none of CLEVRER's words: {answer!r:.80}")
+
+
+def _folder(video: str) -> str:
+    found = re.search(r"\d+", video)
+    first = int(found[0]) // _VIDEOS_PER_FOLDER * _VIDEOS_PER_FOLDER if found else 0
+    return f"video_{first:05d}-{first + _VIDEOS_PER_FOLDER:05d}"

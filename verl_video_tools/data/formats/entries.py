@@ -1,0 +1,248 @@
+"""What benchmarks share: reading annotation files, finding videos, making rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verl_video_tools.core.choices import canonical_letter
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import QuestionType
+
+Entry = Mapping[str, Any]
+"""A question as a benchmark's annotations have it."""
+
+ReadEntry = Entry | RowError
+"""What one place in the annotations holds: an entry, or why it cannot be read."""
+
+Row = dict[str, Any]
+"""A question as docs/rows.md describes it, without `agent_name`."""
+
+Group = str | Sequence[str]
+"""What a question belongs to: one value, or several where its benchmark counts it in each of them."""
+
+VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov")
+
+_ENTRIES_PER_BATCH = 256
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def read_entries(path: Path) -> Iterator[ReadEntry]:
+    """The records of a .parquet, .jsonl or .json file, of the last a list or, after a first line that is an object, the
+    lines of a .jsonl file. A line that is no JSON gives the error.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if path.suffix == ".parquet":
+        yield from _read_parquet(path)
+    elif path.suffix == ".jsonl" or (path.suffix == ".json" and _starts_with_object(path)):
+        yield from _read_lines(path)
+    elif path.suffix == ".json":
+        yield from _read_list(path)
+    else:
+        raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json or .jsonl file")
+
+
+def _read_parquet(path: Path) -> Iterator[Entry]:
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ENTRIES_PER_BATCH):
+                yield from batch.to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
+def _read_lines(path: Path) -> Iterator[ReadEntry]:
+    for number, line in _lines(path):
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            yield RowError(f"line {number} of {path.name} is not JSON: {error.msg} at column {error.colno}")
+        except (ValueError, RecursionError) as error:
+            yield RowError(f"line {number} of {path.name} is not JSON: {error}")
+
+
+def _starts_with_object(path: Path) -> bool:
+    _, first = next(_lines(path), (0, b""))
+    return first.lstrip().startswith(b"{") and not isinstance(next(_read_lines(path)), RowError)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank with their numbers, from 1. Only line feeds end them: JSON may hold other breaks."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if (text := line.removeprefix(BOM_UTF8) if number == 1 else line).strip():
+                    yield number, text
+    except OSError as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
+def _read_list(path: Path) -> Iterator[Entry]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+    if not isinstance(entries, list):
+        raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
+    yield from entries
+
+
+def not_utf8(text: str, place: str) -> RowError | None:
+    """What is wrong with text that was read with `errors="surrogateescape"`, so that a bad byte costs its row only.
+
+    Args:
+        place: where the text stands, for the message.
+
+    Returns:
+        None if all of it was UTF-8.
+    """
+    try:
+        text.encode(errors="surrogateescape").decode()
+    except UnicodeDecodeError as error:
+        context = error.object[max(0, error.start - 20) : error.end + 20]
+        return RowError(f"{place} is not UTF-8: {context!r}; save the annotations as UTF-8")
+    return None
+
+
+def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
+    """The questions of one video, each with these fields of it; what is no object stays as it is, to be told."""
+    for question in questions:
+        yield {**fields, **question} if isinstance(question, Mapping) else question
+
+
+def required(entry: Entry, *names: str) -> Any:
+    """The first of these fields that the entry has.
+
+    Raises:
+        RowError: it has none, or that one is empty.
+    """
+    for name in names:
+        if name in entry:
+            if entry[name] is None or entry[name] == "":
+                raise RowError(f"the field {name!r} is empty")
+            return entry[name]
+    raise RowError(f"the field {names[0]!r} is missing; there are: {', '.join(map(str, entry))}")
+
+
+def path_below(folder: Path, name: str, kind: str) -> Path:
+    """The path of a file that annotations name, whether it exists or not.
+
+    Args:
+        kind: what the file is, for the message.
+
+    Raises:
+        RowError: the name leads out of the folder.
+    """
+    path = folder / name
+    if ".." in Path(name).parts or not path.is_relative_to(folder):
+        raise RowError(f"the {kind} {name!r} lies outside {folder}")
+    return path
+
+
+MediaKind = Literal["video", "picture"]
+
+
+def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Path:
+    """A video by its path below the folder, with or without its suffix, or a picture by its path; without a folder the
+    path that is named.
+
+    Raises:
+        RowError: there is none, or the path leads out of the folder.
+    """
+    if folder is None:
+        return Path(name)
+    path = path_below(folder, name, kind)
+    suffixes = [suffix for lower in VIDEO_SUFFIXES for suffix in (lower, lower.upper())] if kind == "video" else []
+    for candidate in (path, *(path.with_name(path.name + suffix) for suffix in suffixes)):
+        if candidate.is_file():
+            return candidate
+    raise RowError(f"no {kind} {name!r} in {folder}")
+
+
+# ----------------------------------------------------------------------------------------------------------------- rows
+
+
+def without_letters(options: Sequence[Any]) -> list[str]:
+    """Options without the letters `A.`, `(A)`, `(A):` or `A:` that they all begin with, if they do."""
+    texts = [str(option).strip() for option in options]
+    labelled = [
+        re.match(rf"\(?{letter}\s*(?:\)\s*[.:]?|[.:])\s*", text)
+        for letter, text in zip(string.ascii_uppercase, texts, strict=False)
+    ]
+    if len(labelled) == len(texts) and all(labelled):
+        return [text[label.end() :] for label, text in zip(labelled, texts, strict=True) if label]
+    return texts
+
+
+def benchmark_row(
+    benchmark: str,
+    *,
+    index: str | int,
+    split: str,
+    video_path: Path | None,
+    question: str,
+    truth: str,
+    options: Sequence[str] = (),
+    question_type: QuestionType | None = None,
+    video_segment_seconds: tuple[float, float] | None = None,
+    groups: Mapping[str, Group] | None = None,
+    image_paths: Sequence[Path] = (),
+) -> Row:
+    """A row whose question is the text, with a line for each option after it.
+
+    Args:
+        index: what the benchmark calls the question.
+        video_path: None only for a question about pictures.
+        options: texts without letters; none for a question that is not multiple-choice.
+        truth: the right option, by its letter in any published form or by its text; the text of the answer where there
+            are no options.
+        question_type: default: `mc` with options, `open` without.
+        video_segment_seconds: where in the video the answer is seen.
+        groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
+        image_paths: pictures that the question is about, in place of a video; such a row is for fine-tuning only.
+
+    Raises:
+        RowError: the question is empty, or the truth names no option.
+    """
+    if not question.strip():
+        raise RowError("the question is empty")
+    letters = string.ascii_uppercase[: len(options)]
+    if options:
+        letter = canonical_letter(truth, options)
+        if letter is None:
+            raise RowError(f"the truth must be one of the letters {letters}, got {truth!r:.80}")
+        truth = letter
+    lines = [question.strip(), *(f"{letter}. {text}" for letter, text in zip(letters, options, strict=True))]
+    text = "\n".join(lines)
+    extra_info: dict[str, Any] = {
+        "question": text,
+        **({"image_paths": [str(path) for path in image_paths]} if image_paths else {"video_path": str(video_path)}),
+        "question_type": question_type or ("mc" if options else "open"),
+        "index": index,
+        "split": split,
+    }
+    if options:
+        extra_info["options"] = list(options)
+    if video_segment_seconds is not None:
+        extra_info["video_segment"] = list(video_segment_seconds)
+    if groups:
+        extra_info["groups"] = dict(groups)
+    return {
+        "data_source": benchmark,
+        "prompt": [{"role": "user", "content": text}],
+        "ability": "video_qa",
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": extra_info,
+    }

@@ -1,0 +1,257 @@
+"""What annotation files say in their several ways: letters, option lines, times, places of videos, splits."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from verl_video_tools.core.choices import canonical_letter
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.segments import clock_seconds
+from verl_video_tools.core.types import QuestionType
+from verl_video_tools.data.formats.entries import (
+    Entry,
+    MediaKind,
+    ReadEntry,
+    find_video,
+    read_entries,
+    without_letters,
+)
+
+_OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*(?:\)\s*[.:]?|[.:])\s*(.*\S)\s*")
+# What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
+# letter of the correct answer.", "The best answer is:", "Answer with the option's letter ...".
+_INSTRUCTION = re.compile(
+    r"\W*(?:(?:please|kindly|answer|respond|reply|choose|select|pick|provide|give|output|state|write|return|indicate|think|only"
+    r"|just|directly|do\s+not|don't|you\s+(?:must|should|may|can)|format)\b.*?\b(?:answers?|options?|letters?|choices?|<answer>)"
+    r"|(?:answer|respond|reply|output)\b"
+    r"|(?:the|your)\s+(?:(?:best|correct|final)\s+)?(?:answer|option|choice)(?:\s+is)?\s*:?\s*\(?\s*$"
+    r"|.*(?:\u9009\u9879|\u5b57\u6bcd|\u56de\u7b54|\u7b54\u6848))",
+    re.IGNORECASE,
+)
+_LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
+_OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
+_ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_THINK_TAGS = re.compile(r"</?think>")
+_SPLIT = re.compile(r"(?<![a-z])(train|valid(?:ation)?|val|dev|test)(?![a-z])", re.IGNORECASE)
+
+
+# ------------------------------------------------------------------------------------------------------------- answers
+
+
+def letter_at(position: Any, options: Sequence[str], field: str) -> str:
+    """The letter of an option by its number from 0.
+
+    Raises:
+        RowError: there is no such option.
+    """
+    try:
+        number = int(position)
+    except (TypeError, ValueError) as error:
+        raise RowError(f"the field {field!r} must be the number of an option, got {position!r}") from error
+    if not 0 <= number < len(options):
+        raise RowError(f"the field {field!r} is {number}, but there are {len(options)} options, counted from 0")
+    return string.ascii_uppercase[number]
+
+
+def letter_of(answer: Any, options: Sequence[str], field: str) -> str:
+    """The letter of the first option with this text; a letter in any published form (`B`, `(B)`, `B.`, `b`, `B. text`)
+    is that of its option.
+
+    Raises:
+        RowError: no option has it.
+    """
+    text = str(answer).strip()
+    texts = [option.strip() for option in options]
+    if text in texts:
+        return string.ascii_uppercase[texts.index(text)]
+    letter = canonical_letter(text, options)
+    if letter is None:
+        raise RowError(f"the field {field!r} is none of the options: {text!r:.80}")
+    return letter
+
+
+def truth_and_type(answer: str, options: Sequence[str]) -> tuple[str, QuestionType]:
+    """The truth of a question, and its type, by what its annotations give as the answer.
+
+    It is `mc` with options, or where the answer is nothing but a letter, else `open`.
+
+    Returns:
+        As the truth an upper-case letter for `mc`, unless the answer names none of the options; `benchmark_row` refuses
+        that.
+    """
+    if options:
+        return canonical_letter(answer, options) or answer, "mc"
+    lone = _LONE_LETTER.fullmatch(answer.strip())
+    return (lone[1].upper(), "mc") if lone else (answer, "open")
+
+
+def listed_options(options: Any, field: str) -> list[str]:
+    """The texts of a list of options, without the letters that they may all begin with.
+
+    Raises:
+        RowError: it is no list, or there are fewer than two.
+    """
+    if isinstance(options, str) or not isinstance(options, Sequence) or len(options) < 2:
+        raise RowError(f"the field {field!r} must list the options, at least two, got {options!r:.80}")
+    return without_letters(options)
+
+
+def lettered_options(options: Any, field: str) -> list[str]:
+    """The texts of options that stand under their letters, in the order of these.
+
+    Raises:
+        RowError: the letters are not A, B, C, ...
+    """
+    if not isinstance(options, dict) or not options:
+        raise RowError(f"the field {field!r} must hold the options by their letters, got {options!r:.80}")
+    given = {str(letter): text for letter, text in options.items() if text is not None}
+    letters = sorted(given)
+    if "".join(letters) != string.ascii_uppercase[: len(letters)]:
+        raise RowError(f"the field {field!r} must have the letters A, B, C, ..., got {', '.join(letters)}")
+    return [str(given[letter]).strip() for letter in letters]
+
+
+def split_options(text: str) -> tuple[str, list[str]]:
+    """Question and options of a text that ends with a line for each option: ``A. text``, ``(A) text`` or ``A: text``.
+
+    Lines below the options that say how to answer are left out; what a method wants is in its prompt.
+
+    Returns:
+        The text as it is, and no options, where it does not end so.
+    """
+    lines = text.rstrip().splitlines()
+    read = [_OPTION_LINE.fullmatch(line) for line in lines]
+    for start in reversed([number for number, found in enumerate(read) if found and found[1] == "A"]):
+        options: list[str] = []
+        for letter, found in zip(string.ascii_uppercase, read[start:], strict=False):
+            if found is None or found[1] != letter:
+                break
+            options.append(found[2])
+        below = lines[start + len(options) :]
+        if len(options) >= 2 and all(not line.strip() or _INSTRUCTION.match(line) for line in below):
+            question = lines[:start]
+            if question and _OPTIONS_HEADING.fullmatch(question[-1]):
+                question.pop()
+            return "\n".join(question).strip(), options
+    return text.strip(), []
+
+
+def tagged_answer(text: Any) -> str:
+    """What stands between answer tags, or the whole text where there are none."""
+    found = _ANSWER_TAG.search(str(text))
+    return (found[1] if found else str(text)).strip()
+
+
+def reasoned_turn(reasoning: str, answer: str) -> str:
+    """A turn that thinks and answers, from texts that may stand between their tags already.
+
+    Raises:
+        RowError: there is no reasoning.
+    """
+    thought = _THINK_TAGS.sub("", reasoning).strip()
+    if not thought:
+        raise RowError("there is no reasoning to learn")
+    return f"<think>{thought}</think>\n<answer>{tagged_answer(answer)}</answer>"
+
+
+# --------------------------------------------------------------------------------------------------------------- times
+
+
+def segment(start: Any, end: Any) -> tuple[float, float] | None:
+    """A segment in seconds; None where it is not one, with an end after its start."""
+    first, last = clock_seconds(start), clock_seconds(end)
+    return (first, last) if first is not None and last is not None and first < last else None
+
+
+# --------------------------------------------------------------------------------------------------------------- files
+
+
+def load_json(path: Path) -> Any:
+    """A whole JSON document.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
+ANNOTATION_FILE = "annotation_file"
+"""Field that `read_folder` adds to an entry: its file's name without suffix, and its place there from 0."""
+
+
+def read_folder(folder: Path, names: Sequence[str]) -> Iterator[ReadEntry]:
+    """The entries of the files that a folder has of those named (without suffix), in the order of the names.
+
+    A single file with one of the names may stand for the folder.
+
+    Raises:
+        UsageError: there is none of them, or one cannot be read.
+    """
+    if folder.is_file() and folder.stem in names:
+        files = [folder]
+    else:
+        paths = [folder / f"{name}{suffix}" for name in names for suffix in (".json", ".parquet")]
+        files = [path for path in paths if path.exists()]
+    if not files:
+        raise UsageError(f"{folder}: holds none of the annotation files {', '.join(names)} (.json)")
+    for file in files:
+        for number, entry in enumerate(read_entries(file)):
+            yield {**entry, ANNOTATION_FILE: (file.stem, number)} if isinstance(entry, dict) else entry
+
+
+@contextmanager
+def told_with_file(entry: Entry) -> Iterator[None]:
+    """Errors of an entry from `read_folder` say in which file it stands.
+
+    Raises:
+        RowError: the block did.
+    """
+    try:
+        yield
+    except RowError as error:
+        name, number = entry[ANNOTATION_FILE]
+        raise RowError(f"{name}, row {number}: {error}") from error
+
+
+def find_first_video(folder: Path | None, names: Sequence[str], kind: MediaKind = "video") -> Path:
+    """The first of several places that has the video, or picture.
+
+    Raises:
+        RowError: none has.
+    """
+    for name in names[:-1]:
+        try:
+            return find_video(folder, name, kind)
+        except RowError:
+            continue
+    return find_video(folder, names[-1], kind)
+
+
+def find_moved_video(folder: Path | None, path: str, kind: MediaKind = "video") -> Path:
+    """A video, or picture, by a path on another machine: the longest end of it that lies in the folder.
+
+    Raises:
+        RowError: not even a file of its name does.
+    """
+    parts = [part for part in PurePosixPath(path.removeprefix("file://")).parts if part not in ("/", ".", "..")]
+    if not parts:
+        raise RowError(f"no {kind} is named by {path!r}")
+    return find_first_video(folder, ["/".join(parts[start:]) for start in range(len(parts))], kind)
+
+
+def split_name(annotations: Path, default: str) -> str:
+    """`train`, `val` or `test` where the name of the annotation file says so."""
+    found = _SPLIT.search(annotations.stem.replace("_", " "))
+    if found is None:
+        return default
+    name = found[1].lower()
+    return "val" if name in ("valid", "validation", "dev") else name

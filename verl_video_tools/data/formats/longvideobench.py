@@ -1,0 +1,91 @@
+"""LongVideoBench (arXiv 2407.15754): multiple-choice questions that refer to moments of videos of up to an hour.
+
+Format: `lvb_val.json`, a list of `id`, `video_path`, `subtitle_path`, `question`, `candidates`, `correct_choice` (from
+0), `question_category`, `topic_category`, `duration_group`, `duration` in seconds, `starting_timestamp_for_subtitles`,
+...; videos `videos/<video_path>`, subtitles `subtitles/<subtitle_path>`, JSON lists of either `start`, `end`
+("HH:MM:SS.mmm"), `line` or `timestamp` [start, end], `text`. The data set's parquet files have `option0` to `option4`
+instead of `candidates`, "N/A" where there are fewer. The test split is published without answers.
+Read from github.com/longvideobench/LongVideoBench (longvideobench_dataset.py) and lmms_eval/tasks/longvideobench of
+github.com/EvolvingLMMs-Lab/lmms-eval.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, ClassVar
+
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.segments import clock_seconds
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
+from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video, path_below, required
+from verl_video_tools.data.formats.fields import letter_at, listed_options, load_json, split_name
+from verl_video_tools.data.formats.subtitles import Subtitle, ask_with_subtitles
+
+_MAX_OPTIONS = 5
+
+
+class LongVideoBench(Benchmark):
+    """See the module."""
+
+    name: ClassVar[str] = "longvideobench"
+    groupings: ClassVar[tuple[str, ...]] = ("duration_group", "question_category", "topic_category")
+    has_subtitles: ClassVar[bool] = True
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        """One question; with subtitles they stand before it, a line each."""
+        options = _options(entry)
+        video_path = find_video(files.videos, str(required(entry, "video_path")))
+        question = str(required(entry, "question"))
+        if files.subtitles is not None:
+            subtitles = _read_subtitles(files.subtitles, entry)
+            question = ask_with_subtitles(question, subtitles, video_path, files.subtitle_frames)
+        return benchmark_row(
+            self.name,
+            index=required(entry, "id"),
+            split=split_name(files.annotations, "val"),
+            video_path=video_path,
+            question=question,
+            options=options,
+            truth=letter_at(required(entry, "correct_choice"), options, "correct_choice"),
+            groups={name: str(required(entry, name)) for name in self.groupings},
+        )
+
+
+def _options(entry: Entry) -> list[str]:
+    if "candidates" in entry:
+        return listed_options(required(entry, "candidates"), "candidates")
+    options = [entry.get(f"option{number}") for number in range(_MAX_OPTIONS)]
+    if not any(options):
+        raise RowError(f"the field 'candidates' is missing; there are: {', '.join(map(str, entry))}")
+    return [str(option) for option in options if option not in (None, "", "N/A")]
+
+
+def _read_subtitles(folder: Path, entry: Entry) -> list[Subtitle]:
+    """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
+    path = path_below(folder, str(required(entry, "subtitle_path")), "subtitle file")
+    try:
+        captions = load_json(path)
+    except UsageError as error:
+        raise RowError(f"cannot read subtitles: {error}") from error
+    offset = float(entry.get("starting_timestamp_for_subtitles") or 0.0)
+    end_of_video = offset + float(entry.get("duration") or math.inf)
+    subtitles = []
+    for number, caption in enumerate(captions if isinstance(captions, list) else [captions]):
+        try:
+            start, end, text = _caption(caption)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RowError(f"{path}: caption {number} is not one: {caption!r:.80}") from error
+        if end > offset and start < end_of_video and text.strip():
+            subtitles.append(Subtitle(start - offset, end - offset, " ".join(text.split())))
+    return subtitles
+
+
+def _caption(caption: Any) -> tuple[float, float, str]:
+    if "timestamp" in caption:
+        start, end = caption["timestamp"]
+        return float(start), float("inf") if end is None else float(end), str(caption["text"])
+    start, end = clock_seconds(caption["start"]), clock_seconds(caption["end"])
+    if start is None or end is None:
+        raise ValueError("no times")
+    return start, end, str(caption["line"])

@@ -1,0 +1,72 @@
+"""NExT-QA (arXiv 2105.08276): questions with five options about causes, times and descriptions in short videos.
+
+Format: `train.csv`, `val.csv`, `test.csv` (or the records of the data set lmms-lab/NExTQA) with `video`, `question`,
+`answer` (number of an option from 0), `qid`, `type`, `a0` to `a4`; videos `<video>.mp4`, or in VidOR's folders if
+`map_vid_vidorID.json` lies beside the annotations. Read from dataset/ of github.com/doc-doc/NExT-QA and
+lmms_eval/tasks/nextqa of github.com/EvolvingLMMs-Lab/lmms-eval.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
+from verl_video_tools.data.formats.entries import (
+    Entry,
+    ReadEntry,
+    Row,
+    benchmark_row,
+    not_utf8,
+    read_entries,
+    required,
+)
+from verl_video_tools.data.formats.fields import find_first_video, letter_at, load_json, split_name
+
+FOLDERS_FILE = "map_vid_vidorID.json"
+
+
+class NExTQA(Benchmark):
+    """See the module."""
+
+    name: ClassVar[str] = "next-qa"
+    groupings: ClassVar[tuple[str, ...]] = ("type",)
+
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
+        """The questions, with the video's place in VidOR's folders where that is known."""
+        beside = annotations.with_name(FOLDERS_FILE)
+        places = load_json(beside) if beside.exists() else {}
+        for entry in _read_csv(annotations) if annotations.suffix == ".csv" else read_entries(annotations):
+            if isinstance(entry, Mapping) and (place := places.get(str(entry.get("video")))) is not None:
+                yield {**entry, "place": place}
+            else:
+                yield entry
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        video = str(required(entry, "video"))
+        options = [str(required(entry, f"a{number}")) for number in range(5)]
+        return benchmark_row(
+            self.name,
+            index=f"{video}_{required(entry, 'qid')}",
+            split=split_name(files.annotations, "train"),
+            video_path=find_first_video(files.videos, (str(entry.get("place", video)), video)),
+            question=str(required(entry, "question")),
+            options=options,
+            truth=letter_at(required(entry, "answer"), options, "answer"),
+            groups={"type": str(required(entry, "type"))},
+        )
+
+
+def _read_csv(path: Path) -> Iterable[ReadEntry]:
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file)
+            for entry in reader:
+                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
+                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
+    except (OSError, csv.Error) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error

@@ -1,0 +1,221 @@
+"""The demonstration's data set: videos on disk and question rows in parquet, ready for verl."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from verl_video_tools.methods import method_class, method_names
+from verl_video_tools.synthetic.needle import needle_questions, needle_spec
+from verl_video_tools.synthetic.questions import Question, make_questions
+from verl_video_tools.synthetic.seconds import evidence_seconds, open_question
+from verl_video_tools.synthetic.spec import random_spec
+from verl_video_tools.synthetic.video_mme import video_mme_entry
+from verl_video_tools.synthetic.world import VideoSpec, render
+
+DATA_SOURCE = "video_tools_demo"
+_FORMAT = 5  # raise it when the files' content changes, so that old folders are made anew
+_SPLITS = ("train", "test")
+VIDEO_MME_FILE = "video_mme.parquet"
+_NUM_VIDEO_MME = 96
+"""Questions in that file at most."""
+
+
+def make_demo(
+    out_dir: str | Path,
+    num_train_videos: int = 96,
+    num_test_videos: int = 24,
+    questions_per_video: int = 4,
+    seed: int = 0,
+    agent_names: Sequence[str] = ("framethinker",),
+    num_processes: int = 2,
+    open_ended: bool = False,
+    needle: bool = False,
+    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+) -> Path:
+    """Makes `videos/*.mp4`, `{train,test,video_mme}.parquet` and, last, `manifest.json` in `out_dir`.
+
+    A folder whose manifest names the same parameters and which still has all its files is left as it is; anything else
+    of ours in it is made anew. The splits share no video. Rows follow the package's row schema; `extra_info.demo` holds
+    spec and question as JSON, which `question_from_row` reads back. `video_mme.parquet` has the test split's first
+    questions in the annotation format of Video-MME: with options, in the words of the first method.
+
+    Args:
+        agent_names: methods that the rows select, in turn.
+        open_ended: ask without options and in seconds, see `synthetic.seconds`; the truth is a thing's name or a
+            number.
+        needle: long videos whose questions are decided by an event that the first look misses, see
+            `synthetic.needle`.
+        progress: called with the numbers of videos rendered and wanted.
+
+    Returns:
+        The folder, absolute (rows name their videos by absolute path).
+
+    Raises:
+        ValueError: no method is named, a count is below 1, or more different questions are wanted than a video allows.
+    """
+    if isinstance(agent_names, str) or not agent_names:
+        raise ValueError(f"agent_names must list at least one method, got {agent_names!r}")
+    wanted = {"train videos": num_train_videos, "test videos": num_test_videos, "questions": questions_per_video}
+    for name, count in wanted.items():
+        if count < 1:
+            raise ValueError(f"number of {name} is {count}; it must be at least 1")
+    folder = Path(out_dir).resolve()
+    parameters = {
+        "format": _FORMAT,
+        "folder": str(folder),  # a moved folder has wrong paths in its rows
+        "num_train_videos": num_train_videos,
+        "num_test_videos": num_test_videos,
+        "questions_per_video": questions_per_video,
+        "seed": seed,
+        "agent_names": list(agent_names),
+        "open_ended": open_ended,
+        "needle": needle,
+    }
+    if _is_complete(folder, parameters):
+        return folder
+    videos = folder / "videos"
+    (folder / "manifest.json").unlink(missing_ok=True)
+    shutil.rmtree(videos, ignore_errors=True)
+    videos.mkdir(parents=True)
+
+    make_spec = needle_spec if needle else random_spec
+    counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
+    jobs: list[tuple[VideoSpec, Path]] = []
+    entries: list[dict[str, Any]] = []
+    for split, count in counts.items():
+        rows: list[dict[str, Any]] = []
+        for number in range(count):
+            spec = make_spec(video_seed(seed, split, number))
+            path = videos / f"{split}_{number:04d}.mp4"
+            jobs.append((spec, path))
+            for place, question in enumerate(questions_about(spec, questions_per_video, seed)):
+                agent_name = agent_names[len(rows) % len(agent_names)]
+                rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
+                if split == "test":
+                    asked = _as_asked(agent_names[0], spec, question)
+                    entries.append(video_mme_entry(spec, asked, path, number + 1, place + 1))
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
+    pq.write_table(pa.Table.from_pylist(entries[:_NUM_VIDEO_MME]), folder / VIDEO_MME_FILE)
+    _render_all(jobs, num_processes, progress)
+    tables = [*(f"{split}.parquet" for split in _SPLITS), VIDEO_MME_FILE]
+    files = sorted(str(path.relative_to(folder)) for _, path in jobs) + tables
+    manifest = {"parameters": parameters, "files": files}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    return folder
+
+
+def video_seed(seed: int, split: str, number: int) -> int:
+    """Seed of a data set's video. Those of both splits and of all videos differ, so no two videos are alike.
+
+    It is odd: a video that must be in no data set takes an even one.
+    """
+    return (seed * 1_000_003 + _SPLITS.index(split) * 500_000 + number) * 2 + 1
+
+
+def questions_about(spec: VideoSpec, count: int, seed: int) -> list[Question]:
+    """`count` different questions that fit the video's world; a function of the arguments only.
+
+    Raises:
+        ValueError: the video does not allow so many different questions.
+    """
+    return (needle_questions if spec.world == "needle" else make_questions)(spec, count, seed)
+
+
+def make_row(
+    spec: VideoSpec,
+    question: Question,
+    video_path: Path,
+    index: int,
+    split: str,
+    agent_name: str,
+    open_ended: bool = False,
+) -> dict[str, Any]:
+    """One row as verl reads it. `options` is a list of texts in order of the letters; open-ended rows have none.
+
+    `classification` is VideoBrain's: direct where the first look of the world's own number of frames shows the answer,
+    else active. Nothing here can be guessed from what was seen, so that no question is adaptive.
+    """
+    asked: dict[str, Any]
+    if open_ended:
+        opened = open_question(spec, question)
+        truth, asked = opened.truth, {"question": opened.text, "question_type": opened.question_type}
+    else:
+        variant = _as_asked(agent_name, spec, question)
+        options = list(variant.options.values())
+        truth, asked = variant.answer, {"question": variant.text, "question_type": "mc", "options": options}
+    return {
+        "data_source": DATA_SOURCE,
+        "agent_name": agent_name,
+        "prompt": [{"role": "user", "content": asked["question"]}],
+        "ability": "video_qa",
+        "reward_model": {"style": "rule", "ground_truth": truth},
+        "extra_info": {
+            **asked,
+            "video_path": str(video_path),
+            "video_segment": list(evidence_seconds(spec, question)),
+            "classification": "direct" if question.kind == "direct" else "active",
+            "index": index,
+            "split": split,
+            "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),
+        },
+    }
+
+
+def _as_asked(agent_name: str, spec: VideoSpec, question: Question) -> Question:
+    """In the words in which a method's rows ask."""
+    path = method_class(agent_name).synthetic_question if agent_name in method_names() else None
+    return question if path is None else resolve_name(path)(spec, question)
+
+
+def load_rows(parquet: str | Path) -> list[dict[str, Any]]:
+    """All rows of a parquet file, as plain dictionaries."""
+    return pq.read_table(parquet).to_pylist()
+
+
+def question_from_row(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
+    """The truth behind a row: the video's spec and the question.
+
+    Raises:
+        KeyError: the row was not made by `make_demo`.
+    """
+    truth = json.loads(row["extra_info"]["demo"])
+    return VideoSpec.from_json(json.dumps(truth["spec"])), Question.from_json(json.dumps(truth["question"]))
+
+
+def _is_complete(folder: Path, parameters: Mapping[str, object]) -> bool:
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        return manifest["parameters"] == parameters and all((folder / name).is_file() for name in manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _render_one(job: tuple[VideoSpec, Path]) -> None:
+    """Writes beside the goal and renames, so that a video that exists is whole."""
+    spec, path = job
+    unfinished = path.with_name(f"{path.stem}.unfinished.mp4")
+    render(spec, unfinished)
+    os.replace(unfinished, path)
+
+
+def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int, progress: Callable[[int, int], None]) -> None:
+    if num_processes <= 1:
+        for num_done, job in enumerate(jobs, start=1):
+            _render_one(job)
+            progress(num_done, len(jobs))
+        return
+    # "spawn": forking a process that already runs threads (torch, FFmpeg) can dead-lock.
+    with ProcessPoolExecutor(num_processes, mp_context=get_context("spawn")) as pool:
+        for num_done, _ in enumerate(pool.map(_render_one, jobs, chunksize=4), start=1):
+            progress(num_done, len(jobs))

@@ -1,0 +1,27 @@
+"""Scripted expert without tools: it answers from the first look, and guesses where that does not tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_video_tools.methods.direct.method import Direct
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedExpert, conclude
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.world import VideoSpec
+from verl_video_tools.video.sampling import linspace_indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class DirectExpert(ScriptedExpert):
+    """Looks at the frame that the question names, if the method shows it; there is nowhere else to look by mistake."""
+
+    method: Direct
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = self._rng(spec, question)
+        frame = question.evidence[0][0]
+        first_look = linspace_indices(0, spec.num_frames - 1, self.method.initial_frames)
+        shown = [frame] if question.kind == "direct" and frame in first_look else []
+        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
+        answer = self._answer_to(question, letter)
+        return Script("direct", (f"<think>{thought}. {answer}</think><answer>{answer}</answer>",))

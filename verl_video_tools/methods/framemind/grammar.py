@@ -1,0 +1,131 @@
+"""FrameMind's turn grammar (paper appendix B): thoughts; function calls and a summary that asks for more, or an answer.
+
+    <think>...</think><tool_call>VideoClip(15.5, 20.0)</tool_call><turn_sum>...</turn_sum>
+    <think>...</think><answer>...</answer>
+
+A block holds one call: ``FrameAt(t)`` or ``VideoClip(t_start, t_end)``, plain numbers of seconds, with or without the
+parameters' names. Calls and answers stand outside thoughts; a tag that a thought mentions is only talk. Parsing takes
+any text and never raises. No code of the paper is public: the rules where its text is silent are ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.types import Content, ImagePart, ParsedTurn, ToolCall
+from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
+
+FRAME_AT = "FrameAt"
+VIDEO_CLIP = "VideoClip"
+PARAMETERS = {FRAME_AT: ("t",), VIDEO_CLIP: ("t_start", "t_end")}
+UNKNOWN = "unknown"
+"""Name under which a block is recorded that holds no call."""
+
+_CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(([^()]*)\)\s*")
+_NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
+_TAG = re.compile(r"</?(?:think|tool_call|turn_sum|answer)>")
+
+
+def parse_turn(text: str) -> ParsedTurn:
+    """Read one turn. Of several answers the last one counts; `well_formed` is `is_valid_turn`, with readable calls."""
+    thoughts = find_blocks(text, "think")
+    spoken = without_blocks(text, thoughts)
+    calls = tuple(_read_call(block.inner) for block in find_blocks(spoken, "tool_call"))
+    summaries, answers = find_blocks(spoken, "turn_sum"), find_blocks(spoken, "answer")
+    return ParsedTurn(
+        thought=thoughts[0].inner.strip() if thoughts else None,
+        calls=calls,
+        answer=answers[-1].inner.strip() if answers else None,
+        summary=summaries[-1].inner.strip() if summaries else None,
+        well_formed=is_valid_turn(text) and all(call.error is None for call in calls),
+    )
+
+
+def is_valid_turn(text: str) -> bool:
+    """Whether a turn is thoughts, then calls and a summary, or one answer, with white space between the blocks."""
+    if is_valid_transcript(text):
+        return True
+    tags = _tags(text)
+    asks = any(tag in tags for tag in ("</tool_call>", "</turn_sum>"))
+    return asks and _are_balanced(tags) and _is_thoughts(_outside_calls(text))
+
+
+def is_valid_transcript(text: str) -> bool:
+    """The format of a whole rollout (paper appendix, reward): its assistant turns, one after the other.
+
+    Calls and summaries are removed, since the paper's rule knows none; what is left must be closed thoughts, at least
+    one, and then exactly one closed answer, at the very end. White space does not count.
+    """
+    if not _are_balanced(_tags(text)):
+        return False
+    left = _outside_calls(text).rstrip()
+    answers = find_blocks(left, "answer")
+    return len(answers) == 1 and answers[0].end == len(left) and _is_thoughts(left[: answers[0].start])
+
+
+def num_summaries(text: str) -> int:
+    """Closed summaries outside thoughts."""
+    return len(find_blocks(without_blocks(text, find_blocks(text, "think")), "turn_sum"))
+
+
+def labelled_frames(images: Sequence[ImagePart], decimals: int) -> Content:
+    """One line per frame, with its own time in seconds before it: ``[t=12.34s]``."""
+    content: list[str | ImagePart] = []
+    for number, image in enumerate(images):
+        label = f"[t={image.record.timestamp_seconds:.{decimals}f}s]"
+        content += [label if number == 0 else f"\n{label}", image]
+    return tuple(content)
+
+
+def _tags(text: str) -> list[str]:
+    return _TAG.findall(text)
+
+
+def _are_balanced(tags: Sequence[str]) -> bool:
+    """Whether each opening tag is followed by its closing one, so that blocks neither nest nor stay open."""
+    pairs = zip(tags[::2], tags[1::2], strict=False)
+    return len(tags) % 2 == 0 and all(closing == f"</{opening[1:]}" for opening, closing in pairs)
+
+
+def _outside_calls(text: str) -> str:
+    for tag in ("tool_call", "turn_sum"):
+        text = without_blocks(text, find_blocks(text, tag))
+    return text
+
+
+def _is_thoughts(text: str) -> bool:
+    thoughts = find_blocks(text, "think")
+    return bool(thoughts) and not without_blocks(text, thoughts).strip()
+
+
+def _read_call(text: str) -> ToolCall:
+    shown = {"text": text.strip()[:200]}
+    match = _CALL.fullmatch(text)
+    if match is None:
+        return ToolCall(UNKNOWN, shown, _malformed(f"{text.strip()[:80]!r} is not one function call"))
+    name, listed = match.groups()
+    if name not in PARAMETERS:
+        return ToolCall(name[:80], shown, f"{CallErrorCode.UNKNOWN_TOOL}: no tool is called {name[:80]!r}; {_ADVICE}")
+    parameters = PARAMETERS[name]
+    values = [value.strip() for value in listed.split(",")]
+    if len(values) != len(parameters):
+        return ToolCall(name, shown, _malformed(f"{name} takes {len(parameters)} numbers, got {len(values)}"))
+    arguments: dict[str, float] = {}
+    for position, value in enumerate(values):
+        named, equals, number = (part.strip() for part in value.rpartition("="))
+        parameter = named if equals else parameters[position]
+        if parameter not in parameters or parameter in arguments:
+            return ToolCall(name, shown, _malformed(f"{name} takes {', '.join(parameters)} once each"))
+        if not _NUMBER.fullmatch(number):
+            return ToolCall(name, shown, _malformed(f"{parameter} must be a number of seconds, got {number[:40]!r}"))
+        arguments[parameter] = float(number)
+    return ToolCall(name, arguments)
+
+
+_ADVICE = "write FrameAt(t) or VideoClip(t_start, t_end) with seconds, such as VideoClip(15.5, 20.0)"
+
+
+def _malformed(why: str) -> str:
+    return f"{CallErrorCode.MALFORMED_CALL}: {why}; {_ADVICE}"

@@ -1,0 +1,338 @@
+"""FrameMind (arXiv 2509.24008): look again by frames and clips, trained on a ladder of resolutions in every group.
+
+The paper's code is not public. Sources named at the fields: "paper" with its section; "ours" where the paper is silent
+or contradicts itself, with its number in the table of docs/methods/framemind.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.grading import answer_worth
+from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.types import (
+    CallRecord,
+    Content,
+    ContextPolicy,
+    FrameRequest,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+from verl_video_tools.methods.framemind import grammar as protocol
+from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
+from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.toolkit.arguments import told_seconds
+from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.video.sampling import linspace_indices
+
+Rung = tuple[int, int]
+"""Number of frames, and side in pixels of the square that each is scaled to."""
+
+_ROUNDED = {"nearest": lambda exact: math.floor(exact + Fraction(1, 2)), "floor": math.floor, "ceil": math.ceil}
+
+
+def resolution_ladder(
+    group_size: int,
+    low: Rung = (64, 224),
+    high: Rung = (32, 448),
+    rounding: Literal["nearest", "floor", "ceil"] = "nearest",
+) -> list[Rung]:
+    """The rungs of a group, from many small frames to few large ones, linear in both (paper eq. 2 and 3).
+
+    A group of one has the low rung alone.
+
+    Args:
+        group_size: rungs, one for each rollout of a group.
+        low: first rung; the default is the paper's (4.1).
+        high: last rung; likewise.
+        rounding: of the number of frames; sides are rounded to the nearest pixel.
+
+    Raises:
+        ValueError: group_size < 1.
+    """
+    if group_size < 1:
+        raise ValueError(f"a ladder has at least 1 rung, got group_size={group_size}")
+    shares = [Fraction(number, max(1, group_size - 1)) for number in range(group_size)]
+    return [
+        (
+            _ROUNDED[rounding](low[0] + share * (high[0] - low[0])),
+            _ROUNDED["nearest"](low[1] + share * (high[1] - low[1])),
+        )
+        for share in shares
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameMind(Method):
+    """FrameMind's protocol, tools, prompt, ladder and reward; the defaults follow the paper's main text."""
+
+    name: ClassVar[str] = "framemind"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool", "turn")
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "validation_frames": "initial_frames",
+        "clip_min_frames": "min_call_frames",
+        "clip_max_frames": "call_frames",
+    }
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=12_288, response_tokens=16_384, images=128)
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindExpert"
+    synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
+
+    max_turns: int = 3
+    """Assistant turns, the answer's included (paper 3.2, table E1)."""
+    end_on_call_error: bool = False
+    """A bad call is answered with an error, and the model may try again (paper B.2)."""
+    continue_on: Literal["either", "turn_sum", "tool_call"] = "either"
+    """What a turn without an answer must hold for another one to follow: a summary or a call (ours, gap 11), a summary
+    (paper B.1), or a call (paper 3.2). Calls of a turn that ends the rollout are not carried out."""
+    max_calls_per_turn: int = 2
+    """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (ours, gap 2)."""
+    force_answer_turn: bool = False
+    """Say before the last turn that it has to answer, besides the system prompt (ours, gap 14)."""
+    context: ContextPolicy = "append"
+    """Which frames later turns see (gap 10). `append`: all; one training sequence per rollout (paper E.1).
+    `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the first look."""
+
+    # ---- the ladder
+    low: Rung = (64, 224)
+    """First rung: frames, and their side in pixels (paper 4.1)."""
+    high: Rung = (32, 448)
+    """Last rung (paper 4.1). The same as `low` for a group without a ladder."""
+    num_rungs: int = 8
+    """Rungs of the ladder; a training group sets it to its own size (table E1: 8)."""
+    rung: int | None = None
+    """Rung from 1 to `num_rungs`, the same for all rollouts. None: by the rollout's number in its group; for
+    validation, and outside groups, by `initial_frames`."""
+    initial_frames: int | None = None
+    """Frames of the first look in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
+    the first rung has (table E1: 64)."""
+    frame_rounding: Literal["nearest", "floor", "ceil"] = "nearest"
+    """How a rung's number of frames becomes whole (ours, gap 18)."""
+    nested_times: bool = False
+    """True: every rung takes its frames from those of the rung with most frames, so that a group decodes no frame
+    besides. False: every rung spreads its own frames evenly (paper 4.1 says "uniformly")."""
+    resize: Literal["square", "area"] = "square"
+    """`square` stretches frames to the square (paper B.2, 4.1), `area` keeps their aspect ratio (ours, gap 7)."""
+    label_decimals: int = 2
+    """Decimals of a frame's time in its label (ours, gap 8)."""
+
+    # ---- tools
+    tool_side_pixels: int = 448
+    """Side of the square that tools scale frames to (paper B.2)."""
+    min_call_frames: int = 8
+    """Frames of a clip at least (paper B.2)."""
+    call_frames: int = 20
+    """Frames of a clip at most (paper B.2). Equal bounds fix the number."""
+    clip_frames_per_second: float = 2.0
+    """Frames of a clip per second, between the bounds (ours, gap 3)."""
+    clip_endpoints: Literal["inclusive", "half_open"] = "inclusive"
+    """Whether a clip shows the frame at its end (ours, gap 4)."""
+    empty_clip: Literal["frame", "error"] = "frame"
+    """A clip of no length shows one frame, or is refused (ours, gap 5)."""
+    time_rounding: Literal["nearest", "shown"] = "nearest"
+    """Frame for a time: the nearest, half way the later one (paper B.2: "closest"), or the one on screen (gap 6)."""
+
+    # ---- reward
+    format_penalty: float = 1.0
+    """Taken off for a rollout whose format is not valid (paper 3.3)."""
+    format_scope: Literal["rollout", "last_turn"] = "rollout"
+    """Text that the format is read from, without calls and summaries: all assistant turns, or the last (gap 24)."""
+    one_tool_reward: float = 1.0
+    """Score of a rollout that used one of the tools (paper 3.3)."""
+    both_tools_reward: float = 1.2
+    """Score of a rollout that used both (paper 3.3); a clip that showed one frame counts as `FrameAt` (ours, gap 5)."""
+    exploration_share: float = 0.2
+    """Part of the tools' score that is paid whatever the answer is, the rest only beside a correct one (paper 3.3).
+    0 is the paper's ablation "strict gating"."""
+    bad_calls: Literal["ignored", "void"] = "ignored"
+    """Tools count where a call was executed; `void`: not if any call of the rollout was refused (ours, gap 25)."""
+    turn_reward: float = 0.5
+    """Bonus of a rollout with 2 to `max_turns` turns (paper 3.3)."""
+    turn_counting: Literal["turns", "summaries"] = "turns"
+    """What counts as turns: assistant turns (paper 3.3), or closed summaries (paper appendix; gap 26)."""
+    judge_threshold: float = 0.5
+    """Worth from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
+
+    def check_fields(self) -> None:
+        for name in ("low", "high"):
+            require(self, name, min(getattr(self, name)) >= 1, "(frames, side in pixels), each at least 1")
+        for name in ("num_rungs", "max_calls_per_turn", "tool_side_pixels", "min_call_frames"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        require(self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None")
+        frames = self.initial_frames
+        require(self, "initial_frames", frames is None or frames >= 1, "at least 1, or None")
+        bounds = f"at least {self.min_call_frames}"
+        require(self, "call_frames", self.call_frames >= self.min_call_frames, bounds)
+        require(self, "clip_frames_per_second", self.clip_frames_per_second > 0, "above 0")
+        require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
+        for name in ("exploration_share", "judge_threshold"):
+            require(self, name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+
+    # ---------------------------------------------------------------------------------------------------------- ladder
+
+    def for_session(self, session_id: int, group_size: int, validate: bool) -> FrameMind:
+        """The rollout's rung: its number in the group decides, so it is the same after a restart or a new sampling."""
+        if validate or self.rung is not None:
+            return self
+        return replace(self, num_rungs=group_size, rung=session_id % group_size + 1)
+
+    def context_policy(self) -> ContextPolicy:
+        return self.context
+
+    def ladder(self) -> list[Rung]:
+        return resolution_ladder(self.num_rungs, self.low, self.high, self.frame_rounding)
+
+    def own_rung(self) -> Rung:
+        """Frames and side of this rollout's first look."""
+        if self.rung is not None:
+            return self.ladder()[self.rung - 1]
+        num_frames = self.low[0] if self.initial_frames is None else self.initial_frames
+        if self.low[0] == self.high[0]:
+            return num_frames, self.low[1]
+        share = min(max(Fraction(self.low[0] - num_frames, self.low[0] - self.high[0]), Fraction(0)), Fraction(1))
+        return num_frames, _ROUNDED["nearest"](self.low[1] + share * (self.high[1] - self.low[1]))
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once."""
+        num_frames, side_pixels = self.own_rung()
+        width, height = frame_size(info, side_pixels, self.resize, envelope)
+        indices = self._indices(info, num_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    def _indices(self, info: VideoInfo, num_frames: int) -> tuple[int, ...]:
+        last = info.num_frames - 1
+        if not self.nested_times:
+            return linspace_indices(0, last, num_frames)
+        densest = linspace_indices(0, last, max(num_frames, self.low[0], self.high[0]))
+        kept = np.unique(np.linspace(0, len(densest) - 1, num_frames).round().astype(int))
+        return tuple(densest[number] for number in kept)
+
+    # ------------------------------------------------------------------------------------------------ prompt and tools
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt; then frames, each after its time, and the question."""
+        system = load_prompt(
+            __package__,
+            "prompt.txt",
+            self.prompt_file,
+            duration=told_seconds(info.duration_seconds, decimals=1),
+            max_turns=self.max_turns,
+            max_calls_per_turn=self.max_calls_per_turn,
+            call_frames=self.call_frames,
+        )
+        frames = protocol.labelled_frames(images, self.label_decimals)
+        return [Message("system", (system,)), Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
+
+    def parse(self, text: str) -> ParsedTurn:
+        parsed = protocol.parse_turn(text)
+        allowed, surplus = parsed.calls[: self.max_calls_per_turn], parsed.calls[self.max_calls_per_turn :]
+        error = f"{CallErrorCode.MULTIPLE_CALLS}: at most {self.max_calls_per_turn} calls in one turn are carried out"
+        return replace(parsed, calls=(*allowed, *(replace(call, error=call.error or error) for call in surplus)))
+
+    def goes_on_after(self, parsed: ParsedTurn) -> bool:
+        has_summary = parsed.summary is not None and self.continue_on != "tool_call"
+        has_call = bool(parsed.calls) and self.continue_on != "turn_sum"
+        return has_summary or has_call
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        frame_at = FrameAt(side_pixels=self.tool_side_pixels, resize=self.resize, rounding=self.time_rounding)
+        return {frame_at.name: frame_at, VideoClip.name: self.video_clip()}
+
+    def video_clip(self) -> VideoClip:
+        return VideoClip(
+            min_frames=self.min_call_frames,
+            max_frames=self.call_frames,
+            frames_per_second=self.clip_frames_per_second,
+            side_pixels=self.tool_side_pixels,
+            endpoints=self.clip_endpoints,
+            empty=self.empty_clip,
+            resize=self.resize,
+            rounding=self.time_rounding,
+        )
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """For each call its frames or a line that begins with ERROR, in order; then the number of the turn to come."""
+        content: list[str | ImagePart] = []
+        for outcome in outcomes:
+            content += [*self._evidence(outcome), "\n"]
+        if not outcomes:
+            content.append("No frames were asked for.\n")
+        content.append(f"Turn {self.max_turns - turns_left + 1} of {self.max_turns}.")
+        if self.force_answer_turn and turns_left == 1:
+            content.append(" Answer now.")
+        return tuple(content)
+
+    def _evidence(self, outcome: ToolOutcome) -> Content:
+        record, video = outcome.record, outcome.video
+        if not record.ok:
+            lasts = "" if video is None else f" The video lasts {told_seconds(video.duration_seconds)} seconds."
+            return (f"ERROR: {told_error(record)}.{lasts}",)
+        frames = protocol.labelled_frames(outcome.images, self.label_decimals)
+        if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
+            return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
+        return frames
+
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """A clip of the whole video."""
+        width, height = frame_size(info, self.tool_side_pixels, self.resize, envelope)
+        indices = linspace_indices(0, info.num_frames - 1, self.call_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
+
+        Tools count by type, from executed calls: using one often is worth no more than using it once. What counts is
+        what was shown, so one frame is not paid as two kinds of look.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+        worth = await answer_worth(trajectory.answer, sample, judge)
+        correct = worth > 0 and worth >= self.judge_threshold
+        paid_share = 1.0 if correct else self.exploration_share
+        return {
+            "accuracy": self.accuracy_reward if correct else 0.0,
+            "format": 0.0 if self._is_valid(trajectory) else -self.format_penalty,
+            "tool": self._tools_score(trajectory) * paid_share,
+            "turn": self.turn_reward if 2 <= self._num_turns(trajectory) <= self.max_turns else 0.0,
+        }
+
+    def _is_valid(self, trajectory: Trajectory) -> bool:
+        turns = trajectory.turns if self.format_scope == "rollout" else trajectory.turns[-1:]
+        return protocol.is_valid_transcript("\n".join(turn.text for turn in turns))
+
+    def _tools_score(self, trajectory: Trajectory) -> float:
+        calls = trajectory.calls()
+        if self.bad_calls == "void" and not all(call.ok for call in calls):
+            return 0.0
+        kinds = {_kind_of_look(call) for call in calls if call.ok}
+        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(kinds)]
+
+    def _num_turns(self, trajectory: Trajectory) -> int:
+        if self.turn_counting == "turns":
+            return len(trajectory.turns)
+        return sum(protocol.num_summaries(turn.text) for turn in trajectory.turns)
+
+
+def _kind_of_look(call: CallRecord) -> str:
+    """The tool that a call counts as: a clip of one frame shows what `FrameAt` does."""
+    return FrameAt.name if len(call.frames) == 1 else call.name

@@ -1,0 +1,86 @@
+"""FrameMind's `VideoClip`: 8 to 20 frames of an interval, at high resolution (paper appendix B)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import FrameRequest, Rounding, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.methods.framemind.frame_at import Resize, frame_size, request_times, time_argument
+
+Endpoints = Literal["inclusive", "half_open"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoClip:
+    """Shows frames spread evenly from `t_start` to `t_end` seconds, each frame once.
+
+    The paper says "8 to 20" without a rule; ours is `frames_per_second`, kept within these bounds. An interval that
+    holds fewer frames shows those that it has.
+
+    Attributes:
+        min_frames, max_frames: bounds on the number of frames; equal ones fix it.
+        frames_per_second: frames shown per second of the interval, between the bounds.
+        endpoints: whether the frame at `t_end` is shown.
+        empty: what an interval of no length gives: the one `frame` there, or an `error`.
+        side_pixels, resize, rounding: as for `FrameAt`.
+    """
+
+    name: ClassVar[str] = "VideoClip"
+
+    min_frames: int
+    max_frames: int
+    frames_per_second: float
+    side_pixels: int
+    endpoints: Endpoints = "inclusive"
+    empty: Literal["frame", "error"] = "frame"
+    resize: Resize = "square"
+    rounding: Rounding = "nearest"
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Frames for ``{"t_start": seconds, "t_end": seconds}``; the result repeats the numbers.
+
+        Raises:
+            CallRejected: `malformed_call`, `out_of_range`, `reversed_segment`, or `segment_too_short` for an interval
+                of no length where that is an error.
+        """
+        start, end = (time_argument(arguments, name, context.info) for name in ("t_start", "t_end"))
+        if end < start:
+            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
+        if end == start and self.empty == "error":
+            raise CallRejected(CallErrorCode.SEGMENT_TOO_SHORT, f"t_start and t_end are both {start:g}")
+        times = request_times(self._times(start, end, context.info), context.info, self.rounding)
+        width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding, unique=True),
+            result={"t_start": start, "t_end": end},
+        )
+
+    def frame_numbers(self, start: float, end: float, info: VideoInfo) -> list[int]:
+        """Numbers of the frames of a clip, ascending, in a video of an even rate."""
+        numbers: list[int] = _frame_numbers(np.array(self._times(start, end, info)), info, self.rounding).tolist()
+        return numbers
+
+    def _times(self, start: float, end: float, info: VideoInfo) -> tuple[float, ...]:
+        if end == start:
+            return (start,)
+        count = min(max(math.floor(self.frames_per_second * (end - start) + 0.5), self.min_frames), self.max_frames)
+        first, last = _frame_numbers(np.array([start, end]), info, self.rounding)
+        count = min(count, int(last - first) + 1)
+        times = np.linspace(start, end, count, endpoint=self.endpoints == "inclusive")
+        _, kept = np.unique(_frame_numbers(times, info, self.rounding), return_index=True)
+        return tuple(float(time) for time in times[kept])
+
+
+def _frame_numbers(times_seconds: np.ndarray, info: VideoInfo, rounding: Rounding) -> np.ndarray:
+    """Numbers of the frames wanted for these times, at the video's average rate: only to tell equal ones.
+
+    Where the rate varies, more of them may turn out equal; the request asks for each frame once.
+    """
+    half = 0.5 if rounding == "nearest" else 0.0
+    return np.minimum(np.floor(times_seconds * info.average_fps + half + 1e-6), info.num_frames - 1).astype(int)

@@ -1,0 +1,385 @@
+"""FrameThinker (arXiv 2509.24304): zoom by frame numbers, and a bonus for zooms on the way to a right answer.
+
+Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.grading import grade_answer
+from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.templates import Template, render
+from verl_video_tools.core.types import (
+    AnswerLabel,
+    Content,
+    FrameRequest,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    StopReason,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+from verl_video_tools.methods.framethinker import grammar as protocol
+from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
+from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
+from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transcript
+from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
+from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
+from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.video.resize import fit_box
+from verl_video_tools.video.sampling import linspace_indices
+
+_TIME = re.compile(r"\d+:\d+(:\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What a rollout earns by, before weights: from executed calls (strict) or from the transcript (reference)."""
+
+    correct: bool
+    consistent: bool
+    chose_frames: bool
+    times: tuple[str, ...]
+    """Times whose frame number, above 0, was told."""
+    well_formed: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameThinker(Method):
+    """FrameThinker's protocol, tools, prompt and reward; the defaults are the large-scale recipe."""
+
+    name: ClassVar[str] = "framethinker"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "action_bonus", "format", "ccv")
+    unpaid_components: ClassVar[tuple[str, ...]] = ("ccv",)
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "num_frames": "initial_frames and call_frames",
+        "num_frames_long": "initial_frames_long and call_frames_long",
+        "require_time_in_question": "time_bonus_for",
+    }
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=60)
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerExpert"
+    tool_agent_tools: ClassVar[tuple[str, ...]] = (ChooseFrames.name, GetFrameNumber.name)
+    dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
+
+    max_turns: int = 5
+    """Assistant turns, the answer's included (code)."""
+    max_turn_tokens: int | None = 8192
+    """Tokens generated in one turn at most (code)."""
+
+    initial_frames: int = 8
+    """Frames of the first look on a short video (paper 3.1 says "e.g. 8"; code)."""
+    initial_frames_long: int = 12
+    """The same on a long video (code)."""
+    call_frames: int = 8
+    """Frames of a zoom on a short video (code: as many as the first look)."""
+    call_frames_long: int = 12
+    """The same on a long video (code)."""
+    box: tuple[int, int] = (640, 360)
+    """Pixels (width, height) that a frame of a short video is shrunk to fit (code)."""
+    box_long: tuple[int, int] = (448, 252)
+    """The same on a long video (code)."""
+    long_video_seconds: float = 300.0
+    """Seconds; a video is long if it lasts longer than this, not if exactly as long (code)."""
+
+    accuracy_reward: float = 1.0
+    """Reward of a correct answer (paper eq. 4; code)."""
+    answer_grading: Literal["exact", "choice"] = "exact"
+    """`exact`: the answer's first word equals the truth, case and punctuation included (code). `choice`: any usual way
+    of naming the option, as `rewards.grade_multiple_choice` reads it."""
+    choose_bonus: float = 0.02
+    """Bonus of a rollout that executed choose_frames at least once. Code, large-scale run; the paper's small-scale
+    weight is lost in the text that we have."""
+    time_bonus: float = 0.5
+    """Bonus of a rollout that was told a frame number above 0. Code, large-scale run; small-scale weight as above."""
+    time_bonus_for: Literal["any_question", "timed_question", "named_time"] = "timed_question"
+    """What `time_bonus` asks for. `timed_question`: the question names a time such as 0:34, and any time was looked up
+    (code; the paper does not say). `named_time` (ours): a time that the question names was. `any_question`: neither."""
+    bonus_condition: Literal["correct", "always"] = "correct"
+    """`correct`: bonuses only beside a correct answer (paper eq. 5). `always` is the ablation of paper D.1, run there
+    with 0.2 for one action type."""
+    turn_bonus: float = 0.0
+    """Ablation of paper eq. 7: above 0 it replaces both action bonuses by `turn_bonus * (turns - 1)`; paper: 0.2."""
+    turn_bonus_cap: float = 0.6
+    """Upper bound of the turn bonus (paper D.2)."""
+    format_reward: float = 0.0
+    """Ablation of paper 3.3.1: reward of a rollout that answers and whose every turn follows the grammar to the letter.
+    The paper's weight is "comparable to the accuracy reward"; its own recipe has none."""
+
+    ccv: bool = True
+    """Cognitive Consistency Verification: an inconsistent rollout earns nothing (paper eq. 6, D.3)."""
+    ccv_profile: Literal["train", "inference"] = "train"
+    """Rules of the reward or of the run-time safeguard (code); see `methods.framethinker.consistency`."""
+    min_gap: int | None = None
+    """Frames; verification wants end - start > min_gap. None: the number of frames that a zoom shows on this video."""
+
+    answer_only: bool = False
+    """System prompt that asks for an answer without actions, for the last attempt of `inference_attempts`. Wins over
+    `prompt_file`; the template `answer_only` replaces it."""
+
+    def check_fields(self) -> None:
+        for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        for name in ("box", "box_long"):
+            require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
+        for name in ("turn_bonus", "turn_bonus_cap"):
+            require(self, name, getattr(self, name) >= 0.0, "at least 0")
+
+    # ------------------------------------------------------------------------------------------------ prompt and tools
+
+    def frames_at_first(self, info: VideoInfo) -> int:
+        """Frames of the first look on this video."""
+        return self.initial_frames_long if self._is_long(info) else self.initial_frames
+
+    def frames_per_call(self, info: VideoInfo) -> int:
+        """Frames that a zoom shows of this video."""
+        return self.call_frames_long if self._is_long(info) else self.call_frames
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames spread evenly from the first to the last."""
+        box_width, box_height = self._box(info)
+        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
+        width, height = fit_box(info.width, info.height, box_width, box_height, envelope, rounding=rounding)
+        indices = linspace_indices(0, info.num_frames - 1, self.frames_at_first(info))
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt; then question, blank line and one line per frame."""
+        initial_frames, call_frames = self.frames_at_first(info), self.frames_per_call(info)
+        user = render(self, "user", question=sample.question.rstrip(), frames=numbered_frames(self, images))
+        if self.answer_only:
+            return [
+                Message("system", render(self, "answer_only", initial_frames=str(initial_frames))),
+                Message("user", user),
+            ]
+        system = load_prompt(
+            __package__,
+            "prompt.txt",
+            self.prompt_file,
+            initial_frames=initial_frames,
+            call_frames=call_frames,
+            min_gap=call_frames + 1,
+            max_turns=self.max_turns,
+        )
+        return [Message("system", (system,)), Message("user", user)]
+
+    def tool_agent_prompt(self) -> str:
+        """Frames, tools, how to call and how to answer, for chat templates that do not render the tools' schemas."""
+        return load_prompt(__package__, "prompt_tool_agent.txt", None)
+
+    def message_templates(self) -> Mapping[str, Template]:
+        return {
+            "user": Template("{question}\n\n{frames}", once=("question", "frames")),
+            **FRAME_TEMPLATES,
+            "observation": Template("{frames}", once=("frames",)),
+            "frame_number": Template(protocol.FRAME_NUMBER, once=("number",), optional=("time",)),
+            "refusal": Template("The action was refused: {error}", optional=("error",)),
+            "answer_only": Template(
+                load_prompt(__package__, "prompt_answer_only.txt", None), optional=("initial_frames",)
+            ),
+        }
+
+    def parse(self, text: str) -> ParsedTurn:
+        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        box_width, box_height = self._box(info)
+        choose_frames = ChooseFrames(
+            num_frames=self.frames_per_call(info), box_width=box_width, box_height=box_height, compat=self.compat
+        )
+        return {choose_frames.name: choose_frames, GetFrameNumber.name: GetFrameNumber(compat=self.compat)}
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
+        content: list[str | ImagePart] = []
+        for outcome in outcomes:
+            content += [*(("\n",) if content else ()), *self._observation(outcome)]
+        return tuple(content)
+
+    def _observation(self, outcome: ToolOutcome) -> Content:
+        record = outcome.record
+        if not record.ok:  # read only with end_on_call_error=False
+            return render(self, "refusal", error=told_error(record))
+        if record.name == protocol.GET_FRAME_NUMBER:
+            number = str(record.result["frame_number"])
+            return render(self, "frame_number", time=str(record.arguments["time"]), number=number)
+        return render(self, "observation", frames=numbered_frames(self, outcome.images))
+
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """A zoom of the whole video, at the size of the first look."""
+        indices = linspace_indices(0, info.num_frames - 1, self.frames_per_call(info))
+        return replace(self.first_look(info, sample, envelope), indices=indices)
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `action_bonus` and `format`, weighted.
+
+        `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+        findings = await self._findings(trajectory, sample, judge)
+        if self.ccv and not findings.consistent:
+            return self.no_components()
+        accuracy = self.accuracy_reward if findings.correct else 0.0
+        action_bonus = self._action_bonus(findings, len(trajectory.turns), sample.question)
+        format_reward = self.format_reward if findings.well_formed else 0.0
+        return {
+            "accuracy": accuracy,
+            "action_bonus": action_bonus,
+            "format": format_reward,
+            "ccv": 1.0,
+        }
+
+    def verify(self, trajectory: Trajectory) -> Verdict:
+        """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
+        if trajectory.video is None:
+            return Verdict(ok=False, failed="structure", reason="the video was never opened")
+        min_gap = self.frames_per_call(trajectory.video) if self.min_gap is None else self.min_gap
+        if self.ccv_profile == "inference":
+            rules = ConsistencyRules.inference(min_gap)
+        else:
+            rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
+        return verify_consistency(trajectory.turns, rules)
+
+    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+        """As every method's; with `answer_grading="exact"`, whether the truth is a single word.
+
+        Raises:
+            UsageError: no answer could earn it.
+        """
+        super().check_earnable(sample, judge)
+        if self._compares_words(sample) and len(sample.ground_truth.split()) > 1:
+            raise UsageError(
+                f"answer_grading=exact compares the answer's first word with the truth, which is "
+                f"{sample.ground_truth!r:.100}; make the truth one word, or set answer_grading=choice"
+            )
+
+    async def _findings(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
+        answered = trajectory.stop_reason is StopReason.ANSWER
+        well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
+        if self.compat == "reference":
+            transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
+            min_gap = MIN_GAP if self.min_gap is None else self.min_gap
+            assert trajectory.video is not None  # a rollout without one is lost
+            read = read_transcript(transcript, trajectory.video.num_frames, min_gap)
+            correct = await self._is_correct(read.answer, sample, judge)
+            return _Findings(correct, read.consistent, read.chose_frames, read.times, well_formed)
+        calls = trajectory.executed_calls()
+        return _Findings(
+            correct=await self._is_correct(trajectory.answer, sample, judge),
+            consistent=self.verify(trajectory).ok,
+            chose_frames=any(call.name == ChooseFrames.name for call in calls),
+            times=tuple(
+                str(call.arguments["time"])
+                for call in calls
+                if call.name == GetFrameNumber.name and call.result["frame_number"] > 0
+            ),
+            well_formed=well_formed,
+        )
+
+    def _action_bonus(self, findings: _Findings, num_turns: int, question: str) -> float:
+        if self.bonus_condition == "correct" and not findings.correct:
+            return 0.0
+        if self.turn_bonus > 0.0:
+            return min(self.turn_bonus * max(0, num_turns - 1), self.turn_bonus_cap)
+        bonus = self.choose_bonus if findings.chose_frames else 0.0
+        return bonus + (self.time_bonus if self._time_counts(findings.times, question) else 0.0)
+
+    def _time_counts(self, times: Sequence[str], question: str) -> bool:
+        """Whether looking up these times is what `time_bonus_for` asks."""
+        named = [match[0] for match in _TIME.finditer(question)]
+        if self.time_bonus_for == "named_time":
+            return not {_seconds(time) for time in times}.isdisjoint(map(_seconds, named))
+        return bool(times) and (bool(named) or self.time_bonus_for == "any_question")
+
+    async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
+        if answer is None:
+            return False
+        if self._compares_words(sample):
+            return answer.split(maxsplit=1)[0] == sample.ground_truth
+        return await grade_answer(answer, sample, judge) is AnswerLabel.CORRECT
+
+    def _compares_words(self, sample: Sample) -> bool:
+        """Whether an answer's first word is compared with the truth: the published rule, for options and numbers."""
+        return self.answer_grading == "exact" and sample.question_type in ("mc", "numeric")
+
+    def _is_long(self, info: VideoInfo) -> bool:
+        return info.duration_seconds > self.long_video_seconds
+
+    def _box(self, info: VideoInfo) -> tuple[int, int]:
+        return self.box_long if self._is_long(info) else self.box
+
+
+def _seconds(time: str) -> int:
+    """Seconds of MM:SS or H:MM:SS; -1 for digits beyond any video's length."""
+    if len(time) > 20:
+        return -1
+    seconds = 0
+    for part in time.split(":"):
+        seconds = 60 * seconds + int(part)
+    return seconds
+
+
+# ------------------------------------------------------------------------------------------------------------ inference
+
+
+@dataclass(frozen=True)
+class InferenceResult:
+    """What the inference policy ends with.
+
+    Attributes:
+        answer: of the first attempt that answered consistently; None is a format error, which counts as wrong.
+        images_used: frames shown in that attempt, first look and zooms; None for a format error, which the published
+            average of frames leaves out.
+        attempts: every rollout made, in order.
+        verdicts: the verification of each.
+    """
+
+    answer: str | None
+    images_used: int | None
+    attempts: tuple[Trajectory, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+async def inference_attempts(
+    method: FrameThinker, run: Callable[[FrameThinker], Awaitable[Trajectory]], max_attempts: int = 3
+) -> InferenceResult:
+    """Answer one question with retries and a fallback (paper 3.3.2; code's evaluation script).
+
+    A rollout that does not answer, or fails the verification in its inference profile, is made again; the last attempt
+    uses the answer-only prompt on the same first look.
+
+    Args:
+        run: makes one whole rollout with the method that it is given.
+        max_attempts: rollouts at most (code: 3).
+    """
+    if max_attempts < 1:
+        raise UsageError(f"max_attempts must be at least 1, got {max_attempts}")
+    method = replace(method, ccv_profile="inference")
+    attempts: list[Trajectory] = []
+    verdicts: list[Verdict] = []
+    for number in range(1, max_attempts + 1):
+        trajectory = await run(replace(method, answer_only=number == max_attempts > 1))
+        attempts.append(trajectory)
+        verdicts.append(method.verify(trajectory))
+        if trajectory.answer is not None and (verdicts[-1].ok or not method.ccv):
+            counts = trajectory.counts()
+            images_used = counts["initial_frames"] + counts["tool_frames"]
+            return InferenceResult(trajectory.answer, images_used, tuple(attempts), tuple(verdicts))
+    return InferenceResult(None, None, tuple(attempts), tuple(verdicts))

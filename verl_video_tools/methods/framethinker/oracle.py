@@ -1,0 +1,107 @@
+"""Scripted expert for FrameThinker: what a competent policy would write for a question of the synthetic world.
+
+The five trajectory templates of the paper's process-supervised data (F.2):
+    A  answer at once
+    B  choose one segment, then answer
+    C  ask for the frame number of a time, choose the segment there, then answer
+    D  choose a segment, refine it by a second choice inside it, then answer
+    E  choose two disjoint segments, then answer
+The last two whole numbers of a thought are the segment chosen, as the verification demands.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Literal
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods.framethinker.method import FrameThinker
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedExpert, conclude, remind
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.world import VideoSpec
+from verl_video_tools.video.sampling import linspace_indices
+
+Template = Literal["A", "B", "C", "D", "E"]
+Segment = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameThinkerExpert(ScriptedExpert):
+    """An expert in FrameThinker's grammar.
+
+    Attributes:
+        refine_share: of the questions that name frames, how many follow template D instead of B.
+        split_share: of the questions about several things, how many follow template E instead of B.
+        method: gives the frames of the first look and of each choice.
+    """
+
+    refine_share: float = 0.15
+    split_share: float = 0.25
+    method: FrameThinker = field(default_factory=FrameThinker)
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        """Raises UsageError where the video is too short for a look (`call_frames + 1` frames)."""
+        rng = self._rng(spec, question)
+        if rng.random() < self.imperfection:
+            template, looks = self._careless_plan(rng, spec)
+        else:
+            template, looks = self._plan(rng, spec, question)
+        turns = [_get(question.clock or "")] if template == "C" else []
+        turns += [_choose(start, end) for start, end in looks]
+        # Of a first look only the frame in question matters; a refined look replaces the one before.
+        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not looks else []
+        for start, end in looks[-1:] if template == "D" else looks:
+            shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
+        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
+        return Script(template, (*remind(question, turns), _answer(thought, self._answer_to(question, letter))))
+
+    def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
+        if question.kind == "direct":
+            return "A", []
+        segment = question.evidence[0]
+        if question.kind == "at_time":
+            return "C", [segment]
+        if question.kind == "between_things":
+            return "B", [segment]
+        if question.kind == "between_frames":
+            around = self._first_look_around(spec, segment)
+            if rng.random() < self.refine_share and around != segment and around != (0, spec.num_frames - 1):
+                return "D", [around, segment]
+            return "B", [segment]
+        start, end = segment
+        middle = (start + end) // 2
+        if rng.random() < self.split_share and middle - start > self._num_frames(spec):
+            return "E", [(start, middle), (middle, end)]
+        return "B", [segment]
+
+    def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+        if rng.random() < self.hasty_share:
+            return "A", []
+        num_frames = self._num_frames(spec)
+        length = rng.randrange(num_frames + 1, 4 * num_frames)
+        if length >= spec.num_frames - 1:
+            raise UsageError(f"a video of {spec.num_frames} frames is too short for looks of {num_frames} frames")
+        start = rng.randrange(spec.num_frames - 1 - length)
+        return "B", [(start, start + length)]
+
+    def _num_frames(self, spec: VideoSpec) -> int:
+        return self.method.frames_per_call(VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
+
+    def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
+        """The nearest frames of the first look on both sides of a segment."""
+        frames = linspace_indices(0, spec.num_frames - 1, self._num_frames(spec))
+        return max(f for f in frames if f <= segment[0]), min(f for f in frames if f >= segment[1])
+
+
+def _choose(start: int, end: int) -> str:
+    return f"<think>between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
+
+
+def _get(clock: str) -> str:
+    return f"<think>time {clock}</think><action>get frame number at time {clock}</action>"
+
+
+def _answer(thought: str, answer: str) -> str:
+    return f"<think>{thought}. {answer}</think><action>output answer: {answer}</action>"

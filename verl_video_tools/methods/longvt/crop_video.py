@@ -1,0 +1,150 @@
+"""LongVT's tool: a segment of the video, given in seconds, at one frame per second (paper 3.2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, ClassVar
+
+import numpy as np
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import Compat, FrameRequest, PixelEnvelope, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
+from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
+from verl_video_tools.video.resize import fit_envelope
+
+PATCH_FACTOR = 28
+"""Sides are multiples of this many pixels where no processor says otherwise (Qwen2.5-VL: patches of 14, merged 2x2)."""
+
+
+_LABEL_ROUNDING_SECONDS = 0.05
+"""LongVT tells times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CropVideo:
+    """Shows frames between `start_time` and `end_time` seconds, both ends included.
+
+    The video is the row's. A call may name it, by path or file name, as checkpoints trained on the published prompt do;
+    a call that names another one is refused, and nothing that a model writes is ever opened.
+
+    Attributes:
+        fps: frames shown per second of video.
+        max_frames: frames shown per call at most; a longer segment is sampled more sparsely.
+        min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
+        compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
+            was told, and numbers may be written as strings.
+    """
+
+    name: ClassVar[str] = "crop_video"
+
+    fps: float
+    max_frames: int
+    min_pixels: int
+    max_pixels: int
+    compat: Compat = "strict"
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Frames for ``{"start_time": seconds, "end_time": seconds, "video_path"?: str}``; others are ignored.
+
+        The result repeats the segment as numbers, ``{"start_time": float, "end_time": float}``.
+
+        Raises:
+            CallRejected: `malformed_call`, `wrong_video`, `out_of_range`, `reversed_segment` (also an empty one), or
+                `segment_too_short` for one that does not hold two frames.
+        """
+        if self.compat == "reference":
+            return self._plan_reference(arguments, context)
+        _check_video(arguments.get("video_path"), context.sample.video_path)
+        start, end = (self._seconds(arguments, name) for name in ("start_time", "end_time"))
+        duration = context.info.duration_seconds
+        if start < 0 or start >= duration:
+            raise CallRejected(
+                CallErrorCode.OUT_OF_RANGE,
+                f"start_time {start:g} must be from 0 to below {told_seconds(duration)} seconds",
+            )
+        if end <= start:
+            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}")
+        if end > duration + _LABEL_ROUNDING_SECONDS:
+            raise CallRejected(
+                CallErrorCode.OUT_OF_RANGE,
+                f"end_time {end:g} is after the end of the video ({told_seconds(duration)} seconds)",
+            )
+        end = min(end, duration)
+        seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)
+        if not seconds:
+            raise CallRejected(
+                CallErrorCode.SEGMENT_TOO_SHORT, f"there are no two frames between {start:g} and {end:g} seconds"
+            )
+        width, height = frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, seconds=seconds),
+            result={"start_time": start, "end_time": end},
+        )
+
+    def _plan_reference(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        start, end = checked_times(arguments, context.sample.video_path, context.info)
+        indices = published_indices(start, end, context.info, self.fps, self.max_frames)
+        if not indices:
+            raise CallRejected(CallErrorCode.SEGMENT_TOO_SHORT, f"too_short: start_time={start}, end_time={end}")
+        width, height = frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, indices=indices),
+            result={"start_time": start, "end_time": end},
+        )
+
+    @staticmethod
+    def _seconds(arguments: Mapping[str, Any], name: str) -> float:
+        value = arguments.get(name)
+        seconds = finite_number(value, read_text=False)
+        if seconds is None:
+            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+        return seconds
+
+
+def segment_seconds(start: float, end: float, info: VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
+    """Times to look at for a segment, spread evenly over it, first and last frame included.
+
+    The rule is that of qwen-vl-utils, by which the published checkpoints were trained
+    (https://github.com/QwenLM/Qwen2.5-VL): `fps` frames per second, at least 2, at most `max_frames`, an even number of
+    them. Each time lies in the middle of the frame nearest to it, so that float error never shows its neighbour.
+
+    Args:
+        start, end: seconds, 0 <= start <= end <= duration.
+
+    Returns:
+        Seconds in ascending order; none where the segment does not hold two frames.
+    """
+    frame_seconds = 1.0 / info.average_fps
+    last = min(end, info.duration_seconds - frame_seconds)
+    if (last - start) * info.average_fps < 1.0 - 1e-6:
+        return ()
+    num_frames_inside = math.floor((last - start) * info.average_fps + 1e-6) + 1
+    count = min(max(num_frames_inside * frame_seconds * fps, 2.0), max_frames, num_frames_inside)
+    nearest = np.linspace(start, last, 2 * math.floor(count / 2.0 + 1e-9)) + frame_seconds / 2.0
+    return tuple(float(time) for time in np.minimum(nearest, info.duration_seconds))
+
+
+def frame_size(info: VideoInfo, min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> tuple[int, int]:
+    """Width and height of shown frames in pixels: multiples of the model's factor, area within all bounds."""
+    factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
+    most = min(max_pixels, envelope.max_pixels)
+    bounds = PixelEnvelope(factor, min(max(min_pixels, envelope.min_pixels), most), most)
+    return fit_envelope(info.width, info.height, bounds)
+
+
+def _check_video(named: Any, video_path: str) -> None:
+    if named is None:
+        return
+    if not isinstance(named, str) or not named:
+        raise CallRejected(
+            CallErrorCode.MALFORMED_CALL, f"video_path must be text, and may be left out; got {named!r:.80}"
+        )
+    if named.removeprefix("file://") not in (video_path, PurePath(video_path).name):
+        # The right name is not told: it may give the answer away.
+        raise CallRejected(
+            CallErrorCode.WRONG_VIDEO, f"{named[:80]!r} is not the video of this question; leave video_path out"
+        )

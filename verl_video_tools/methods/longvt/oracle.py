@@ -1,0 +1,99 @@
+"""Scripted expert for LongVT: what a competent policy would write for a question of the synthetic world.
+
+Templates, by the letters of `methods.toolkit.oracle`:
+    A  answer at once, from the first look
+    B  crop the part that the question names, then answer
+It concludes only from frames that it was shown, so its thoughts are true.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods.longvt.crop_video import segment_seconds
+from verl_video_tools.methods.longvt.method import LongVT
+from verl_video_tools.methods.toolkit.oracle import (
+    Script,
+    ScriptedExpert,
+    listed,
+    place_asked,
+    remind,
+    runs_of_labels,
+)
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.seconds import evidence_seconds
+from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongVTExpert(ScriptedExpert):
+    """An expert in LongVT's grammar. Questions without options want one that answers in words."""
+
+    takes_open_questions: ClassVar[bool] = True
+
+    method: LongVT
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = self._rng(spec, question)
+        segment: tuple[float, float] | None = evidence_seconds(spec, question)
+        first_look_tells = question.kind == "direct" and self._first_look_tells(spec, question)
+        if rng.random() < self.imperfection:
+            start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
+            segment = None if rng.random() < self.hasty_share else (start, round(start + rng.uniform(2.0, 6.0), 1))
+        elif first_look_tells:
+            segment = None
+        if segment is None:
+            shown = [question.evidence[0][0]] if first_look_tells else []
+        else:
+            shown = self._shown(spec, *segment, self.method.call_frames)
+        thought, option = _conclude(rng, spec, question, shown)
+        letters = {text: letter for letter, text in question.options.items()}
+        answer = _answer(thought, self._answer_to(question, letters[option]))
+        if segment is None:
+            return Script("A", (answer,))
+        return Script("B", (*remind(question, [_crop(*segment)]), answer))
+
+    def _first_look_tells(self, spec: VideoSpec, question: Question) -> bool:
+        frame = question.evidence[0][0]
+        first_look = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
+        nearest = min(first_look, key=lambda shown: abs(shown - frame))
+        return label_at(spec, nearest) == label_at(spec, frame)
+
+    def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
+        """Frames that the tool, or the first look, shows of a segment."""
+        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
+        return frames_at(spec, segment_seconds(start, end, info, self.method.fps, max_frames))
+
+
+def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
+    """What the expert says about the frames it was shown, and the text of the option that it takes."""
+    options = list(question.options.values())
+    runs = runs_of_labels(spec, shown)
+    if question.kind == "count":
+        runs = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
+        concluded = str(len(runs)) if shown else ""
+    else:
+        labels = [label for _, label in runs]
+        if question.kind == "between_things":  # the crop may show the clues as well, which are no options
+            labels = [label for label in labels if label in options]
+        wanted = labels[-1:] if place_asked(question) == "last" else labels[:1]
+        concluded = wanted[0] if wanted else ""
+    seen = listed(runs, lambda frame: f"{frame / spec.fps:.1f}s")
+    if question.kind == "order" and concluded:
+        seen += f". {place_asked(question)} {concluded}"
+    return seen, concluded if concluded in options else rng.choice(options)
+
+
+def _crop(start: float, end: float) -> str:
+    call = {"name": "crop_video", "arguments": {"start_time": round(start, 1), "end_time": round(end, 1)}}
+    window = f"between {start:.1f}s and {end:.1f}s"
+    return f"<think>{window}</think>\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
+
+
+def _answer(thought: str, answer: str) -> str:
+    return f"<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"

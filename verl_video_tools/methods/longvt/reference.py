@@ -1,0 +1,135 @@
+"""LongVT's published scoring, which reads the text of a rollout as its environment kept it.
+
+Only `compat="reference"` uses it. The environment writes a turn that calls anew: what stood before its first call, then
+the calls. So what a turn says after a call is lost, and an answer before one is graded.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+
+from verl_video_tools.core.temporal import temporal_iou
+from verl_video_tools.core.types import Turn
+from verl_video_tools.methods.toolkit.blocks import find_blocks
+
+Segment = tuple[float, float]
+
+_OPENING_TAG = re.compile(r"<(think|tool_call|answer)>")
+_LITERAL_CHARACTERS = 4000
+"""Of a call at most; as much as a call may have to be carried out."""
+
+
+def published_text(turns: Sequence[Turn]) -> str:
+    """The text that the published scoring is given: turns and what answered them, with the names of their roles."""
+    replies = [f"user{turn.observation}assistant\n" if turn.observation is not None else "" for turn in turns]
+    return "".join(_kept(turn) + reply for turn, reply in zip(turns, replies, strict=True))
+
+
+def answer_of(text: str) -> str:
+    """What stands after the last `<answer>`, up to a closing tag; empty where either tag is nowhere in the text."""
+    if "<answer>" not in text or "</answer>" not in text:
+        return ""
+    return text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
+
+
+def answered_segment_of(text: str) -> str:
+    """As `answer_of`, for a question whose answer is a segment: both tags must stand after the last thought."""
+    after_thoughts = text.rpartition("</think>")[2]
+    return answer_of(text) if answer_of(after_thoughts) else ""
+
+
+def is_in_form(text: str) -> bool:
+    """The form of a rollout with an answer that is not a segment.
+
+    Without a call: one thought after the other, then the answer, and nothing else. With calls: it starts with a
+    thought, ends with the answer, and after each call comes a thought, counted by opening tags.
+    """
+    if not _is_balanced(text) or text.count("<answer>") != 1 or text.count("</answer>") != 1:
+        return False
+    num_calls = text.count("<tool_call>")
+    if num_calls == 0:
+        return _only_answers(text)
+    expected = ["think", *["tool_call", "think"] * num_calls, "answer"]
+    return _is_enclosed(text) and _OPENING_TAG.findall(text) == expected
+
+
+def is_in_form_of_segments(text: str) -> bool:
+    """The form of a rollout whose answer is a segment: several answers, and calls in any order, are allowed."""
+    after_thoughts = text.rpartition("</think>")[2]
+    num_answers = after_thoughts.count("<answer>")
+    if not _is_balanced(text) or num_answers == 0 or num_answers != after_thoughts.count("</answer>"):
+        return False
+    return _is_enclosed(text) if "<tool_call>" in text else _only_answers(text)
+
+
+def written_segments(text: str) -> list[Segment]:
+    """Segments of the calls in a text that holds a reply, in order, whether they were carried out or not.
+
+    Calls are read as Python, so that one with null, true or false is skipped. Of those before one whose times are no
+    numbers at all, such as lists, none counts.
+    """
+    if "<tool_response>" not in text:
+        return []
+    segments: list[Segment] = []
+    for block in reversed(find_blocks(text, "tool_call")):
+        try:
+            segment = _segment(block.inner)
+        except (TypeError, AttributeError, OverflowError, RecursionError, MemoryError):
+            break
+        if segment is not None:
+            segments.insert(0, segment)
+    return segments
+
+
+def answered_iou(answer: str, truth: Segment) -> float:
+    """Overlap of an answer ``[start, end]``, a list in Python's syntax, with the truth; 0 for any other answer."""
+    try:
+        named = ast.literal_eval(answer[:_LITERAL_CHARACTERS])
+        if not isinstance(named, list) or len(named) != 2:
+            return 0.0
+        return temporal_iou((float(named[0]), float(named[1])), truth)
+    except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError):
+        return 0.0
+
+
+def _kept(turn: Turn) -> str:
+    if turn.truncated or not turn.calls:
+        return turn.text
+    calls = [json.dumps(call.arguments, ensure_ascii=False) for call in turn.calls]
+    written = [f'<tool_call>{{"name":"crop_video","arguments":{arguments}}}</tool_call>' for arguments in calls]
+    return turn.text.partition("<tool_call>")[0].strip() + "".join(written)
+
+
+def _segment(call: str) -> Segment | None:
+    """The segment of a call; None if it holds none. Raises TypeError or AttributeError for one that ends the search."""
+    try:
+        written = ast.literal_eval(call.strip()[:_LITERAL_CHARACTERS])
+        if not isinstance(written, dict) or written.get("name") != "crop_video":
+            return None
+        arguments = written.get("arguments", {})
+        if "start_time" not in arguments or "end_time" not in arguments:
+            return None
+        return float(arguments["start_time"]), float(arguments["end_time"])
+    except (ValueError, SyntaxError, KeyError):
+        return None
+
+
+def _is_balanced(text: str) -> bool:
+    num_thoughts = text.count("<think>")
+    return num_thoughts == text.count("</think>") > 0 and text.count("<tool_call>") == text.count("</tool_call>")
+
+
+def _is_enclosed(text: str) -> bool:
+    return text.strip().startswith("<think>") and text.strip().endswith("</answer>")
+
+
+def _only_answers(text: str) -> bool:
+    """``^\\s*<think>.*?</think>\\s*<answer>.*?</answer>\\s*$``, without its search for where to split."""
+    text = text.strip()
+    if not _is_enclosed(text):
+        return False
+    body = text[len("<think>") : -len("</answer>")]
+    return re.search(r"</think>\s*<answer>", body) is not None

@@ -1,0 +1,80 @@
+"""FrameThinker's zoom: a fixed number of frames spread over a segment given by two frame numbers (paper 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan
+from verl_video_tools.video.resize import fit_box
+from verl_video_tools.video.sampling import linspace_indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChooseFrames:
+    """Shows `num_frames` frames strictly between `start_frame` and `end_frame`, spread evenly.
+
+    Both ends are exclusive, so a segment needs `end_frame - start_frame >= num_frames + 1`, and `end_frame` may be the
+    number of frames in the video (one past the last).
+
+    Attributes:
+        num_frames: frames shown per call.
+        box_width, box_height: pixels; a frame is shrunk to fit, keeping its aspect ratio, and never enlarged.
+        compat: `reference` takes an end beyond the video as the video's end, and truncates sizes as the published code
+            does.
+    """
+
+    name: ClassVar[str] = "choose_frames"
+
+    num_frames: int
+    box_width: int
+    box_height: int
+    compat: Compat = "strict"
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Frames for ``{"start_frame": int, "end_frame": int}``.
+
+        Raises:
+            CallRejected: `malformed_call`, `reversed_segment`, `out_of_range` or `segment_too_short`.
+        """
+        start, end = (_frame_number(arguments, name) for name in ("start_frame", "end_frame"))
+        last_end = context.info.num_frames
+        if self.compat == "reference":
+            if not 0 <= start <= last_end:
+                raise CallRejected(
+                    CallErrorCode.OUT_OF_RANGE,
+                    f"start {start} is outside the video; frame numbers run from 0 to {last_end - 1}",
+                )
+            end = min(end, last_end)
+        elif start > end:
+            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"start {start} is after end {end}; give START < END")
+        elif start < 0 or start >= last_end or end > last_end:
+            raise CallRejected(
+                CallErrorCode.OUT_OF_RANGE,
+                f"segment {start} to {end} is outside the video; frame numbers run from 0 to {last_end - 1}",
+            )
+        if end - start < self.num_frames + 1:
+            raise CallRejected(
+                CallErrorCode.SEGMENT_TOO_SHORT,
+                f"segment {start} to {end} is too short for {self.num_frames} frames; "
+                f"END must be at least START + {self.num_frames + 1}",
+            )
+        width, height = fit_box(
+            context.info.width,
+            context.info.height,
+            self.box_width,
+            self.box_height,
+            context.envelope,
+            rounding="floor" if self.compat == "reference" else "nearest",
+        )
+        indices = linspace_indices(start + 1, end - 1, self.num_frames)
+        return ToolPlan(frames=FrameRequest(width=width, height=height, indices=indices))
+
+
+def _frame_number(arguments: Mapping[str, Any], name: str) -> int:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a whole frame number, got {value!r}")
+    return value

@@ -1,0 +1,165 @@
+"""Native tool calls in the Hermes convention of the Qwen models: JSON objects between `<tool_call>` tags.
+
+    <think>...</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 12.0, "end_time": 20.5}}</tool_call>
+    <think>...</think><answer>...</answer>
+
+A turn may hold several calls. Calls stand outside the thought and win over an answer: what follows a call in the same
+turn was written without its result. `parse_calls` is the block parser alone, for methods with a frame of their own.
+Parsing takes any text and never raises.
+
+Observations are one `<tool_response>` block per call inside one user message, which is what Qwen's templates make of
+consecutive messages of role `tool` (https://qwen.readthedocs.io/en/latest/framework/function_call.html).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.json_text import load_object
+from verl_video_tools.core.types import ParsedTurn, ToolCall
+from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
+
+UNKNOWN = "unknown"
+"""Name under which a block is recorded that names no tool."""
+
+_TAG = re.compile(r"</?(?:think|tool_call|answer)>")
+
+
+def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, ...]:
+    """Every closed `<tool_call>` block of `text`, in order; one that cannot be read carries `malformed_call`.
+
+    Args:
+        takes_parameters: `parameters` stands for `arguments`, as some models write, and is preferred.
+    """
+    return tuple(_read_call(block.inner, takes_parameters) for block in find_blocks(text, "tool_call"))
+
+
+def parse_turn(text: str) -> ParsedTurn:
+    """Read one turn: a thought, then calls or an answer.
+
+    The thought is the first `<think>` block; tags inside thoughts are only talk. Of several answers the last counts.
+    `well_formed` says that the turn's tags are in order (`tags_in_order`) and that its calls can be read.
+    """
+    thoughts = find_blocks(text, "think")
+    spoken = without_blocks(text, thoughts)
+    calls = parse_calls(spoken)
+    answers = [] if calls else find_blocks(spoken, "answer")
+    well_formed = tags_in_order(text) and all(call.error is None for call in calls)
+    return ParsedTurn(
+        thought=thoughts[0].inner.strip() if thoughts else None,
+        calls=calls,
+        answer=answers[-1].inner.strip() if answers else None,
+        well_formed=well_formed and bool(calls or answers),
+    )
+
+
+def parse_turn_reference(text: str, tool_names: Collection[str]) -> ParsedTurn:
+    """Read one turn as the published environment of LongVT does.
+
+    Calls are read anywhere, also in thoughts. One block that is no JSON costs the turn all its calls, and a call of an
+    unknown tool, or whose arguments are no object, is dropped; with no call left the turn is the last one.
+    """
+    try:
+        calls = [_as_call(load_object(block.inner), block.inner) for block in find_blocks(text, "tool_call")]
+    except (ValueError, RecursionError):
+        calls = []
+    kept = tuple(call for call in calls if call.error is None and call.name in tool_names)
+    thoughts = find_blocks(text, "think")
+    answers = [] if kept else find_blocks(text, "answer")
+    return ParsedTurn(
+        thought=thoughts[0].inner.strip() if thoughts else None,
+        calls=kept,
+        answer=answers[-1].inner.strip() if answers else None,
+        well_formed=tags_in_order(text) and bool(kept or answers),
+    )
+
+
+def tags_in_order(text: str) -> bool:
+    """Whether a turn is one thought, then calls or one answer, by its tags alone.
+
+    The turn starts with `<think>`, every tag is closed, and what ends in an answer ends with `</answer>`. Words between
+    the blocks are allowed; a tag that a thought merely mentions is not.
+    """
+    text = text.strip()
+    thought = next(iter(find_blocks(text, "think")), None)
+    if thought is None or thought.start > 0 or _TAG.search(thought.inner):
+        return False
+    tags = _TAG.findall(text[thought.end :])
+    if tags == ["<answer>", "</answer>"]:
+        return text.endswith("</answer>")
+    return bool(tags) and tags == ["<tool_call>", "</tool_call>"] * (len(tags) // 2)
+
+
+def has_words_outside(text: str) -> bool:
+    """Whether anything but white space stands outside the thought, call and answer blocks of a turn."""
+    for tag in ("think", "tool_call", "answer"):
+        text = without_blocks(text, find_blocks(text, tag))
+    return bool(text.strip())
+
+
+def tool_schema(
+    name: str, description: str, parameters: Mapping[str, tuple[str, str]], optional: Collection[str] = ()
+) -> dict[str, Any]:
+    """A tool as chat templates and OpenAI-compatible servers describe it.
+
+    Args:
+        parameters: JSON type and description of each parameter.
+        optional: parameters that a call may leave out.
+    """
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {
+                "type": "object",
+                "properties": {key: {"type": kind, "description": text} for key, (kind, text) in parameters.items()},
+                "required": [key for key in parameters if key not in optional],
+            },
+        },
+    }
+
+
+def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
+    """The part of a system message that tells which tools there are and how to call them.
+
+    `config/chat_templates/hermes_tools.jinja` renders the same text for servers that are given `tools`.
+    """
+    listed = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)
+    return (
+        f"# Tools\n\nThese tools can be called:\n<tools>\n{listed}\n</tools>\n\n"
+        "A call is a JSON object with name and arguments between <tool_call> and </tool_call>:\n"
+        '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": VALUE}}\n</tool_call>\n'
+        "What it returns comes between <tool_response> and </tool_response>; never write that yourself."
+    )
+
+
+def _read_call(text: str, takes_parameters: bool) -> ToolCall:
+    try:
+        raw = load_object(text)
+    except ValueError as error:
+        return ToolCall(UNKNOWN, _shown(text), _malformed(f"the call is not a JSON object ({error})"))
+    return _as_call(raw, text, takes_parameters)
+
+
+def _as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
+    name = raw.get("name")
+    if not isinstance(name, str) or not name:
+        return ToolCall(UNKNOWN, _shown(text), _malformed(f"the call has no name, got {name!r:.80}"))
+    arguments = (raw.get("parameters") if takes_parameters else None) or raw.get("arguments", {})
+    if not isinstance(arguments, dict):
+        return ToolCall(name, _shown(text), _malformed(f"arguments must be a JSON object, got {arguments!r:.80}"))
+    return ToolCall(name, arguments)
+
+
+def _shown(text: str) -> dict[str, str]:
+    return {"text": text.strip()[:200]}
+
+
+def _malformed(why: str) -> str:
+    advice = 'write {"name": ..., "arguments": {...}} between the tags'
+    return f"{CallErrorCode.MALFORMED_CALL}: {why}; {advice}"

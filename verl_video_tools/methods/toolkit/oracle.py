@@ -1,0 +1,136 @@
+"""What the scripted experts of all methods share: scripts, how they err, and what they conclude from frames.
+
+An expert writes what a competent policy would write for a question of the synthetic world. It concludes only from
+frames that it was shown, as `label_at` tells them, so its thoughts are true; where it saw nothing that answers the
+question it guesses. Texts are short and regular, because a model of a million parameters learns from them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import ClassVar, Protocol, TypedDict
+
+from verl_video_tools.core.config import require
+from verl_video_tools.core.types import Method, PixelEnvelope, Sample, VideoInfo
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.world import SIDE_PIXELS, VideoSpec, frames_at, label_at
+
+
+@dataclass(frozen=True)
+class Script:
+    """The assistant's turns for one question, and the template that they follow."""
+
+    template: str
+    turns: tuple[str, ...]
+
+
+class Expert(Protocol):
+    """Writes the assistant's turns of a whole rollout ahead of it."""
+
+    def script(self, spec: VideoSpec, question: Question) -> Script: ...
+
+
+class Habits(TypedDict, total=False):
+    """How a `ScriptedExpert` errs and answers: its fields of these names."""
+
+    imperfection: float
+    hasty_share: float
+    answers_in_words: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptedExpert:
+    """What the experts of all methods have in common; the same seed and question give the same script.
+
+    Attributes:
+        imperfection: probability that the expert looks where nothing of use is, or does not look at all, and guesses.
+        hasty_share: of these careless scripts, how many do not look at all.
+        answers_in_words: answer with the text of an option instead of its letter.
+    """
+
+    takes_open_questions: ClassVar[bool] = False
+    """It also answers questions without options, in words."""
+
+    seed: int = 0
+    imperfection: float = 0.0
+    hasty_share: float = 0.5
+    answers_in_words: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self) if field.type == "float"):  # all of them shares
+            require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
+
+    def _rng(self, spec: VideoSpec, question: Question) -> random.Random:
+        return random.Random(f"{self.seed}/{spec.seed}/{question.text}")
+
+    def _answer_to(self, question: Question, letter: str) -> str:
+        return question.options[letter] if self.answers_in_words else letter
+
+
+def first_look_frames(method: Method, spec: VideoSpec) -> list[int]:
+    """Numbers of the frames that the method shows with the question."""
+    info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
+    look = method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
+    return frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
+
+
+def conclude(
+    rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int], name: Callable[[int], str]
+) -> tuple[str, str]:
+    """What an expert says about the frames it was shown, and the letter that it answers.
+
+    Args:
+        shown: frame numbers; what they show is all that the expert goes by.
+        name: how the expert calls a frame, by its number.
+    """
+    letters = {text: letter for letter, text in question.options.items()}
+    runs = runs_of_labels(spec, shown)
+    if question.kind == "count":
+        wanted = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
+        if shown and str(len(wanted)) in letters:
+            return f"{listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
+    elif question.kind == "order":
+        which = place_asked(question)
+        if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
+            return f"{listed(runs, name)}. {which} {label}", letters[label]
+    elif question.kind == "between_things":  # the look may show the clues as well, which are no options
+        if options := [label for _, label in runs if label in letters]:
+            return listed(runs, name), letters[options[0]]
+    elif runs and runs[0][1] in letters:
+        return listed(runs[:1], name), letters[runs[0][1]]
+    return listed(runs, name), rng.choice(list(question.options))
+
+
+def place_asked(question: Question) -> str:
+    """Which of several things a question about their order asks for: "first" or "last"."""
+    return "first" if " first " in question.text else "last"
+
+
+def remind(question: Question, looks: Sequence[str]) -> list[str]:
+    """The looks, with the thought of each telling which of several things is asked for, where the question does.
+
+    A small model has forgotten it when it has seen the frames, unless it wrote it down.
+    """
+    if question.kind != "order":
+        return list(looks)
+    return [re.sub(r"^(<\w+>)", rf"\1{place_asked(question)} ", look) for look in looks]
+
+
+def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:
+    """(frame, label) of the first of each run of frames that show the same thing."""
+    labels = [label_at(spec, frame) for frame in shown]
+    starts = [True, *(before != after for before, after in pairwise(labels))]
+    return [
+        (frame, label)
+        for frame, label, start in zip(shown, labels, starts, strict=False)
+        if start and label is not None
+    ]
+
+
+def listed(runs: Sequence[tuple[int, str]], name: Callable[[int], str]) -> str:
+    """What the runs show, in words; `name` is how a frame is called."""
+    return ", ".join(f"{name(frame)} {label}" for frame, label in runs) or "nothing"

@@ -1,0 +1,89 @@
+"""VideoBrain's CLIP agent: the frames of a range that look most like a text (paper 3.1 and algorithm 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError
+from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan
+from verl_video_tools.methods.toolkit.frame_range import read_frame_range
+from verl_video_tools.video.resize import Aspect, size_in_box
+from verl_video_tools.video.sampling import linspace_indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipSample:
+    """Shows the `num_frames` candidates most like `prompt`, in order of time.
+
+    Candidates are spread evenly over the range, both its first and its last frame among them. How alike they are is
+    not told.
+
+    Attributes:
+        num_frames: frames shown per call; a range of fewer frames shows them all.
+        num_candidates: candidates of a range below `dense_from_frames` frames, and of one from there on.
+        dense_by: what `dense_from_frames` is compared with: the length of the range, or that of the whole video.
+        box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
+        deadline_seconds: time for the search.
+        aspect: what becomes of frames of another shape than the box's.
+        compat: see `methods.toolkit.frame_range.read_frame_range`; `reference` also takes a prompt that is not text.
+    """
+
+    name: ClassVar[str] = "clip_sample"
+
+    num_frames: int
+    num_candidates: tuple[int, int]
+    dense_from_frames: int
+    box_width: int
+    box_height: int
+    deadline_seconds: float
+    dense_by: Literal["range", "video"] = "range"
+    aspect: Aspect = "fit"
+    compat: Compat = "strict"
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``; others are ignored.
+
+        The result repeats the call as it was carried out, ``{"start_frame": int, "end_frame": int, "prompt": str}``.
+
+        Raises:
+            CallRejected: `malformed_call`, `out_of_range` or `reversed_segment`.
+            RetrievalError: the search failed, or the run has no retriever.
+            VideoError: the candidates cannot be decoded.
+        """
+        info = context.info
+        start, end = read_frame_range(arguments, info.num_frames, self.compat)
+        prompt = self._prompt(arguments)
+        if context.retriever is None:
+            raise RetrievalError("no retriever is set up: clip_sample finds frames by text and needs one")
+        best = await context.retriever.best_frames(
+            context.sample.video_path,
+            self.candidates(start, end, info.num_frames),
+            prompt,
+            self.num_frames,
+            self.deadline_seconds,
+        )
+        width, height = size_in_box(
+            info.width, info.height, self.box_width, self.box_height, context.envelope, self.aspect
+        )
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
+            result={"start_frame": start, "end_frame": end, "prompt": prompt},
+        )
+
+    def candidates(self, start: int, end: int, num_frames: int) -> tuple[int, ...]:
+        """Frames of the range [start, end) that are compared with the text, in a video of `num_frames` frames."""
+        length = num_frames if self.dense_by == "video" else end - start
+        count = self.num_candidates[length >= self.dense_from_frames]
+        return linspace_indices(start, end - 1, min(count, end - start))
+
+    def _prompt(self, arguments: Mapping[str, Any]) -> str:
+        value = arguments.get("prompt")
+        is_taken = isinstance(value, str) or (self.compat == "reference" and value is not None)
+        prompt = str(value).strip() if is_taken else ""
+        if not prompt:
+            raise CallRejected(
+                CallErrorCode.MALFORMED_CALL, f"prompt must say in a few words what to look for, got {value!r:.80}"
+            )
+        return prompt

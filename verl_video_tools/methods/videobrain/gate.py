@@ -1,0 +1,134 @@
+"""VideoBrain's format gate (paper 3.3): a rollout that breaks a rule of form earns nothing at all.
+
+`record_gate` reads the record of what was carried out. `reference_text_gate` reads turns and observations as text, as
+the published reward does; only `compat="reference"` uses it. That reward takes the observations' own tags out by their
+exact sentences; here observations lose all their tags, so their sentences may be others.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from verl_video_tools.core.types import StopReason, Trajectory
+from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods.videobrain.clip_sample import ClipSample
+from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+
+_TOLERANCE_FRAMES_REFERENCE = 1
+
+_TAGS = ("thinking", "answer", "tool_call")
+_OWN_TAG = re.compile(rf"</?(?:{'|'.join(_TAGS)})>")
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class GateFindings:
+    """What a gate says of a rollout.
+
+    Attributes:
+        fault: the first rule that the rollout breaks; None if it passes.
+        answer: text of the answer, stripped; None where the gate fails.
+        num_calls: calls that were executed (by the record) or written (by the text).
+    """
+
+    fault: str | None
+    answer: str | None = None
+    num_calls: int = 0
+
+
+def record_gate(trajectory: Trajectory, tolerance_frames: int) -> GateFindings:
+    """Judge a rollout by its record: it answers, each turn is one thought and one action, no call was refused, and none
+    says the same as an earlier one.
+
+    A call that failed through no fault of the policy does not count against it, nor as a call.
+
+    Args:
+        tolerance_frames: calls of uniform_sample whose two ends are this near are the same. Calls of clip_sample with
+            the same prompt are, whatever their range (paper appendix A).
+    """
+    if trajectory.stop_reason is not StopReason.ANSWER:
+        return GateFindings("no answer")
+    if not all(turn.well_formed for turn in trajectory.turns):
+        return GateFindings("a turn that is not one thought and one action")
+    if any(not call.ok and not call.failed() for call in trajectory.calls()):
+        return GateFindings("a call that was refused")
+    calls = trajectory.executed_calls()
+    said = _Said(tolerance_frames)
+    for call in calls:
+        done = call.result
+        if fault := said.add(call.name, (done["start_frame"], done["end_frame"]), done.get("prompt", "")):
+            return GateFindings(fault)
+    return GateFindings(None, trajectory.answer, len(calls))
+
+
+def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
+    """Judge turns as the published reward does; never raises.
+
+    Tags have to balance, with one thought for each call and each answer, in whatever order and place. Ranges are not
+    held against the video. Where the published code fails on a call that is no JSON object, it counts as malformed.
+
+    Args:
+        turns: text of each turn, and of the observation that answered it ("" for none).
+    """
+    text = "\n".join(part for turn, observation in turns for part in (turn, _OWN_TAG.sub("", observation)))
+    for tag in _TAGS:
+        if text.count(f"<{tag}>") != text.count(f"</{tag}>"):
+            return GateFindings(f"unbalanced <{tag}>")
+    if text.count("<thinking>") != text.count("<tool_call>") + text.count("<answer>"):
+        return GateFindings("not one thought for each call and answer")
+    thoughts, answers, calls = ([block.inner.strip() for block in find_blocks(text, tag)] for tag in _TAGS)
+    if not all(thoughts):
+        return GateFindings("a blank thought")
+    if not answers or not answers[-1]:
+        return GateFindings("no answer, or a blank one")
+    said = _Said(_TOLERANCE_FRAMES_REFERENCE)
+    for call in calls:
+        try:
+            name, frame_range, prompt = _read_call(call)
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+            return GateFindings("a call that cannot be read")
+        if frame_range[0] >= frame_range[1]:
+            return GateFindings("a range that ends before it starts")
+        if fault := said.add(name, frame_range, prompt):
+            return GateFindings(fault)
+    return GateFindings(None, answers[-1], len(calls))
+
+
+class _Said:
+    """The calls of a rollout so far, to tell when one says the same as an earlier one."""
+
+    def __init__(self, tolerance_frames: int) -> None:
+        self._tolerance_frames = tolerance_frames
+        self._ranges: list[Range] = []
+        self._prompts: list[str] = []
+
+    def add(self, name: str, frame_range: Range, prompt: str) -> str | None:
+        """Why the call repeats an earlier one; None if it does not."""
+        if name == ClipSample.name:
+            if prompt in self._prompts:
+                return "a prompt searched twice"
+            self._prompts.append(prompt)
+            return None
+        if any(
+            max(abs(one - other) for one, other in zip(frame_range, earlier, strict=True)) <= self._tolerance_frames
+            for earlier in self._ranges
+        ):
+            return "a range sampled twice"
+        self._ranges.append(frame_range)
+        return None
+
+
+def _read_call(text: str) -> tuple[str, Range, str]:
+    """Name, range and prompt ("" for uniform_sample) of a call. Raises whatever a call of another form leads to."""
+    call = json.loads(text)
+    name, arguments = call["name"], call["arguments"]
+    if name not in (UniformSample.name, ClipSample.name):
+        raise ValueError(f"no tool is called {name!r}")
+    prompt = arguments["prompt"].strip() if name == ClipSample.name else ""
+    if name == ClipSample.name and not prompt:
+        raise ValueError("the prompt is blank")
+    return name, (int(arguments["start_frame"]), int(arguments["end_frame"])), prompt

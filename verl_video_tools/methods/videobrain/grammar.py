@@ -1,0 +1,81 @@
+"""VideoBrain's turn grammar: a `<thinking>` block, then one call or the answer (paper appendix A).
+
+    <thinking>...</thinking><tool_call>{"name": "clip_sample", "arguments": {...}}</tool_call>
+    <thinking>...</thinking><answer>ANSWER</answer>
+
+`parse_turn` is the strict reading. `parse_turn_reference` reads as the published environment does: the last call block
+of a turn counts, wherever it stands, and a zoom in FrameThinker's form is one, too. In both a turn that holds a call
+does not answer: what it says beside was written without the frames. Both take any text and never raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.json_text import load_object
+from verl_video_tools.core.types import ParsedTurn, ToolCall
+from verl_video_tools.methods.toolkit.blocks import Block, find_blocks, without_blocks
+from verl_video_tools.methods.toolkit.hermes import parse_calls
+
+CHOOSE_FRAMES = "choose_frames"
+"""The call that only the published environment still executes."""
+
+_TAGS = tuple(f"<{slash}{name}>" for name in ("thinking", "tool_call", "answer") for slash in ("", "/"))
+
+
+def parse_turn(text: str) -> ParsedTurn:
+    """Read one turn strictly.
+
+    Tags inside thoughts are only talk, and cost `well_formed`. Several calls in one turn are all refused
+    (`multiple_calls`). Of several answers the last counts. Words outside the blocks are allowed.
+    """
+    thoughts = find_blocks(text, "thinking")
+    thought = thoughts[0].inner.strip() if thoughts else None
+    spoken = without_blocks(text, thoughts)
+    calls = parse_calls(spoken, takes_parameters=False)
+    if len(calls) > 1:
+        error = f"{CallErrorCode.MULTIPLE_CALLS}: {len(calls)} calls in one turn; write exactly one <tool_call>"
+        return ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
+    if calls:
+        is_good = calls[0].error is None and _is_in_order(text, thoughts, find_blocks(text, "tool_call"))
+        return ParsedTurn(thought, calls, well_formed=is_good)
+    answers = find_blocks(spoken, "answer")
+    answer = answers[-1].inner.strip() if answers else ""
+    is_good = bool(answer) and _is_in_order(text, thoughts, find_blocks(text, "answer"))
+    return ParsedTurn(thought, answer=answer or None, well_formed=is_good)
+
+
+def parse_turn_reference(text: str) -> ParsedTurn:
+    """Read one turn as the published environment does."""
+    thoughts, calls = find_blocks(text, "thinking"), find_blocks(text, "tool_call")
+    thought = thoughts[0].inner.strip() if thoughts else None
+    if calls:
+        call = _zoom_of_framethinker(calls[-1].inner) or parse_calls(text, takes_parameters=False)[-1]
+        return ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
+    answers = find_blocks(text, "answer")
+    answer = answers[-1].inner.strip() if answers else ""
+    is_good = bool(answer) and _is_in_order(text, thoughts, answers)
+    return ParsedTurn(thought, answer=answer or None, well_formed=is_good)
+
+
+def _is_in_order(text: str, thoughts: Sequence[Block], actions: Sequence[Block]) -> bool:
+    """One thought that says something, then one action, and no other tag."""
+    if len(thoughts) != 1 or len(actions) != 1 or sum(text.count(tag) for tag in _TAGS) != 4:
+        return False
+    return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
+
+
+def _zoom_of_framethinker(text: str) -> ToolCall | None:
+    """``{"action": "choose_frames", "frame_range": [start, end]}`` as a call; None for anything else."""
+    try:
+        raw = load_object(text)
+        if "name" in raw or raw.get("action") != CHOOSE_FRAMES:
+            return None
+        if not isinstance(raw["frame_range"], list):
+            return None
+        start, end = (int(number) for number in raw["frame_range"])
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
+    return ToolCall(CHOOSE_FRAMES, {"start_frame": start, "end_frame": end})

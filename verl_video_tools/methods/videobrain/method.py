@@ -1,0 +1,321 @@
+"""VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the first look does not suffice.
+
+Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Literal
+
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.grading import answer_worth
+from verl_video_tools.core.prompt_files import load_prompt
+from verl_video_tools.core.templates import Template, render
+from verl_video_tools.core.types import (
+    Content,
+    FrameRequest,
+    ImagePart,
+    Judge,
+    Message,
+    Method,
+    ParsedTurn,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    Tool,
+    ToolOutcome,
+    Trajectory,
+    VideoInfo,
+)
+from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
+from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
+from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.methods.videobrain import grammar as protocol
+from verl_video_tools.methods.videobrain.clip_sample import ClipSample
+from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
+from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.video.resize import Aspect, size_in_box
+from verl_video_tools.video.sampling import linspace_indices
+
+logger = logging.getLogger(__name__)
+
+Outcomes = tuple[float, float, float, float]
+"""Right without a call, right with calls, wrong without a call, wrong with calls."""
+
+ToolName = Literal["uniform_sample", "clip_sample"]
+
+QuestionClass = Literal["direct", "adaptive", "active"]
+
+CLASS_OF_LETTER: Mapping[str, QuestionClass] = {
+    "a": "direct",
+    "b": "direct",
+    "e": "adaptive",
+    "f": "active",
+    "g": "active",
+    "h": "active",
+}
+"""Classes by the letters of the published data. Its letters c and d belong to none: the paper filters such rows out."""
+
+
+_LAST = (
+    "No call is left, so do not write <tool_call> again: think between <thinking> and </thinking>, then give your "
+    "answer between <answer> and </answer> now."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoBrain(Method):
+    """VideoBrain's protocol, tools, prompt and reward; the defaults are the paper's reinforcement-learning stage.
+
+    Rows name the class of their question as `extra_info.classification`: direct (the first look suffices), adaptive
+    (calls may help) or active (calls are needed), or a letter of `CLASS_OF_LETTER`.
+    """
+
+    name: ClassVar[str] = "videobrain"
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
+    thought_tag: ClassVar[str | None] = "thinking"
+    renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
+    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainExpert"
+    synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
+    tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
+
+    max_turns: int = 6
+    """Five rounds of sampling (paper 4.1) and the answer."""
+    max_turn_tokens: int | None = 8192
+    """Tokens generated in one turn at most (code)."""
+
+    tool_names: tuple[ToolName, ...] = ("uniform_sample", "clip_sample")
+    """The tools that there are, and that the prompt tells of: one of the two alone is an ablation of paper 4.3."""
+    initial_frames: int = 16
+    """Frames of the first look (paper 4.1)."""
+    call_frames: int = 8
+    """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
+    clip_frames: int = 4
+    """Frames shown by clip_sample (paper 4.1)."""
+    clip_candidates: tuple[int, int] = (128, 256)
+    """Frames that clip_sample compares with the prompt: in short ranges, and in long ones (paper 3.1)."""
+    clip_long_from_frames: int = 20_000
+    """Length from which a range is long. Code; the paper and the published inference code say above 20,000."""
+    clip_long_by: Literal["range", "video"] = "range"
+    """What has to be long: the range of the call (code) or the whole video (paper 3.1)."""
+    box: tuple[int, int] = (640, 360)
+    """Pixels (width, height) that a frame is shown in (code)."""
+    aspect: Aspect = "fit"
+    """`fit`: shrunk to fit the box (published inference code). `stretch`: to the box's own shape, whatever the video's
+    (published training code, hence always with `compat="reference"`)."""
+
+    accuracy_reward: float = 1.0
+    """Reward of a correct answer; half of it for a partly correct one (paper 3.3: a score from 0 to 1)."""
+    format_reward: float = 0.05
+    """Reward of a rollout that passes the format gate; one that does not earns nothing at all (paper 3.3)."""
+    format_gate: bool = True
+    """False: the answer counts whatever the form of the rollout, and no form is rewarded (ablation of paper 4.3)."""
+    duplicate_frames: int = 1
+    """Frames; calls of uniform_sample whose two ends differ by no more are the same one (code)."""
+    direct_behavior: Outcomes = (0.5, 0.0, 0.0, 0.0)
+    """What a rollout on a direct question earns for how it went: right without a call, right with calls, wrong without
+    a call, wrong with calls (paper table 1; code, since the table's numbers are lost in the text that we have)."""
+    adaptive_behavior: Outcomes = (0.5, 0.5, 0.0, 0.0)
+    """The same for an adaptive question."""
+    active_behavior: Outcomes = (0.0, 0.5, 0.0, 0.2)
+    """The same for an active question."""
+    right_from: float = 1.0
+    """Worth of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
+
+    def check_fields(self) -> None:
+        for name in ("initial_frames", "call_frames", "clip_frames"):
+            require(self, name, getattr(self, name) >= 1, "at least 1")
+        names = self.tool_names
+        require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
+        require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
+        require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
+        require(self, "duplicate_frames", self.duplicate_frames >= 0, "at least 0")
+        require(self, "right_from", 0.0 < self.right_from <= 1.0, "above 0, at most 1")
+
+    @property
+    def searches(self) -> bool:
+        return ClipSample.name in self.tool_names
+
+    # ------------------------------------------------------------------------------------------------ prompt and tools
+
+    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Frames spread evenly from the first to the last."""
+        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
+        indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+        """The system prompt; then question, number and rate of frames, and one line per frame."""
+        system = load_prompt(
+            __package__,
+            "prompt.txt",
+            self.prompt_file,
+            tools="\n\n".join(load_prompt(__package__, f"prompt_{name}.txt", None) for name in self.tool_names),
+            initial_frames=self.initial_frames,
+            call_frames=self.call_frames,
+            clip_frames=self.clip_frames,
+            max_calls=self.max_turns - 1,
+        )
+        rate = str(info.average_fps) if self.compat == "reference" else f"{info.average_fps:.5g}"
+        user = render(
+            self,
+            "user",
+            question=sample.question.rstrip(),
+            num_frames=str(info.num_frames),
+            fps=rate,
+            frames=numbered_frames(self, images),
+        )
+        return [Message("system", (system,)), Message("user", user)]
+
+    def message_templates(self) -> Mapping[str, Template]:
+        """Names with `_last` are of what is read where no call is left."""
+        again = (
+            "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
+            f"again with another range{' or prompt' if self.searches else ''}."
+        )
+        return {
+            "user": Template(
+                "{question}\n\nThe video has {num_frames} frames at {fps} frames per second.\n\n{frames}",
+                once=("question", "frames"),
+                optional=("num_frames", "fps"),
+            ),
+            **FRAME_TEMPLATES,
+            "observation": Template(f"The frames of your call. {again}\n{{frames}}", once=("frames",)),
+            "observation_last": Template(f"The frames of your call. {_LAST}\n{{frames}}", once=("frames",)),
+            "refusal": Template(f"Error: {{error}}\n{again}", optional=("error",)),
+            "refusal_last": Template(f"Error: {{error}}\n{_LAST}", optional=("error",)),
+        }
+
+    def parse(self, text: str) -> ParsedTurn:
+        return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
+
+    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+        box_width, box_height = self.box
+        uniform_sample = UniformSample(
+            num_frames=self.call_frames,
+            box_width=box_width,
+            box_height=box_height,
+            aspect=self._aspect,
+            compat=self.compat,
+        )
+        clip_sample = ClipSample(
+            num_frames=self.clip_frames,
+            num_candidates=self.clip_candidates,
+            dense_from_frames=self.clip_long_from_frames,
+            dense_by=self.clip_long_by,
+            box_width=box_width,
+            box_height=box_height,
+            deadline_seconds=self.tool_deadline_seconds,
+            aspect=self._aspect,
+            compat=self.compat,
+        )
+        both: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
+        tools: dict[str, Tool] = {name: tool for name, tool in both.items() if name in self.tool_names}
+        if self.compat == "reference":  # FrameThinker's, from which the published environment descends
+            tools[ChooseFrames.name] = ChooseFrames(
+                num_frames=self.call_frames, box_width=box_width, box_height=box_height, compat=self.compat
+            )
+        return tools
+
+    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+        """The frames of the call, or why there are none; and before the last turn that no call is left."""
+        outcome = outcomes[0]  # several only where all were refused for being several
+        last = "_last" if turns_left <= 1 else ""
+        if not outcome.record.ok:
+            return render(self, f"refusal{last}", error=told_error(outcome.record))
+        return render(self, f"observation{last}", frames=numbered_frames(self, outcome.images))
+
+    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
+        num_frames = max(frames_of[name] for name in self.tool_names)
+        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
+        indices = linspace_indices(0, info.num_frames - 1, num_frames)
+        return FrameRequest(width=width, height=height, indices=indices)
+
+    # ---------------------------------------------------------------------------------------------------------- reward
+
+    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+        """`accuracy`, `format` and `behavior` (paper 3.3).
+
+        All are 0 where the rollout does not pass the format gate, if there is one; then no judge is asked.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
+        """
+        gate = self.gate(trajectory)
+        if gate.fault is not None:
+            return self.no_components()
+        worth = await answer_worth(gate.answer, sample, judge)
+        return {
+            "accuracy": self.accuracy_reward * worth,
+            "format": self.format_reward if self.format_gate else 0.0,
+            "behavior": self._behavior(sample, worth >= self.right_from, gate.num_calls > 0),
+        }
+
+    def gate(self, trajectory: Trajectory) -> GateFindings:
+        """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
+        rollout does, and answer and calls are those of the record."""
+        if not self.format_gate:
+            return GateFindings(None, trajectory.answer, len(trajectory.executed_calls()))
+        if self.compat == "reference":
+            return reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
+        return record_gate(trajectory, self.duplicate_frames)
+
+    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+        """As every method's; and whether the row names the class of its question, where behaviour is paid for.
+
+        Raises:
+            UsageError: no rollout could earn what the method pays.
+        """
+        super().check_earnable(sample, judge)
+        pays_behavior = any(map(any, (self.direct_behavior, self.adaptive_behavior, self.active_behavior)))
+        given, question_class = self._read_class(sample)
+        if pays_behavior and question_class is None:
+            raise UsageError(
+                f"extra_info.classification {given!r:.80} is no class, so behaviour earns nothing; write direct, "
+                "adaptive or active (`vvt data classify` finds which), or train without: set direct_behavior, "
+                "adaptive_behavior and active_behavior to [0,0,0,0]"
+            )
+
+    def _behavior(self, sample: Sample, is_right: bool, has_called: bool) -> float:
+        question_class = self._question_class(sample)
+        if question_class is None:
+            return 0.0
+        outcomes: Outcomes = getattr(self, f"{question_class}_behavior")
+        return outcomes[2 * (not is_right) + has_called]
+
+    def _question_class(self, sample: Sample) -> QuestionClass | None:
+        """The class of a row's question; None, and a warning, where it names none."""
+        given, question_class = self._read_class(sample)
+        if question_class is None:
+            _warn_of_class(given)
+        return question_class
+
+    def _read_class(self, sample: Sample) -> tuple[str, QuestionClass | None]:
+        """What a row names as the class of its question, and that class. Names of classes are ours; the published code
+        knows only letters."""
+        given = str(sample.extra_info.get("classification") or "").strip().lower()
+        names: dict[str, QuestionClass] = {"direct": "direct", "adaptive": "adaptive", "active": "active"}
+        known = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
+        return given, known.get(given)
+
+    @property
+    def _aspect(self) -> Aspect:
+        return "stretch" if self.compat == "reference" else self.aspect
+
+
+@cache
+def _warn_of_class(given: str) -> None:
+    """Once per process and label."""
+    logger.warning(
+        "rows with extra_info.classification %r earn nothing for their behaviour; it should be direct, adaptive or "
+        "active, or one of the letters %s",
+        given,
+        ", ".join(CLASS_OF_LETTER),
+    )

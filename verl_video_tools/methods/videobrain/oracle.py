@@ -1,0 +1,93 @@
+"""Scripted expert for VideoBrain: what a competent policy would write for a question of the synthetic world.
+
+Templates:
+    direct   answer at once, from the first look
+    uniform  sample the frames that the question names, then answer
+    clip     search the whole video for the shape that the question names, then answer
+Without `clip_sample` among the method's tools it samples the whole video in its place, and without `uniform_sample` it
+answers from the first look. After `uniform` it concludes only from frames that it was shown. After `clip` it counts on
+the search: it says what the shape looks like, but no frame number, since it depends on the encoder which frames of the
+event are shown.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedExpert, conclude, remind
+from verl_video_tools.methods.videobrain import VideoBrain
+from verl_video_tools.methods.videobrain.clip_sample import ClipSample
+from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.search import asked_by_frames, search_words
+from verl_video_tools.synthetic.world import VideoSpec
+from verl_video_tools.video.sampling import linspace_indices
+
+Template = Literal["direct", "uniform", "clip"]
+Range = tuple[int, int]
+"""First frame, and the one after the last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VideoBrainExpert(ScriptedExpert):
+    """An expert in VideoBrain's grammar."""
+
+    method: VideoBrain
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = self._rng(spec, question)
+        asked = asked_by_frames(spec, question)
+        words = search_words(spec, question)
+        if rng.random() < self.imperfection:
+            frames = None if rng.random() < self.hasty_share else self._anywhere(rng, spec)
+            return self._uniform(rng, spec, asked, frames)
+        if words is not None and not self.method.searches:
+            return self._uniform(rng, spec, asked, (0, spec.num_frames))
+        if words is not None:
+            search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
+            answer = _answer(asked.options[asked.answer], self._answer_to(asked, asked.answer))
+            return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
+        return self._uniform(rng, spec, asked, self._range(spec, asked))
+
+    def _range(self, spec: VideoSpec, question: Question) -> Range | None:
+        """What to sample for a question that says where; None if the first look tells."""
+        start, end = question.evidence[0]
+        if question.kind != "direct":
+            return start, end
+        if start in linspace_indices(0, spec.num_frames - 1, self.method.initial_frames):
+            return None
+        return start, start + self.method.call_frames
+
+    def _anywhere(self, rng: random.Random, spec: VideoSpec) -> Range:
+        length = rng.randrange(self.method.call_frames, 4 * self.method.call_frames)
+        start = rng.randrange(spec.num_frames - length)
+        return start, start + length
+
+    def _uniform(self, rng: random.Random, spec: VideoSpec, question: Question, frames: Range | None) -> Script:
+        """Sample these frames, or none (also for want of the tool), and conclude from what is shown."""
+        if UniformSample.name not in self.method.tool_names:
+            frames = None
+        shown = [question.evidence[0][0]] if question.kind == "direct" else []
+        if frames is None:
+            return Script("direct", (self._conclusion(rng, spec, question, shown),))
+        start, end = frames
+        shown = list(linspace_indices(start, end - 1, self.method.call_frames))
+        sample = _call(UniformSample.name, start_frame=start, end_frame=end)
+        look = f"<thinking>between {start} and {end}</thinking>{sample}"
+        return Script("uniform", (*remind(question, [look]), self._conclusion(rng, spec, question, shown)))
+
+    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
+        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
+        return _answer(thought, self._answer_to(question, letter))
+
+
+def _call(name: str, **arguments: Any) -> str:
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+def _answer(thought: str, answer: str) -> str:
+    return f"<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"

@@ -1,0 +1,58 @@
+"""VideoBrain's uniform agent: a fixed number of frames spread evenly over a range of frame numbers (paper 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan
+from verl_video_tools.methods.toolkit.frame_range import read_frame_range
+from verl_video_tools.video.resize import Aspect, size_in_box
+from verl_video_tools.video.sampling import linspace_indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniformSample:
+    """Shows `num_frames` frames from `start_frame` to the one before `end_frame`, both included, spread evenly.
+
+    Attributes:
+        num_frames: frames shown per call; a range of fewer frames is refused.
+        box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
+        aspect: what becomes of frames of another shape than the box's.
+        compat: see `methods.toolkit.frame_range.read_frame_range`.
+    """
+
+    name: ClassVar[str] = "uniform_sample"
+
+    num_frames: int
+    box_width: int
+    box_height: int
+    aspect: Aspect = "fit"
+    compat: Compat = "strict"
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Frames for ``{"start_frame": number, "end_frame": number}``; others are ignored.
+
+        The result repeats the range as it was carried out, ``{"start_frame": int, "end_frame": int}``.
+
+        Raises:
+            CallRejected: `malformed_call`, `out_of_range`, `reversed_segment` or `segment_too_short`.
+        """
+        info = context.info
+        start, end = read_frame_range(arguments, info.num_frames, self.compat)
+        if end - start < self.num_frames:
+            raise CallRejected(
+                CallErrorCode.SEGMENT_TOO_SHORT,
+                f"{start} to {end} are {end - start} frames; "
+                f"end_frame must be at least start_frame + {self.num_frames}",
+            )
+        width, height = size_in_box(
+            info.width, info.height, self.box_width, self.box_height, context.envelope, self.aspect
+        )
+        indices = linspace_indices(start, end - 1, self.num_frames)
+        return ToolPlan(
+            frames=FrameRequest(width=width, height=height, indices=indices),
+            result={"start_frame": start, "end_frame": end},
+        )

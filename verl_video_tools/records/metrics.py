@@ -1,0 +1,186 @@
+"""What the logger sees of a step's rollouts (names: `docs/training.md`). Pure functions over records."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.types import CallRecord, Method, StopReason, Trajectory
+from verl_video_tools.methods import get_method
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One finished rollout as the trainer sees it."""
+
+    uid: str
+    trajectory: Trajectory
+    reward: Mapping[str, float]
+    """The breakdown under the names of the reward manager."""
+    num_generated_tokens: int | None = None
+    num_observation_tokens: int | None = None
+    num_prompt_tokens: int | None = None
+    num_sequences: int = 1
+    """Training sequences: one, or one per turn."""
+    components: Sequence[str] = field(default=())
+    """Reward components of the rollout's own method."""
+
+    @classmethod
+    def from_line(cls, line: Mapping[str, Any]) -> Rollout:
+        """The rollout of a recorded line, as `records.records.read_records` gives it.
+
+        Raises:
+            KeyError: the line lacks its group, or the reward's `score` or `acc`.
+            TypeError, ValueError: a part of the reward is not a number.
+        """
+        reward = {name: float(value) for name, value in line["reward"].items()}
+        if missing := {"score", "acc"} - reward.keys():
+            raise KeyError(f"reward.{min(missing)}")
+        trajectory: Trajectory = line["trajectory"]
+        return cls(
+            uid=line["uid"],
+            trajectory=trajectory,
+            reward=reward,
+            num_generated_tokens=line.get("num_generated_tokens"),
+            num_observation_tokens=line.get("num_observation_tokens"),
+            num_prompt_tokens=line.get("num_prompt_tokens"),
+            num_sequences=line.get("num_sequences", 1),
+            components=reward_components(trajectory.method),
+        )
+
+
+def reward_components(method: str) -> tuple[str, ...]:
+    """Of a recorded method; none where this version does not know it."""
+    known = _known_method(method)
+    return () if known is None else known.reward_components
+
+
+@lru_cache
+def _known_method(name: str) -> Method | None:
+    try:
+        return get_method(name)
+    except UsageError:
+        return None
+
+
+def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Metrics of one step; empty for no rollouts. Means run over all rollouts, flagged ones included."""
+    if not rollouts:
+        return {}
+    metrics = {
+        "rollout/count": float(len(rollouts)),
+        "rollout/score/mean": _mean([rollout.reward["score"] for rollout in rollouts]),
+        "rollout/acc/mean": _mean([rollout.reward["acc"] for rollout in rollouts]),
+    }
+    by_method: dict[str, list[Rollout]] = defaultdict(list)
+    for rollout in rollouts:
+        by_method[rollout.trajectory.method].append(rollout)
+    for method, members in by_method.items():
+        for key in ("score", "acc", *members[0].components):
+            metrics[f"video_tools/{method}/{key}/mean"] = _mean([member.reward.get(key, 0.0) for member in members])
+
+    metrics |= _tool_metrics(rollouts)
+    metrics |= _judge_metrics(rollouts)
+    stops = Counter(rollout.trajectory.stop_reason for rollout in rollouts)
+    metrics |= {f"stop/{reason}": stops[reason] / len(rollouts) for reason in StopReason}
+
+    counts = [rollout.trajectory.counts() for rollout in rollouts]
+    metrics["frames/initial/mean"] = _mean([count["initial_frames"] for count in counts])
+    metrics["frames/tool/mean"] = _mean([count["tool_frames"] for count in counts])
+    metrics["frames/total/mean"] = metrics["frames/initial/mean"] + metrics["frames/tool/mean"]
+    metrics["tool/executed_per_rollout"] = _mean([count["executed_calls"] for count in counts])
+    metrics |= _token_metrics(rollouts)
+    metrics["rollout/sequences/mean"] = _mean([rollout.num_sequences for rollout in rollouts])
+    metrics |= _cache_metrics(rollouts)
+    metrics["invariant/violations"] = float(sum("invariant" in rollout.trajectory.flags for rollout in rollouts))
+    metrics["rollout/flagged"] = float(sum(bool(rollout.trajectory.flags) for rollout in rollouts))
+    metrics["group/unequal_reward_rate"] = _unequal_reward_rate(rollouts)
+    return metrics
+
+
+def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    calls: dict[str, list[CallRecord]] = defaultdict(list)
+    errors: Counter[str] = Counter()
+    for rollout in rollouts:
+        for call in rollout.trajectory.calls():
+            calls[_known_name(call.name, rollout.trajectory)].append(call)
+            if call.error is not None:
+                errors[call.error.partition(":")[0]] += 1
+    for name, members in calls.items():
+        metrics[f"tool/{name}/calls_per_rollout"] = len(members) / len(rollouts)
+        metrics[f"tool/{name}/success_rate"] = _mean([call.ok for call in members])
+        latencies_ms = [call.latency_ms for call in members]
+        metrics[f"tool/{name}/latency_ms_p50"] = float(np.percentile(latencies_ms, 50))
+        metrics[f"tool/{name}/latency_ms_p95"] = float(np.percentile(latencies_ms, 95))
+    metrics |= {f"tool/error/{code}": count / len(rollouts) for code, count in errors.items()}
+    return metrics
+
+
+def _known_name(name: str, trajectory: Trajectory) -> str:
+    """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
+    method = _known_method(trajectory.method)
+    if method is None or trajectory.video is None:
+        return name
+    try:
+        method = method_of_rollout(method, trajectory.settings)
+    except UsageError:
+        return name  # recorded by another version
+    return name if name in method.tools(trajectory.video) else "unknown"
+
+
+def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    counts_of = {
+        "generated": [rollout.num_generated_tokens for rollout in rollouts],
+        "observation": [rollout.num_observation_tokens for rollout in rollouts],
+        "prompt": [rollout.num_prompt_tokens for rollout in rollouts],
+    }
+    known = {origin: [count for count in counts if count is not None] for origin, counts in counts_of.items()}
+    return {f"tokens/{origin}/mean": _mean(counts) for origin, counts in known.items() if counts}
+
+
+def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    uses = [rollout.trajectory.cache for rollout in rollouts]
+    num_hits, num_misses = sum(use.hits for use in uses), sum(use.misses for use in uses)
+    return {
+        "cache/hit_rate": num_hits / max(1, num_hits + num_misses),
+        "cache/bytes": float(max(use.stored_bytes for use in uses)),  # each node has its own: the fullest
+    }
+
+
+def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Sums over the step; empty where no rollout had an open question to answer."""
+
+    def values(key: str) -> list[float]:
+        return [rollout.reward.get(key, 0.0) for rollout in rollouts]
+
+    if not any(values("judge_calls") + values("judge_spared")):
+        return {}
+    latencies_ms = [latency_ms for latency_ms in values("judge_latency_ms") if latency_ms > 0.0]
+    return {
+        "judge/calls": sum(values("judge_calls")),
+        "judge/failures": sum(values("judge_failed")),
+        "judge/failed_attempt_rate": sum(values("judge_failed_attempts")) / max(1.0, sum(values("judge_attempts"))),
+        "judge/cache_hits": sum(values("judge_cache_hits")),
+        "judge/decided_by_rule": sum(values("judge_spared")),
+        "judge/latency_ms_p50": float(np.percentile(latencies_ms, 50)) if latencies_ms else 0.0,
+    }
+
+
+def _unequal_reward_rate(rollouts: Sequence[Rollout]) -> float:
+    """Share of groups whose valid rollouts differ in score: only these move the policy."""
+    scores: dict[str, set[float]] = defaultdict(set)
+    for rollout in rollouts:
+        scores[rollout.uid] |= set() if rollout.trajectory.flags else {rollout.reward["score"]}
+    return _mean([len(values) > 1 for values in scores.values()])
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

@@ -1,0 +1,36 @@
+"""What the pages of this package share: their files, and how they are written."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+from verl_video_tools.core.errors import UsageError
+
+
+def resource(name: str) -> str:
+    """Text of a file in `viewer/`."""
+    return (files("verl_video_tools.records") / "viewer" / name).read_text(encoding="utf-8")
+
+
+def source_hash(text: str) -> str:
+    """A style or script as a content security policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def write_whole(out: Path, content: bytes) -> None:
+    """Write a file that appears only when it is complete.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    if out.is_dir():  # "." has no name to write beside
+        raise UsageError(f"{out}: cannot be written, it is a folder; name a file")
+    partial = out.with_name(f"{out.name}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(out)
+    except OSError as error:
+        raise UsageError(f"{out}: cannot be written ({error.strerror or error})") from error

@@ -1,0 +1,103 @@
+"""Trajectories of a run as JSON lines: one file per step, one line per rollout; held-out rollouts in files apart.
+
+`replay`, viewer, exports and the parity test read them. A line holds the trajectory, the reward breakdown, the row it
+came from, its advantage, and, when asked for, its training sequences: tokens with mask and both log-probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Trajectory
+
+
+class RecordWriter:
+    """Writes `<folder>/step_<n>.jsonl`, or `val_step_<n>.jsonl`; a file appears only when it is complete."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, step: int, lines: Iterable[Mapping[str, Any]], held_out: bool = False) -> Path:
+        path = self.folder / f"{'val_' if held_out else ''}step_{step:06d}.jsonl"
+        partial = path.with_suffix(".partial")
+        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            for line in lines:
+                # Rows may have columns of any type: dates, decimals and the like are kept as text.
+                file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+        partial.replace(path)
+        return path
+
+
+def step_files(folder: Path, *, held_out: bool = False) -> list[Path]:
+    """Files of a run's steps in order.
+
+    Args:
+        held_out: those of the rollouts on validation rows instead, `val_step_<n>.jsonl`.
+    """
+    return sorted(folder.glob("val_step_*.jsonl" if held_out else "step_*.jsonl"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a recorded rollout stands.
+
+    Attributes:
+        line: its number, from 1.
+        offset: of its first byte.
+    """
+
+    file: Path
+    line: int
+    offset: int
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
+
+    Args:
+        path: folder of a training run (`step_*.jsonl`), or one file of records. A last line without its line end was
+            cut while it was written, and is left out.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    return (line for _, line in read_places(path))
+
+
+def read_places(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The same lines with their places, so that some can be read again."""
+    for file_path in [path] if path.is_file() else step_files(path):
+        with file_path.open("rb") as file:
+            offset = 0
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):
+                    break
+                place = Place(file_path, number, offset)
+                yield place, _record(text, place)
+                offset += len(text)
+
+
+def read_again(place: Place) -> dict[str, Any]:
+    """The line that stands there.
+
+    Raises:
+        UsageError: it cannot be read any more.
+    """
+    with place.file.open("rb") as file:
+        file.seek(place.offset)
+        return _record(file.readline(), place)
+
+
+def _record(text: bytes, place: Place) -> dict[str, Any]:
+    try:
+        line: dict[str, Any] = json.loads(text)
+        line["trajectory"] = Trajectory.from_dict(line["trajectory"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{place.file}, line {place.line}: not a recorded rollout ({error!r:.200})") from error
+    return line

@@ -1,0 +1,231 @@
+"""What a run left behind as numbers per step: its records under the names of `docs/training.md`, and verl's log.
+
+Files are read one after the other, and of each only the metrics stay in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.records.records import read_records, step_files
+
+LOG_NAMES = "metrics*.jsonl"
+"""verl's file logger (`trainer.logger=["console","file"]`) in a run's folder, where VERL_FILE_LOGGER_PATH names it."""
+RECORDS_NAME = "trajectories"
+
+Steps = Mapping[int, Mapping[str, float]]
+"""Step to metric to value, in order of steps."""
+
+_METHOD_SCORE = re.compile(r"video_tools/(.+)/score/mean", re.DOTALL)
+
+HEADLINES = {
+    "reward": "rollout/score/mean",
+    "accuracy": "rollout/acc/mean",
+    "executed calls per rollout": "tool/executed_per_rollout",
+    "frames per rollout": "frames/total/mean",
+    "groups with unequal rewards": "group/unequal_reward_rate",
+}
+"""What a table of a run shows, by its label."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's numbers.
+
+    Attributes:
+        name: as figures and tables call it.
+        records: folder of its records.
+        last_rollouts: file with the rollouts to look at, those of the latest policy.
+        last_is_held_out: they are on validation rows.
+        training: metrics of each step's rollouts.
+        held_out: the same of the rollouts on validation rows, where they were recorded. Where a run measures methods
+            that it does not train, such as the same questions without tools, these have their means by method
+            (`video_tools/<method>/...`), and all other metrics are of the trained ones.
+        log: what verl logged, by its own names.
+    """
+
+    name: str
+    records: Path
+    last_rollouts: Path
+    last_is_held_out: bool
+    training: Steps
+    held_out: Steps = field(default_factory=dict)
+    log: Steps = field(default_factory=dict)
+
+    def methods(self) -> list[str]:
+        """Methods whose rollouts were recorded."""
+        return sorted({*methods_in(self.training), *methods_in(self.held_out)})
+
+    def only_measured(self) -> list[str]:
+        """Methods that were recorded on validation rows alone, in a run that trained others."""
+        trained = methods_in(self.training)
+        return [method for method in methods_in(self.held_out) if method not in trained] if trained else []
+
+
+def records_folder(run: Path) -> Path:
+    """Folder of a run's records: the one below the run's own, or that folder itself.
+
+    Raises:
+        UsageError: neither holds a step.
+    """
+    for folder in (run / RECORDS_NAME, run):
+        if step_files(folder) or step_files(folder, held_out=True):
+            return folder
+    raise UsageError(
+        f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of step_*.jsonl. "
+        "A run writes its first when its first step is done"
+    )
+
+
+def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[], None] = lambda: None) -> Run:
+    """Read a run, finished or still going.
+
+    Args:
+        run: as `records_folder` takes it.
+        log: verl's log; by default every `metrics*.jsonl` in the run's folder, in order of their names: a run that was
+            started again has several.
+        advance: called after each file of records.
+
+    Raises:
+        UsageError: there is no record, or a line of a file cannot be read.
+    """
+    records = records_folder(run)
+    training, last_step = _read_steps(step_files(records), advance)
+    trained = methods_in(training)
+    held_out, last_held_out = _read_steps(step_files(records, held_out=True), advance, trained)
+    is_held_out = max(held_out, default=-1) >= max(training, default=-1)
+    last = last_held_out if is_held_out else last_step
+    if last is None:
+        raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
+    folder = records.parent if records.name == RECORDS_NAME else records
+    logged: dict[int, dict[str, float]] = defaultdict(dict)
+    for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
+        for step, metrics in read_log(path).items():
+            logged[step] |= metrics  # at the step at which a run resumes it only validates
+    return Run(name, records, last, is_held_out, training, held_out, dict(sorted(logged.items())))
+
+
+def read_training(records: Path) -> Steps:
+    """Metrics of each training step in a folder of records; empty where there is none.
+
+    Raises:
+        UsageError: a line cannot be read.
+    """
+    return _read_steps(step_files(records), lambda: None)[0]
+
+
+def read_log(path: Path) -> Steps:
+    """Numbers that verl's file logger wrote, by step. A last line without its line end was cut, and is left out.
+
+    Raises:
+        UsageError: the file or a line of it cannot be read.
+    """
+    steps: dict[int, dict[str, float]] = defaultdict(dict)
+    try:
+        with path.open("rb") as file:
+            for number, text in enumerate(file, start=1):
+                if not text.endswith(b"\n"):
+                    break
+                try:
+                    line = json.loads(text)
+                    values = {str(name): value for name, value in line["data"].items()}
+                    step = int(line["step"])
+                except (ValueError, TypeError, KeyError, AttributeError) as error:
+                    raise UsageError(f"{path}, line {number}: not a line of verl's log ({error!r:.200})") from error
+                steps[step] |= {name: float(value) for name, value in values.items() if _is_number(value)}
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
+    return dict(sorted(steps.items()))
+
+
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """The last folders of each path, as many as it takes to tell the runs apart.
+
+    Raises:
+        UsageError: a run is given twice.
+    """
+    folders = [path.resolve() for path in runs]
+    parts = [(folder.parent if folder.name == RECORDS_NAME else folder).parts for folder in folders]
+    for count in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(own[-count:]) for own in parts]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError(f"a run is given twice: {', '.join(map(str, runs))}")
+
+
+def methods_in(steps: Steps) -> list[str]:
+    """Methods of the rollouts that the metrics are of."""
+    return sorted({match[1] for name in metric_names(steps) if (match := _METHOD_SCORE.fullmatch(name))})
+
+
+def metric_names(steps: Steps) -> list[str]:
+    """Every metric that some step has, in order of appearance."""
+    return list(dict.fromkeys(name for metrics in steps.values() for name in metrics))
+
+
+def to_json(runs: Sequence[Run]) -> str:
+    """All numbers: per run, metrics as lists beside the list of steps, null where a step lacks one."""
+    return json.dumps({"runs": [_run_json(run) for run in runs]}, indent=1, allow_nan=False) + "\n"
+
+
+def _read_steps(
+    files: Sequence[Path], advance: Callable[[], None], of_methods: Sequence[str] = ()
+) -> tuple[Steps, Path | None]:
+    """Metrics of the steps, and the last file with a rollout in it.
+
+    Args:
+        of_methods: as `_metrics_of` takes them.
+    """
+    steps: dict[int, dict[str, float]] = {}
+    last = None
+    for file in files:
+        rollouts: dict[int, list[Rollout]] = defaultdict(list)
+        for step, rollout in _rollouts(file):
+            rollouts[step].append(rollout)
+        steps |= {step: _metrics_of(members, of_methods) for step, members in rollouts.items()}
+        last = file if rollouts else last
+        advance()
+    return dict(sorted(steps.items())), last
+
+
+def _metrics_of(rollouts: Sequence[Rollout], methods: Sequence[str]) -> dict[str, float]:
+    """Metrics of these methods' rollouts, and of the others their means by method; no name stands for all methods."""
+    own = [rollout for rollout in rollouts if not methods or rollout.trajectory.method in methods]
+    others = [rollout for rollout in rollouts if methods and rollout.trajectory.method not in methods]
+    by_method = {name: value for name, value in rollout_metrics(others).items() if name.startswith("video_tools/")}
+    return rollout_metrics(own) | by_method
+
+
+def _rollouts(file: Path) -> Iterator[tuple[int, Rollout]]:
+    for number, line in enumerate(read_records(file), start=1):
+        try:
+            rollout = int(line["step"]), Rollout.from_line(line)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{file}, line {number}: not a rollout of a training run ({error!r:.200})") from error
+        yield rollout
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    parts = {"training": run.training, "held_out": run.held_out, "log": run.log}
+    return {"name": run.name, "records": str(run.records), **{name: _steps_json(part) for name, part in parts.items()}}
+
+
+def _steps_json(steps: Steps) -> dict[str, Any]:
+    def finite(value: float | None) -> float | None:
+        return value if value is not None and math.isfinite(value) else None
+
+    values = {name: [finite(metrics.get(name)) for metrics in steps.values()] for name in metric_names(steps)}
+    return {"steps": list(steps), "metrics": values}

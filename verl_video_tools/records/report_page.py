@@ -1,0 +1,110 @@
+"""A report's files: the page, which loads nothing and runs nothing, the picture, and the numbers.
+
+Names that a policy or a data set chose are escaped by the template; in the figures they are drawn, not written.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from verl_video_tools.records.page import resource, source_hash, write_whole
+from verl_video_tools.records.report_curves import HEADLINES, Run, Steps, methods_in, to_json
+from verl_video_tools.records.report_figures import colour_of_run, curves_png, panel_svg, smoothing_window
+from verl_video_tools.records.report_panels import Panel, main_panels, more_panels
+
+_SWATCH = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect width="1" height="1" fill="{colour}"/></svg>'
+_ROWS = HEADLINES | {"generated tokens": "tokens/generated/mean"}
+
+
+def write_report(runs: Sequence[Run], out: Path, pages: Mapping[str, str]) -> int:
+    """Write `report.html`, `curves.png` and `curves.json`.
+
+    Args:
+        runs: several are drawn over each other, a colour for each.
+        out: an existing folder.
+        pages: the viewer's page beside the report, by the name of the run whose rollouts it shows.
+
+    Returns:
+        Size of the page in bytes.
+
+    Raises:
+        UsageError: a file cannot be written.
+        SetupError: matplotlib is not installed.
+    """
+    names = [run.name for run in runs]
+    main = main_panels(runs)
+    style = resource("base.css") + resource("report.css")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    page = environment.from_string(resource("report.html")).render(
+        title=" | ".join(names),
+        style=style,
+        style_hash=source_hash(style),
+        smoothed=_smoothed(runs),
+        main_figures=[_figure(panel, names) for panel in main],
+        more_figures=[_figure(panel, names) for panel in more_panels(runs)],
+        runs=[
+            _section(run, colour_of_run(number) if len(runs) > 1 else None, pages.get(run.name))
+            for number, run in enumerate(runs)
+        ],
+    )
+    content = page.encode("utf-8", errors="replace")
+    write_whole(out / "curves.json", to_json(runs).encode())
+    write_whole(out / "curves.png", curves_png(main, names))
+    write_whole(out / "report.html", content)
+    return len(content)
+
+
+def _figure(panel: Panel, names: Sequence[str]) -> dict[str, str]:
+    return {"svg": _base64(panel_svg(panel, names)), "alt": f"{panel.title}: {', '.join(panel.labels())}"}
+
+
+def _smoothed(runs: Sequence[Run]) -> str:
+    windows = {smoothing_window(len(steps)) for run in runs for steps in (run.training, run.held_out)}
+    return " or ".join(str(window) for window in sorted(windows) if window > 1)
+
+
+def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
+    # A mean over the policy and the same policy without tools tells of neither.
+    held_out = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
+    parts = {name: steps for name, steps in (("training", run.training), (held_out, run.held_out)) if steps}
+    ends = {name: _ends(steps) for name, steps in parts.items()}
+    rows = []
+    for label, metric in _ROWS.items():
+        cells = [parts[name][step].get(metric) for name, chosen in ends.items() for step in chosen]
+        rows.append((label, ["-" if cell is None else f"{cell:.3f}" for cell in cells]))
+    return {
+        "name": run.name,
+        "swatch": None if colour is None else _base64(_SWATCH.format(colour=colour).encode()),
+        "facts": _facts(run),
+        "parts": [{"name": name, "steps": chosen} for name, chosen in ends.items()],
+        "rows": rows,
+        "page": page,
+        "page_of": f"held-out rows at step {max(run.held_out)}"
+        if run.last_is_held_out
+        else f"step {max(run.training)}",
+    }
+
+
+def _ends(steps: Steps) -> list[int]:
+    return list(dict.fromkeys((min(steps), max(steps))))
+
+
+def _facts(run: Run) -> str:
+    num_rollouts = sum(int(metrics["rollout/count"]) for metrics in run.training.values())
+    num_flagged = sum(int(metrics["rollout/flagged"]) for metrics in run.training.values())
+    facts = [
+        f"{', '.join(run.methods())}",
+        f"training steps recorded: {len(run.training)}, with {num_rollouts} rollouts, {num_flagged} of them flagged",
+        f"held-out rounds recorded: {len(run.held_out)}",
+        "with verl's log" if run.log else "without verl's log",
+    ]
+    return f"{'; '.join(facts)}. Records: {run.records}"
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

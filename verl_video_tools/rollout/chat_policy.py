@@ -1,0 +1,248 @@
+"""`ChatPolicy`: a method's episodes with a chat model behind an endpoint as the assistant.
+
+Server and sampling see messages, not tokens: no token budget applies but the server's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any, Self
+
+from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import EndpointError
+from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, lacks_opening, take_apart
+from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retriever, Sample, Trajectory
+from verl_video_tools.rollout.context import visible_messages
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
+from verl_video_tools.services.endpoint.client import EndpointClient, Turn
+from verl_video_tools.services.endpoint.config import EndpointConfig
+from verl_video_tools.services.endpoint.retries import AttemptFailed
+
+_KEEP_STOP = "include_stop_str_in_output"
+"""A field of vLLM and SGLang, beside those of the OpenAI interface."""
+
+_OUTGROWN = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
+"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more pictures, than the server takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig(EndpointConfig):
+    """Where the policy is, and how it is sampled.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    temperature: float = 1.0
+    envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
+    """Sizes that the model's processor leaves untouched: pictures are then those of training. The default sends them as
+    large as the method asks for, and leaves it to the server to fit them to its processor."""
+    jpeg_quality: int | None = None
+    """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
+    native_reasoning: bool = True
+    """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
+    nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
+    reasoning."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, "temperature", self.temperature >= 0, "at least 0")
+        require(self, "jpeg_quality", self.jpeg_quality is None or 1 <= self.jpeg_quality <= 95, "1 to 95, or None")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRollout:
+    """A finished rollout, and the tokens that the endpoint says it generated for it (0 where it does not count)."""
+
+    trajectory: Trajectory
+    num_generated_tokens: int
+
+
+class ChatPolicy:
+    """Rollouts with one chat model. Used as an async context, which closes its connections.
+
+    Raises:
+        UsageError: no `base_url`, or the package `openai` is missing.
+    """
+
+    def __init__(self, config: PolicyConfig) -> None:
+        self.config = config
+        self._client = EndpointClient(config)
+        self._knows_keep_stop = True
+        self._opens_reasoning = False
+        """The chat template has been seen to open a reasoning."""
+        self._names_stop = False
+        """A reasoning has been seen to name the stop string, which ended it there."""
+
+    async def rollout(
+        self,
+        method: Method,
+        sample: Sample,
+        *,
+        given_turns: Sequence[str] = (),
+        given_first_look: Sequence[int] | None = None,
+        instruction: str | None = None,
+        seed: int | None = None,
+        retriever: Retriever | None = None,
+    ) -> ChatRollout:
+        """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
+
+        A rollout that outgrows what the server takes ends as one does in training that outgrows its response budget:
+        with an empty turn that was cut. A prompt that does not fit is a failure.
+
+        Each request shows what the method's context policy leaves of the pictures, as in training.
+
+        Args:
+            given_turns: assistant turns that come first, executed and not sampled.
+            given_first_look: indices of the frames that these turns were written about; where others are shown, the
+                rollout is aborted before the endpoint is asked.
+            instruction: appended to the method's system prompt.
+            seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
+            retriever: for tools that find frames by text.
+        """
+        episode = Episode(method, sample, self.config.envelope, retriever=retriever)
+        num_tokens = 0
+        start = await episode.start()
+        if start is None:
+            return ChatRollout(episode.trajectory, num_tokens)
+        if given_first_look is not None and (difference := episode.trajectory.other_first_look(given_first_look)):
+            episode.abort(
+                f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
+            )
+            return ChatRollout(episode.trajectory, num_tokens)
+        messages = list(start) if instruction is None else _instructed(start, instruction)
+        encoded = await self._encoded(messages)
+        number = 0
+        while episode.trajectory.stop_reason is None:
+            if number < len(given_turns):
+                text, truncated, reasoning = given_turns[number], False, None
+            else:
+                visible = visible_messages(method.context_policy(), messages)
+                request = [  # what has lost its pictures is text, and cheap to encode
+                    done if seen is whole else to_chat_message(seen)
+                    for whole, seen, done in zip(messages, visible, encoded, strict=True)
+                ]
+                try:
+                    completion = await self._complete(method, request, None if seed is None else seed + number)
+                except EndpointError as error:
+                    if number == 0 or not _OUTGROWN.search(str(error)):
+                        episode.abort(str(error))
+                        break
+                    completion = Completion("", finish_reason="length")
+                said = self._spoken(completion, method)
+                text, reasoning = said.text, said.reasoning
+                truncated = completion.finish_reason == "length" and not text.endswith(method.stop)
+                num_tokens += completion.num_tokens
+            number += 1
+            observation = await episode.step(text, truncated, reasoning)
+            if observation is not None:
+                messages += (answered := [Message("assistant", (text,)), Message("user", observation)])
+                encoded += await self._encoded(answered)
+        if given_turns and number <= len(given_turns) and not episode.trajectory.flags:
+            reason = episode.trajectory.stop_reason
+            episode.abort(f"the given turns do not replay: {reason} after {number} of {len(given_turns)}")
+        return ChatRollout(episode.trajectory, num_tokens)
+
+    async def served_models(self) -> list[str]:
+        """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
+        return await self._client.served_models()
+
+    async def check_reachable(self) -> None:
+        """Raises EndpointError if nothing answers at the endpoint."""
+        await self._client.check_reachable()
+
+    async def server_version(self) -> str | None:
+        """What the server says of its version at `/version`; None where it says nothing."""
+        return await self._client.server_version()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    # ------------------------------------------------------------------------------------------------------- internals
+
+    async def _encoded(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        quality = self.config.jpeg_quality
+        return await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
+
+    async def _complete(self, method: Method, messages: list[dict[str, Any]], seed: int | None) -> Completion:
+        """The next assistant turn, with the stop string that ended it.
+
+        Raises:
+            EndpointError: there is none.
+        """
+        body: dict[str, Any] = {"messages": messages, "temperature": self.config.temperature}
+        if method.max_turn_tokens is not None:
+            body["max_tokens"] = method.max_turn_tokens
+        if seed is not None:
+            body["seed"] = seed
+        if method.stop and not self._names_stop:
+            body["stop"] = list(method.stop)
+        async with self._client.turn() as turn:
+            body["model"] = await turn.model()
+            try:
+                completion = await turn.retried(lambda: self._attempt(turn, body))
+            except EndpointError as error:
+                if "max_tokens" not in body or not _OUTGROWN.search(str(error)):
+                    raise
+                del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
+                completion = await turn.retried(lambda: self._attempt(turn, body))
+            if "stop" not in body:
+                return completion
+            completion = replace(completion, text=restore_stop(completion, method.stop))
+            if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
+                del body["stop"]
+                whole = await turn.retried(lambda: self._attempt(turn, body))
+                if whole.reasoning is not None or CLOSING in whole.text:
+                    self._names_stop = True
+                    return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
+        return completion
+
+    def _spoken(self, completion: Completion, method: Method) -> SpokenTurn:
+        """What the model says, up to its first stop string, and what it thought before."""
+        if not self.config.native_reasoning:
+            return SpokenTurn(completion.text)
+        cut = completion.finish_reason == "length"
+        # A reply that was cut before the reasoning ended bears no sign of it where the template has opened it.
+        opened = self._opens_reasoning and cut
+        said = take_apart(completion.text, method, reasoning=completion.reasoning, opened=opened, cut=cut)
+        self._opens_reasoning = self._opens_reasoning or lacks_opening(completion.text)
+        ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
+        return replace(said, text=said.text[: min(ends, default=None)])
+
+    async def _attempt(self, turn: Turn, body: dict[str, Any]) -> Completion:
+        keeps_stop = self._knows_keep_stop and "stop" in body
+        try:
+            return read_completion(await turn.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
+        except AttemptFailed:
+            raise
+        except EndpointError as error:
+            if not (keeps_stop and _KEEP_STOP in str(error)):
+                raise
+            self._knows_keep_stop = False
+            raise AttemptFailed(str(error)) from error
+
+
+def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:
+    """Whether a stop string may have ended a native reasoning that names it: servers look for it there, too."""
+    if completion.finish_reason != "stop":
+        return False
+    if not completion.text.strip():
+        return completion.reasoning is not None
+    return completion.reasoning is None and completion.text.endswith(tuple(stop)) and CLOSING not in completion.text
+
+
+def _instructed(messages: Sequence[Message], instruction: str) -> list[Message]:
+    first, *rest = messages
+    if first.role != "system":
+        return [Message("system", (instruction,)), *messages]
+    return [Message("system", (*first.content, f"\n\n{instruction}")), *rest]

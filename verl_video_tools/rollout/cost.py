@@ -1,0 +1,154 @@
+"""What rollouts of a method take on a kind of video, in tokens and pictures, and what the method's recipe reserves.
+
+Counted by the model's own processor and chat template on a prompt and an observation as the method writes them; nothing
+is decoded, and there need be no video.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import (
+    CallRecord,
+    FrameRequest,
+    Method,
+    PixelEnvelope,
+    RecipeBudget,
+    Sample,
+    ToolOutcome,
+    VideoInfo,
+    content_text,
+)
+from verl_video_tools.rollout.counting import ModelTokens
+from verl_video_tools.rollout.episode import planned_images
+from verl_video_tools.video import image_tokens
+
+GROUP_SIZE = 8
+"""Rollouts of a group: where they differ by design (FrameMind's ladder), the dearest of so many counts."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Frames shown at once.
+
+    Attributes:
+        frame_tokens: of one picture.
+        tokens: of all that is written with them: system prompt and question, or the whole observation.
+    """
+
+    num_frames: int
+    width: int
+    height: int
+    frame_tokens: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a rollout with one call in each turn but the last takes at most.
+
+    Attributes:
+        call: the dearest one; None where the method has none, or does not say.
+        turn_tokens: what the policy is taken to write in a turn.
+        needed: for all turns.
+        reserved: by the method's recipe.
+    """
+
+    method: str
+    first_look: Look
+    call: Look | None
+    max_turns: int
+    turn_tokens: int
+    needed: RecipeBudget
+    reserved: RecipeBudget
+
+    def calls_that_fit(self, limits: RecipeBudget) -> int:
+        """Calls of a rollout within limits and turns; 0 where the first look does not fit or nothing can be called."""
+        look, call = self.first_look, self.call
+        if call is None or look.tokens > limits.prompt_tokens:
+            return 0
+        by_tokens = (limits.response_tokens - self.turn_tokens) // (self.turn_tokens + call.tokens)
+        by_images = (limits.images - look.num_frames) // call.num_frames
+        return max(0, min(by_tokens, by_images, self.max_turns - 1))
+
+
+def budget_of(
+    method: Method,
+    info: VideoInfo,
+    model: ModelTokens,
+    *,
+    question: str,
+    turn_tokens: int,
+) -> Budget:
+    """The budget of a method on a video.
+
+    Args:
+        info: of the video, which need not exist.
+        question: whole text, with options.
+        turn_tokens: what the policy writes in a turn.
+
+    Raises:
+        UsageError: `turn_tokens` is below 1.
+    """
+    if turn_tokens < 1:
+        raise UsageError(f"a turn has at least 1 token, got {turn_tokens}")
+    sample = Sample(question=question, ground_truth="A", video_path="video.mp4", question_type="mc")
+    group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
+    look = max((_first_look(member, info, sample, model) for member in group), key=lambda look: look.tokens)
+    call = _call(method, info, sample, model)
+    num_calls = 0 if call is None else method.max_turns - 1
+    needed = RecipeBudget(
+        prompt_tokens=look.tokens,
+        response_tokens=(num_calls + 1) * turn_tokens + num_calls * (call.tokens if call else 0),
+        images=look.num_frames + num_calls * (call.num_frames if call else 0),
+    )
+    return Budget(method.name, look, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
+
+
+def serving_budget(method: Method, usual: Method, envelope: PixelEnvelope) -> RecipeBudget:
+    """What a server of the method is given: its recipe's, and what its first look takes beyond the defaults' one.
+
+    Args:
+        usual: the method with its defaults, for which the recipe's budget is made.
+
+    Both looks are at an hour of large video. No tokenizer is asked: that a character of text takes a token errs on the
+    safe side.
+    """
+    reserved = method.recipe_budget
+    (tokens, images), (usual_tokens, usual_images) = (_estimated_first_look(of, envelope) for of in (method, usual))
+    return replace(
+        reserved,
+        prompt_tokens=reserved.prompt_tokens + max(0, tokens - usual_tokens),
+        images=reserved.images + max(0, images - usual_images),
+    )
+
+
+def _estimated_first_look(method: Method, envelope: PixelEnvelope) -> tuple[int, int]:
+    """Tokens and pictures of the prompt, the tokens at most."""
+    info = VideoInfo(duration_seconds=3600.0, num_frames=108_000, average_fps=30.0, width=1920, height=1080)
+    sample = Sample(question="?", ground_truth="A", video_path="video.mp4", question_type="mc")
+    request = method.first_look(info, sample, envelope)
+    messages = method.prompt(sample, info, planned_images(request, info))
+    num_characters = sum(len(content_text(message.content)) for message in messages)
+    return num_characters + len(request) * image_tokens(request.width, request.height, envelope.factor), len(request)
+
+
+def _first_look(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look:
+    request = method.first_look(info, sample, model.envelope)
+    messages = method.prompt(sample, info, planned_images(request, info))
+    return _look(request, model, model.counter.prompt(messages))
+
+
+def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look | None:
+    request = method.dearest_call(info, sample, model.envelope)
+    if request is None:
+        return None
+    outcome = ToolOutcome(CallRecord(name="", arguments={}, ok=True), planned_images(request, info), info)
+    content = method.observe([outcome], turns_left=method.max_turns - 1)
+    return _look(request, model, model.counter.observation(content))
+
+
+def _look(request: FrameRequest, model: ModelTokens, tokens: int) -> Look:
+    frame_tokens = image_tokens(request.width, request.height, model.envelope.factor)
+    return Look(len(request), request.width, request.height, frame_tokens, tokens)

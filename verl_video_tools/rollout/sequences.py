@@ -1,0 +1,115 @@
+"""The training sequences of one rollout under a context policy: one for all turns, or one for each.
+
+A token sequence cannot forget a picture. So a policy under which later turns see fewer pictures than earlier ones gives
+each turn a sequence of its own: its prompt is all that the turn sees, its response the turn alone.
+
+    append          p p I I p | a a a E n o I I o g | a a E
+    last_evidence   p p I I p | a a a E
+                    p p d p a a a E n o I I o g | a a E
+
+Letters as in `tokens`, I a picture, d the mark of a dropped one. Sampled tokens enter later prompts as they were
+sampled, never encoded anew from text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from verl_video_tools.core.types import Content, ContextPolicy, Message, content_images
+from verl_video_tools.rollout.context import visible_messages
+from verl_video_tools.rollout.tokens import Lengths, RolloutTokens, TokenBuilder, TokenCounter, TokenStream
+
+
+def rollout_tokens(
+    policy: ContextPolicy, builder: TokenBuilder, counter: TokenCounter, end_of_turn_id: int
+) -> RolloutTokens:
+    """Empty sequences for a rollout under `policy`."""
+    if policy == "append":
+        return OneSequence(builder, counter, end_of_turn_id)
+    return SequencePerTurn(builder, counter, end_of_turn_id, policy)
+
+
+@dataclass
+class OneSequence:
+    """All turns and observations of a rollout in one sequence."""
+
+    builder: TokenBuilder
+    counter: TokenCounter
+    end_of_turn_id: int
+    current: TokenStream = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.current = TokenStream(self.builder)
+
+    @property
+    def sequences(self) -> list[TokenStream]:
+        return [self.current]
+
+    def start(self, messages: Sequence[Message]) -> None:
+        self.current.start(messages)
+
+    def append_observation(self, content: Content) -> None:
+        self.current.append_observation(content, self.end_of_turn_id)
+
+    def lengths_with(self, content: Content) -> Lengths:
+        stream = self.current
+        # Two more: the end of the turn, if it lacks one, and the newline after it.
+        return Lengths(
+            prompt_tokens=len(stream.prompt_ids),
+            response_tokens=len(stream.response_ids) + 2 + self.counter.observation(content),
+            num_images=len(stream.images) + len(content_images(content)),
+        )
+
+
+@dataclass
+class SequencePerTurn:
+    """A sequence for each turn, with the pictures that `policy` leaves it."""
+
+    builder: TokenBuilder
+    counter: TokenCounter
+    end_of_turn_id: int
+    policy: ContextPolicy
+    current: TokenStream = field(init=False)
+    _finished: list[TokenStream] = field(default_factory=list)
+    _prompt: list[Message] = field(default_factory=list)
+    _observations: list[Message] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.current = TokenStream(self.builder)
+
+    @property
+    def sequences(self) -> list[TokenStream]:
+        return [*self._finished, self.current]
+
+    def start(self, messages: Sequence[Message]) -> None:
+        self._prompt = list(messages)
+        self.current.start(messages)
+
+    def append_observation(self, content: Content) -> None:
+        self._finished.append(self.current)
+        self._observations.append(Message("user", content))
+        prompt, observations = self._visible(self._observations)
+        seen = TokenStream(self.builder)
+        seen.start(prompt)
+        for turn_ids, observation in zip(self._turns(), observations, strict=True):
+            seen.append_context(turn_ids)
+            seen.append_observation(observation.content, self.end_of_turn_id)
+        self.current = TokenStream(self.builder, prompt_ids=seen.ids, images=seen.images)
+
+    def lengths_with(self, content: Content) -> Lengths:
+        prompt, observations = self._visible([*self._observations, Message("user", content)])
+        turns = [*self._turns(), self.current.response_ids]
+        num_tokens = self.counter.prompt(prompt)
+        for turn_ids, observation in zip(turns, observations, strict=True):
+            num_boundary = 1 if turn_ids[-1:] == [self.end_of_turn_id] else 2  # end of the turn, newline after it
+            num_tokens += len(turn_ids) + num_boundary + self.counter.observation(observation.content)
+        images = [image for message in (*prompt, *observations) for image in content_images(message.content)]
+        return Lengths(prompt_tokens=num_tokens, response_tokens=0, num_images=len(images))
+
+    def _turns(self) -> list[list[int]]:
+        return [stream.response_ids for stream in self._finished]
+
+    def _visible(self, observations: Sequence[Message]) -> tuple[list[Message], list[Message]]:
+        visible = visible_messages(self.policy, [*self._prompt, *observations])
+        return visible[: len(self._prompt)], visible[len(self._prompt) :]

@@ -1,0 +1,29 @@
+"""Texts that a chat template leaves as texts.
+
+A tokenizer makes a special token of its spelling wherever that stands: in a question, or in an error that repeats what
+the policy wrote. `<|image_pad|>` would be a picture that is not there, `<|im_end|>` the end of the message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from verl_video_tools.core.types import Content, ImagePart, Message, Method, Sample, VideoInfo
+
+_OPENING = re.compile(r"<\|(?=\w+\|>)", re.ASCII)
+
+
+def text_spelt_apart(text: str) -> str:
+    """The text with a space in every special token that it spells (`< |im_end|>`)."""
+    return _OPENING.sub("< |", text)
+
+
+def spelt_apart(content: Content) -> Content:
+    """The content with every text so."""
+    return tuple(text_spelt_apart(part) if isinstance(part, str) else part for part in content)
+
+
+def prompt_messages(method: Method, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+    """What starts a rollout: the method's prompt, whatever the question spells."""
+    return [Message(message.role, spelt_apart(message.content)) for message in method.prompt(sample, info, images)]

@@ -1,0 +1,266 @@
+"""Token ids, loss mask and log-probabilities of one sequence, built by verl's own Continuous Token builder.
+
+    ids   p p p p p | a a a a E | n o o o o o g g | a a a E
+    mask      -     | 1 1 1 1 1 | 0 0 0 0 0 0 0 0 | 1 1 1 1
+          prompt      sampled     observation       sampled
+
+p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o observation (pictures expanded to
+placeholder runs), g header of the next assistant turn. A turn that ends without E (stop string, cut) gets one appended
+with mask 0. The last token of a sequence is always a sampled one. A rollout is one such sequence, or one for each of
+its turns: `sequences`.
+
+The same class builds training sequences for SFT, so that both are equal by construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from PIL import Image
+
+from verl_video_tools.core.errors import InvariantError
+from verl_video_tools.core.types import Content, ImagePart, Message, StopReason, content_images
+from verl_video_tools.video import image_tokens
+
+
+class TokenBuilder(Protocol):
+    """The part of verl's `ContinuousTokenBuilder` that is used here."""
+
+    tokenizer: Any
+
+    def build_initial_tokens(self, messages: list[dict], *, images: list[Any] | None = None) -> list[int]: ...
+
+    def merge_context_tokens(
+        self, previous_messages: list[dict], updated_messages: list[dict], runtime_token_ids: list[int]
+    ) -> Any: ...
+
+    def tokenize_context_incremental_messages(
+        self, previous_messages: list[dict], updated_messages: list[dict]
+    ) -> list[int]: ...
+
+
+def to_chat_message(message: Message) -> dict[str, Any]:
+    """A message in the form that chat templates and verl's builder read; pictures become PIL images."""
+    items: list[dict[str, Any]] = []
+    for part in message.content:
+        if isinstance(part, str):
+            items.append({"type": "text", "text": part})
+        elif part.pixels_HWC is None:
+            items.append({"type": "image"})
+        else:
+            items.append({"type": "image", "image": Image.fromarray(part.pixels_HWC)})
+    return {"role": message.role, "content": items}
+
+
+@dataclass
+class TokenStream:
+    """One sequence as tokens. Grows by `start`, then alternately `append_turn` and `append_observation`."""
+
+    builder: TokenBuilder
+    prompt_ids: list[int] = field(default_factory=list)
+    response_ids: list[int] = field(default_factory=list)
+    response_mask: list[int] = field(default_factory=list)
+    response_logprobs: list[float] = field(default_factory=list)
+    images: list[ImagePart] = field(default_factory=list)
+    sampled_turns: list[list[int]] = field(default_factory=list)
+    """What the server returned, turn by turn: the mask is checked against it."""
+
+    @property
+    def ids(self) -> list[int]:
+        return self.prompt_ids + self.response_ids
+
+    @property
+    def pil_images(self) -> list[Image.Image]:
+        return [Image.fromarray(_pixels(image)) for image in self.images]
+
+    def start(self, messages: Sequence[Message]) -> None:
+        chat = [to_chat_message(message) for message in messages]
+        self.images = [image for message in messages for image in content_images(message.content)]
+        self.prompt_ids = list(self.builder.build_initial_tokens(chat, images=self.pil_images))
+
+    def append_turn(self, token_ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
+        """Append what the policy sampled. `logprobs` may be None where nothing was sampled (SFT)."""
+        self.sampled_turns.append(list(token_ids))
+        self.response_ids += token_ids
+        self.response_mask += [1] * len(token_ids)
+        self.response_logprobs += logprobs if logprobs is not None else [0.0] * len(token_ids)
+
+    def append_observation(self, content: Content, end_of_turn_id: int) -> None:
+        """Append a user message and the header of the next assistant turn, all with mask 0."""
+        if self.response_ids and self.response_ids[-1] != end_of_turn_id:
+            self.append_context([end_of_turn_id])
+        message = to_chat_message(Message("user", content))
+        ids = self.ids
+        merged = self.builder.merge_context_tokens([], [message], ids)
+        if merged.token_ids[: len(ids)] != ids:
+            raise InvariantError("the token builder changed tokens that were already generated")
+        self.append_context(merged.token_ids[len(ids) :])
+        self.images += content_images(content)
+
+    def append_context(self, token_ids: Sequence[int]) -> None:
+        """Append tokens that nobody is trained to write, with mask 0."""
+        self.response_ids += token_ids
+        self.response_mask += [0] * len(token_ids)
+        self.response_logprobs += [0.0] * len(token_ids)
+
+
+def _pixels(image: ImagePart) -> np.ndarray:
+    if image.pixels_HWC is None:
+        raise InvariantError("a picture without pixels reached the model")
+    return image.pixels_HWC
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """What the sequence that a turn is sampled from holds before that turn."""
+
+    prompt_tokens: int
+    response_tokens: int
+    num_images: int
+
+
+class RolloutTokens(Protocol):
+    """The training sequences of one rollout (`sequences`). Grows like a `TokenStream`."""
+
+    current: TokenStream
+    """The sequence that the next turn is sampled from, and appended to."""
+    counter: TokenCounter
+
+    @property
+    def sequences(self) -> list[TokenStream]:
+        """What is trained on, in order of turns."""
+        ...
+
+    def start(self, messages: Sequence[Message]) -> None: ...
+
+    def append_observation(self, content: Content) -> None:
+        """Make `current` what the next turn is sampled from."""
+        ...
+
+    def lengths_with(self, content: Content) -> Lengths:
+        """What `append_observation` would make of `current`, at most. Pictures may come without pixels."""
+        ...
+
+
+@dataclass(frozen=True)
+class TokenCounter:
+    """Lengths of messages in tokens, from the sizes of their pictures alone."""
+
+    builder: TokenBuilder
+    image_token_id: int
+    factor: int
+    """Sides of pictures are multiples of it (`PixelEnvelope.factor`)."""
+
+    def prompt(self, messages: Sequence[Message]) -> int:
+        ids = self.builder.build_initial_tokens([to_chat_message(strip(message)) for message in messages])
+        return self._expanded(ids, [image for message in messages for image in content_images(message.content)])
+
+    def observation(self, content: Content) -> int:
+        """A user message and the header of the next assistant turn."""
+        message = to_chat_message(strip(Message("user", content)))
+        ids = self.builder.tokenize_context_incremental_messages([], [message])
+        return self._expanded(ids, content_images(content))
+
+    def _expanded(self, ids: Sequence[int], images: Sequence[ImagePart]) -> int:
+        """Length of `ids`, which hold one placeholder per picture, once each is expanded."""
+        if (placeholders := list(ids).count(self.image_token_id)) != len(images):
+            raise InvariantError(f"{len(images)} pictures but {placeholders} placeholders in the rendered text")
+        return len(ids) + sum(
+            image_tokens(image.record.width, image.record.height, self.factor) - 1 for image in images
+        )
+
+
+@dataclass(frozen=True)
+class TokenBudget:
+    """The `Budget` of a token-level rollout: exact token counts, before a pixel is decoded.
+
+    Args:
+        prompt_length: tokens that verl reserves for the prompt of a sequence.
+        response_length: tokens for everything after it: sampled turns, and observations between them.
+        max_images: pictures per sequence that the inference engine takes; None if it has no limit.
+    """
+
+    tokens: RolloutTokens
+    prompt_length: int
+    response_length: int
+    max_images: int | None = None
+
+    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
+        num_images = sum(len(content_images(message.content)) for message in messages)
+        return self._refuses(Lengths(self.tokens.counter.prompt(messages), 0, num_images))
+
+    def refuses_observation(self, content: Content) -> StopReason | None:
+        return self._refuses(self.tokens.lengths_with(content))
+
+    def tokens_left(self) -> int:
+        return self.response_length - len(self.tokens.current.response_ids)
+
+    def _refuses(self, lengths: Lengths) -> StopReason | None:
+        if lengths.prompt_tokens > self.prompt_length:
+            return StopReason.PROMPT_BUDGET
+        if lengths.response_tokens + 1 > self.response_length:  # one to answer with
+            return StopReason.RESPONSE_BUDGET
+        if self.max_images is not None and lengths.num_images > self.max_images:
+            return StopReason.IMAGE_BUDGET
+        return None
+
+
+def strip(message: Message) -> Message:
+    """The message without pixels, so that only its text is rendered."""
+    content = tuple(part if isinstance(part, str) else ImagePart(part.record) for part in message.content)
+    return Message(message.role, content)
+
+
+def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int]) -> None:
+    """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and pictures.
+
+    Args:
+        tokens_per_image: placeholder tokens of each picture, in order, as the model's own processor counts them.
+
+    Raises:
+        InvariantError: names the invariant and both values.
+    """
+    num_tokens = len(stream.response_ids)
+    if not num_tokens == len(stream.response_mask) == len(stream.response_logprobs):
+        raise InvariantError(
+            f"lengths differ: {num_tokens} response ids, {len(stream.response_mask)} mask entries, "
+            f"{len(stream.response_logprobs)} log-probabilities"
+        )
+    masked = [token for token, keep in zip(stream.response_ids, stream.response_mask, strict=True) if keep]
+    sampled = [token for turn in stream.sampled_turns for token in turn]
+    if masked != sampled:
+        raise InvariantError(
+            f"the loss mask covers {len(masked)} tokens, the server returned {len(sampled)}; they must be the same ones"
+        )
+    runs = placeholder_runs(stream.ids, image_token_id)
+    if runs != list(tokens_per_image):
+        raise InvariantError(f"placeholder runs {runs} differ from the processor's token counts {tokens_per_image}")
+
+
+def processor_token_counts(
+    image_processor: Any, images: Sequence[ImagePart], mm_processor_kwargs: Mapping[str, Any] | None
+) -> list[int]:
+    """Placeholder tokens of each picture, counted by the model's own image processor."""
+    options = dict(mm_processor_kwargs or {})
+    return [
+        image_processor.get_number_of_image_patches(image.record.height, image.record.width, options)
+        // image_processor.merge_size**2
+        for image in images
+    ]
+
+
+def placeholder_runs(ids: Sequence[int], image_token_id: int) -> list[int]:
+    """Lengths of the runs of `image_token_id`, in order."""
+    runs: list[int] = []
+    previous = None
+    for token in ids:
+        if token == image_token_id:
+            if previous == image_token_id:
+                runs[-1] += 1
+            else:
+                runs.append(1)
+        previous = token
+    return runs

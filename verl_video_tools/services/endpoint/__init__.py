@@ -1,0 +1,14 @@
+"""Models behind OpenAI-compatible endpoints: bounded, retried requests, and rollouts with such a model as policy.
+
+config.py   where an endpoint is, and how patiently it is asked
+client.py   `EndpointClient`: one exchange at a time is a turn with a deadline, retries and a bound on turns at once
+retries.py  which failures are worth another request, and when it is made
+chat.py     messages and completions as they travel
+policy.py   `ChatPolicy`: a method's episodes with a chat model as the assistant
+"""
+
+from verl_video_tools.services.endpoint.client import EndpointClient
+from verl_video_tools.services.endpoint.config import EndpointConfig
+from verl_video_tools.services.endpoint.retries import AttemptFailed
+
+__all__ = ["AttemptFailed", "EndpointClient", "EndpointConfig"]

@@ -1,0 +1,122 @@
+"""Messages and completions in the form in which they travel to and from an OpenAI-compatible endpoint."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verl_video_tools.core.image_files import encode_picture
+from verl_video_tools.core.types import ImagePart, Message
+from verl_video_tools.services.endpoint.retries import AttemptFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a chat model replied."""
+
+    text: str
+    """Empty where the model sent nothing but reasoning in a field of its own."""
+    finish_reason: str | None = None
+    """`length` where the reply was cut at its token limit."""
+    stop_reason: str | None = None
+    """The stop string that ended the reply; only vLLM and SGLang say so."""
+    tells_stop: bool = False
+    """The endpoint would have named a stop string, had one ended the reply."""
+    num_tokens: int = 0
+    """Tokens generated, 0 where the endpoint does not count them."""
+    reasoning: str | None = None
+    """Native reasoning in a field of its own, as servers with a reasoning parser send it; never empty."""
+
+
+def read_completion(reply: Any) -> Completion:
+    """The first choice of a chat completion.
+
+    Raises:
+        AttemptFailed: the reply is none, or its content is no text.
+    """
+    try:
+        choice = reply["choices"][0]
+        text = choice["message"]["content"]
+        reasoning = _reasoning(choice["message"])
+        if text is None and reasoning is not None:  # cut before a word was said
+            text = ""
+        usage = reply.get("usage") or {}
+        # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
+        stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
+        tells_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
+        num_tokens = int(usage.get("completion_tokens") or 0)
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        text = None
+    if not isinstance(text, str):
+        raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
+    return Completion(
+        text,
+        choice.get("finish_reason"),
+        stop_reason if isinstance(stop_reason, str) else None,
+        tells_stop,
+        num_tokens,
+        reasoning,
+    )
+
+
+def _reasoning(message: Mapping[str, Any]) -> str | None:
+    """vLLM says `reasoning`, older releases and SGLang `reasoning_content`."""
+    found = (message.get(name) for name in ("reasoning_content", "reasoning"))
+    return next((text for text in found if isinstance(text, str) and text.strip()), None)
+
+
+def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
+    """The text with the stop string that ended it, where the endpoint left it out.
+
+    One that never names stop strings is taken to have left out a closing tag whose opening tag stands unclosed in the
+    text; what native reasoning names does not count. Where one does, and names none, the model itself ended its turn
+    there, and nothing is added.
+    """
+    text = completion.text
+    if completion.reasoning is not None and not text.strip():
+        return text  # it ended the reasoning
+    if completion.finish_reason != "stop" or text.endswith(tuple(stop)):
+        return text
+    if completion.stop_reason in stop:
+        return text + str(completion.stop_reason)
+    if completion.tells_stop:
+        return text
+    spoken = text.rpartition("</think>")[2]
+    for string in stop:
+        closing = re.fullmatch(r"</(\w+)>", string)
+        if closing is not None and spoken.count(f"<{closing[1]}>") > spoken.count(string):
+            return text + string
+    return text
+
+
+def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[str, Any]:
+    """A message with its texts and pictures in reading order.
+
+    Args:
+        jpeg_quality: 1 to 95; None sends PNG, which is lossless.
+
+    Raises:
+        ValueError: a picture has no pixels.
+    """
+    if all(isinstance(part, str) for part in message.content):
+        return {"role": message.role, "content": "".join(map(str, message.content))}
+    parts: list[dict[str, Any]] = []
+    for part in message.content:
+        if isinstance(part, ImagePart):
+            parts.append({"type": "image_url", "image_url": {"url": data_url(part, jpeg_quality)}})
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["text"] += part
+        else:
+            parts.append({"type": "text", "text": part})
+    return {"role": message.role, "content": parts}
+
+
+def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
+    """One picture as a `data:` URL. Raises ValueError if it has no pixels."""
+    if image.pixels_HWC is None:
+        raise ValueError(f"a picture without pixels cannot be sent: {image.record}")
+    kind, data = encode_picture(image.pixels_HWC, jpeg_quality)
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

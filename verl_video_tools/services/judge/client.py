@@ -1,0 +1,242 @@
+"""`LLMJudge`: asks a language model whether an answer is right, many at a time, and says so when it could not."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from verl_video_tools.core.errors import EndpointError, JudgeError
+from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.endpoint.chat import Completion, read_completion
+from verl_video_tools.services.endpoint.client import EndpointClient, Turn
+from verl_video_tools.services.endpoint.retries import AttemptFailed, Unavailable
+from verl_video_tools.services.judge.breaker import CircuitBreaker
+from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.judge.verdict import read_verdict, without_labels
+
+logger = logging.getLogger(__name__)
+
+_Messages = list[dict[str, str]]
+
+_REMINDER = (
+    'That reply could not be read. Reply with one JSON object and nothing else, such as {"label": "incorrect"}; the '
+    "label is correct, partial or incorrect."
+)
+
+
+@dataclass
+class JudgeCounters:
+    """What became of judgements."""
+
+    calls: int = 0
+    """Judgements asked for."""
+    cache_hits: int = 0
+    """Those answered from disk, or by an identical one that was under way."""
+    failures: int = 0
+    """Those that ended without a verdict."""
+    attempts: int = 0
+    """Requests for a verdict that were sent."""
+    failed_attempts: int = 0
+    """Those of them without a usable reply."""
+    latencies_ms: list[float] = field(default_factory=list)
+    """Of verdicts that the endpoint gave: from its turn to the verdict, failed attempts and waits between included."""
+
+    @property
+    def latency_ms_p50(self) -> float:
+        return float(np.median(self.latencies_ms)) if self.latencies_ms else 0.0
+
+
+class LLMJudge:
+    """A `Judge` (`verl_video_tools.core.types`) on an OpenAI-compatible endpoint.
+
+    May be used from several event loops, one after the other or in different threads: connections, the bound on
+    requests in flight, the sharing of identical judgements and whether the judge counts as down belong to the running
+    loop. Close it in each (`async with`, or `aclose`).
+
+    Args:
+        config: `base_url` must be set.
+
+    Raises:
+        UsageError: no `base_url`, an unreadable prompt file, or the packages of the extra `judge` are not there.
+    """
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self.config = config
+        self._endpoint = EndpointClient(config)
+        self.counters = JudgeCounters()
+        self._prompt = read_prompt(__package__, "prompt.txt", config.prompt_file)
+        self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
+        self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
+        self._breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, CircuitBreaker[_Messages]] = WeakKeyDictionary()
+
+    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        """The verdict on one answer. Identical judgements that are under way are asked once.
+
+        Raises:
+            JudgeError: no readable reply within `max_attempts` and `deadline_seconds`, a request that is refused, a
+                judge that counts as down, or whatever else went wrong on the way.
+        """
+        self.counters.calls += 1
+        pending, key = self._pending.setdefault(asyncio.get_running_loop(), {}), (question, truth, answer)
+        shared = key in pending
+        if not shared:
+            _share(pending, key, asyncio.create_task(self._decide(*key)))
+        try:
+            # Shielded: one caller's cancellation must not cost the others their verdict.
+            label = await asyncio.shield(pending[key])
+        except JudgeError:
+            self.counters.failures += 1
+            raise
+        self.counters.cache_hits += shared
+        return label
+
+    def counting_in(self, counters: JudgeCounters) -> Self:
+        """The same judge, with the same connections and bounds, whose judgements count in `counters` instead."""
+        twin = copy.copy(self)
+        twin.counters = counters
+        return twin
+
+    async def served_models(self) -> list[str]:
+        """Names of the models that the endpoint lists.
+
+        Raises:
+            JudgeError: it cannot be reached, or lists none.
+        """
+        try:
+            return await self._endpoint.served_models()
+        except EndpointError as error:
+            raise JudgeError(str(error)) from error
+
+    async def aclose(self) -> None:
+        """Close the running loop's connections."""
+        breaker = self._breakers.pop(asyncio.get_running_loop(), None)
+        if breaker is not None:
+            await breaker.aclose()
+        await self._endpoint.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # ------------------------------------------------------------------------------------------------------- internals
+
+    async def _decide(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        """One judgement. Whatever goes wrong on its way is no verdict: the caller has to flag the rollout."""
+        try:
+            return await self._verdict(question, truth, answer)
+        except JudgeError:
+            raise
+        except EndpointError as error:
+            raise JudgeError(f"no verdict from the judge: {error}") from error
+        except Exception as error:
+            logger.exception("a judgement failed in an unforeseen way")
+            raise JudgeError(f"no verdict from the judge: {type(error).__name__}: {error}") from error
+
+    async def _verdict(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        """Its turn, its model, the cache, then attempts until one is readable."""
+        # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
+        data = {"question": question, "reference": truth, "answer": without_labels(answer)}
+        user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
+        messages = [{"role": "system", "content": self._prompt}, user]
+        breaker = self._breaker()
+        try:
+            async with self._endpoint.turn() as turn:
+                if turn.known_model is None:
+                    breaker.check(messages)
+                model = await turn.model()
+                key = CacheKey(question, truth, answer, self._prompt, model)
+                if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
+                    self.counters.cache_hits += 1
+                    return kept
+                breaker.check(messages)
+                label = await turn.retried(lambda: self._ask(turn, model, messages))
+                self.counters.latencies_ms.append((asyncio.get_running_loop().time() - turn.began_at) * 1e3)
+        except EndpointError as error:
+            if turn.is_late:
+                breaker.failed(messages, error)
+            raise
+        if self._cache is not None:
+            await asyncio.to_thread(self._cache.put, key, label)
+        return label
+
+    async def _ask(self, turn: Turn, model: str, messages: _Messages) -> AnswerLabel:
+        """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
+        self.counters.attempts += 1
+        try:
+            completion = read_completion(await turn.chat_completion(self._body(model, messages)))
+            self._breaker().replied()
+            try:
+                return self._read(completion)
+            except JudgeError as error:
+                messages += [{"role": "assistant", "content": completion.text}, {"role": "user", "content": _REMINDER}]
+                raise AttemptFailed(str(error)) from error
+        except BaseException:
+            self.counters.failed_attempts += 1
+            raise
+
+    def _read(self, completion: Completion) -> AnswerLabel:
+        """The verdict of a whole reply. Raises JudgeError for one that was cut, whatever label it holds so far."""
+        if completion.finish_reason != "length":
+            return read_verdict(completion.text)
+        limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
+        raise JudgeError(
+            f"the judge's reply {completion.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
+        )
+
+    def _breaker(self) -> CircuitBreaker[_Messages]:
+        loop = asyncio.get_running_loop()
+        if loop not in self._breakers:
+            self._breakers[loop] = CircuitBreaker(
+                self._probe, self.config.deadline_seconds, self.config.probe_interval_seconds
+            )
+        return self._breakers[loop]
+
+    async def _probe(self, messages: _Messages) -> None:
+        """Ask once more what nobody waits for; raises EndpointError where the judge does not reply."""
+        try:
+            async with self._endpoint.turn() as turn:
+                await turn.chat_completion(self._body(await turn.model(), messages))
+        except Unavailable:
+            raise
+        except EndpointError:
+            if turn.is_late:
+                raise
+            # Else it replies, if not to this.
+
+    def _body(self, model: str, messages: _Messages) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": model, "messages": messages, "temperature": 0.0}
+        if self.config.max_tokens is not None:
+            body["max_tokens"] = self.config.max_tokens
+        return body
+
+
+_Key = tuple[str, str, str]
+_Pending = dict[_Key, asyncio.Task[AnswerLabel]]
+"""Judgements that are under way in one event loop, by question, truth and answer."""
+
+
+def _share(pending: _Pending, key: _Key, task: asyncio.Task[AnswerLabel]) -> None:
+    """Let identical judgements await `task` until it is done."""
+
+    def unshare(task: asyncio.Task[AnswerLabel]) -> None:
+        del pending[key]
+        if not task.cancelled():
+            task.exception()  # seen, so that asyncio does not report it as lost where every caller was cancelled
+
+    pending[key] = task
+    task.add_done_callback(unshare)

@@ -1,0 +1,73 @@
+"""The options of retrieval by text. Import-light: agent loops read them without ever loading an encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from verl_video_tools.core.config import checked_fields, require
+
+Backend = Literal["transformers", "open_clip"]
+FrameMode = Literal["exact", "keyframe"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalConfig:
+    """Which encoder compares frames with texts, where it runs, and what it remembers.
+
+    Raises:
+        UsageError: a value outside its range.
+    """
+
+    backend: Backend = "transformers"
+    """`transformers`: CLIP, SigLIP and SigLIP2 of fixed resolution. `open_clip`: the models of that package (extra
+    `retrieval`)."""
+    model: str = "google/siglip2-base-patch16-224"
+    """Folder or Hugging Face name; for `open_clip` also a name that it knows, such as ViT-B-16-SigLIP2."""
+    pretrained: str | None = None
+    """Weights of a model that `open_clip` knows by name, such as `webli`; None where `model` says it already."""
+    num_gpus: float = 0.0
+    """Share of a GPU that the service of a node takes; 0: it runs on the CPU."""
+    num_threads: int | None = None
+    """CPU threads of the encoder's process. None: as OMP_NUM_THREADS says; if it is not set, Ray gives an actor one."""
+    image_batch_size: int = 32
+    """Frames decoded and encoded at a time."""
+    text_batch_size: int = 64
+    """Texts encoded at a time, at most."""
+    max_wait_ms: float = 5.0
+    """How long the first text of a batch waits for others."""
+    memory_cache_bytes: int = 1 << 30
+    """Embeddings kept in memory; a frame takes 2 to 5 kB. The least recently used video goes first."""
+    disk_cache_dir: str | None = None
+    """Folder that keeps embeddings from run to run; nodes may share it. None: nothing is kept."""
+    frame_mode: FrameMode = "exact"
+    """`exact`: every candidate is decoded. `keyframe`: the key frame before it stands for it, which is several times
+    cheaper and up to a group of pictures off."""
+
+    def __post_init__(self) -> None:
+        require(self, "model", bool(self.model), "a folder or a name")
+        has_tag = self.pretrained is not None
+        require(self, "pretrained", not has_tag or self.backend == "open_clip", "None unless the backend is open_clip")
+        require(self, "num_gpus", 0.0 <= self.num_gpus <= 1.0, "0 to 1")
+        require(self, "num_threads", self.num_threads is None or self.num_threads >= 1, "at least 1, or None")
+        require(self, "image_batch_size", self.image_batch_size >= 1, "at least 1")
+        require(self, "text_batch_size", self.text_batch_size >= 1, "at least 1")
+        require(self, "max_wait_ms", self.max_wait_ms >= 0, "at least 0")
+        require(self, "memory_cache_bytes", self.memory_cache_bytes >= 0, "at least 0")
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> RetrievalConfig:
+        """The options as a configuration file or a command line gives them.
+
+        Raises:
+            UsageError: an unknown field or a wrong value.
+        """
+        return cls(**checked_fields(cls, fields))
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits that differ where any option does."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,59 @@
+"""What an encoder of frames and texts is, and what the two that there are share.
+
+Axes: T frames, H height, W width, C colour channels, N texts, D dimensions of an embedding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Encoder(Protocol):
+    """Puts frames and texts into one space. Called by one thread at a time."""
+
+    @property
+    def identity(self) -> str:
+        """What embeddings depend on, fit for a file name; those of different identities are never compared."""
+        ...
+
+    def picture_size(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height at which to decode a video of that size, so that the encoder need not resize."""
+        ...
+
+    def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        """Embeddings of length 1, shape (T, D)."""
+        ...
+
+    def encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        """Embeddings of length 1, shape (N, D). Longer texts are cut at what the model reads, never an error."""
+        ...
+
+
+def covering_size(width: int, height: int, side: int) -> tuple[int, int]:
+    """Width and height in proportion whose shorter one is `side`; the longer one is cut off to whole pixels, as
+    torchvision's `Resize` does, so that it has nothing left to do."""
+    if width <= height:
+        return side, int(side * height / width)
+    return int(side * width / height), side
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """16 hexadecimal digits of all weights: a model that is trained further, under whatever name, is another one."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().data)
+    return digest.hexdigest()[:16]
+
+
+def normalised(features: torch.Tensor) -> npt.NDArray[np.float32]:
+    """Rows divided by their lengths, as NumPy on the host."""
+    rows: npt.NDArray[np.float32] = (features / features.norm(dim=-1, keepdim=True)).float().cpu().numpy()
+    return rows

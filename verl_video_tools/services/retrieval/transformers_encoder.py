@@ -1,0 +1,72 @@
+"""CLIP, SigLIP and SigLIP2 through `transformers`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.services.retrieval.encoders import covering_size, normalised, weights_digest
+
+
+class TransformersEncoder:
+    """A model with `get_image_features` and `get_text_features`, in float32.
+
+    Args:
+        model: folder or name on the Hugging Face hub.
+        device: as torch names it.
+
+    Raises:
+        UsageError: the model cannot be loaded, or is none of the kind.
+    """
+
+    def __init__(self, model: str, device: str) -> None:
+        try:
+            loaded: Any = AutoModel.from_pretrained(model, dtype=torch.float32).eval()
+            self._image_processor = AutoImageProcessor.from_pretrained(model)
+            self._tokenizer = AutoTokenizer.from_pretrained(model)
+        except (OSError, ValueError, KeyError) as error:
+            raise UsageError(f"cannot load an encoder of images and texts from {model!r}: {error}") from error
+        if not hasattr(loaded, "get_image_features") or not hasattr(loaded, "get_text_features"):
+            raise UsageError(f"{model!r} is a {type(loaded).__name__}; retrieval takes a CLIP, SigLIP or SigLIP2 model")
+        size = dict(self._image_processor.size or {})
+        if "shortest_edge" not in size and not {"height", "width"} <= size.keys():
+            raise UsageError(f"{model!r} takes pictures of any resolution; retrieval takes models with a fixed one")
+        self.identity = f"transformers-{weights_digest(loaded)}"
+        self._size = size
+        # SigLIP learnt from lower-case texts padded to full length (Siglip2Tokenizer in transformers); CLIP ignores
+        # what follows a text's end, so padding it less is merely cheaper.
+        self._is_siglip = loaded.config.model_type.startswith("siglip")
+        self._max_tokens = int(loaded.config.text_config.max_position_embeddings)
+        self._device = device
+        self._model = loaded.to(device)
+
+    def picture_size(self, width: int, height: int) -> tuple[int, int]:
+        if "shortest_edge" in self._size:
+            return covering_size(width, height, self._size["shortest_edge"])
+        return self._size["width"], self._size["height"]
+
+    @torch.inference_mode()
+    def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+        inputs = self._image_processor(images=list(frames_THWC), input_data_format="channels_last", return_tensors="pt")
+        return normalised(_features(self._model.get_image_features(inputs["pixel_values"].to(self._device))))
+
+    @torch.inference_mode()
+    def encode_texts(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        tokens = self._tokenizer(
+            [text.lower() for text in texts] if self._is_siglip else texts,
+            padding="max_length" if self._is_siglip else True,
+            truncation=True,
+            max_length=self._max_tokens,
+            return_tensors="pt",
+        )
+        return normalised(_features(self._model.get_text_features(tokens["input_ids"].to(self._device))))
+
+
+def _features(output: Any) -> torch.Tensor:
+    """The projected embeddings, which some versions of transformers wrap."""
+    return output if isinstance(output, torch.Tensor) else output.pooler_output

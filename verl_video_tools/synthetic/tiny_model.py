@@ -1,0 +1,205 @@
+"""The tiny models of the demonstration: tokenizer, processor and a randomly initialised Qwen2.5-VL or Qwen3-VL.
+
+All is made here, nothing downloaded: architectures and processor classes are the real ones of `transformers`, in
+miniature, so that verl and vLLM treat a model as they treat its big siblings.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
+    Qwen2VLImageProcessor,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
+    Qwen3VLVideoProcessor,
+)
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
+
+from verl_video_tools.synthetic import Family
+from verl_video_tools.synthetic.corpus import tokenizer_corpus
+
+TinyModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
+TinyProcessor: TypeAlias = Qwen2_5_VLProcessor | Qwen3VLProcessor
+
+SPECIAL_TOKENS: tuple[str, ...] = (
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>",
+    "<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>",
+    "<|image_pad|>", "<|video_pad|>",
+)  # fmt: skip
+VISIBLE_TOKENS: tuple[str, ...] = ("<tool_call>", "</tool_call>")
+"""Single tokens that decoding with `skip_special_tokens` keeps, as in Qwen's own tokenizer."""
+
+VOCABULARY_SIZE = 768
+MAX_POSITIONS = 8192
+HIDDEN_SIZE = 128
+
+# Every digit, every line break and every capital letter that stands alone is its own token; a space joins a following
+# word, but never a number or such a letter. So "170" and "B" read the same wherever they stand, which makes copying
+# easy, and text may be cut at pictures or at line ends without changing its tokens.
+_LETTER = r"\p{Lu}(?!\p{L})"
+_PIECES = rf"\d|\n|{_LETTER}| ?(?!{_LETTER})\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\p{{N}}|\s"
+
+
+def chat_template() -> str:
+    """ChatML: a system message only where one is given; contents are strings or lists of items."""
+    return (Path(str(files(__package__))) / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
+
+
+def make_tokenizer() -> PreTrainedTokenizerFast:
+    """Byte-level BPE trained on `corpus`: any text encodes and decodes to itself. Ends turns with `<|im_end|>`."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCABULARY_SIZE - len(VISIBLE_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        special_tokens=list(SPECIAL_TOKENS),
+        show_progress=False,
+    )
+    core.train_from_iterator(tokenizer_corpus(), trainer)
+    core.add_tokens([AddedToken(token, special=False, normalized=False) for token in VISIBLE_TOKENS])
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        additional_special_tokens=list(SPECIAL_TOKENS),
+        model_max_length=MAX_POSITIONS,
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = chat_template()
+    return tokenizer
+
+
+def make_processor(tokenizer: PreTrainedTokenizerFast, family: Family = "qwen2_5_vl") -> TinyProcessor:
+    """The family's processor, for pictures of 1 to 64 tokens; one of 56 x 56 pixels becomes 4 tokens.
+
+    Qwen2.5-VL cuts pictures into patches of 14 pixels, Qwen3-VL of 16; both merge 2 x 2 patches into a token. So the
+    latter first enlarges a picture of 56 x 56 pixels to 64 x 64.
+    """
+    if family == "qwen3_vl":
+        options = _pixels(16) | {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+        return Qwen3VLProcessor(
+            image_processor=Qwen2VLImageProcessor(**options),
+            tokenizer=tokenizer,
+            video_processor=Qwen3VLVideoProcessor(**options),
+            chat_template=chat_template(),
+        )
+    options = _pixels(14)
+    return Qwen2_5_VLProcessor(
+        image_processor=Qwen2VLImageProcessor(**options),
+        tokenizer=tokenizer,
+        video_processor=Qwen2VLVideoProcessor(**options),
+        chat_template=chat_template(),
+    )
+
+
+def _pixels(patch_size: int) -> dict[str, Any]:
+    token_side = 2 * patch_size
+    return {
+        "min_pixels": token_side**2,
+        "max_pixels": 64 * token_side**2,
+        "patch_size": patch_size,
+        "merge_size": 2,
+    }
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast, seed: int = 0, family: Family = "qwen2_5_vl") -> TinyModel:
+    """A randomly initialised model in float32. Heads of 32 are the smallest that vLLM's CPU attention takes."""
+    ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
+    make_config, make = _CLASSES[family]
+    text, vision = _ARCHITECTURES[family]
+    config = make_config(
+        text_config={
+            "vocab_size": len(tokenizer),
+            "initializer_range": 0.05,  # the usual 0.02 is for models thirty times as wide
+            "hidden_size": HIDDEN_SIZE,
+            "intermediate_size": 256,
+            "num_hidden_layers": 5,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "max_position_embeddings": MAX_POSITIONS,
+            "tie_word_embeddings": False,
+            "bos_token_id": ids["<|endoftext|>"],
+            "eos_token_id": ids["<|im_end|>"],
+            "pad_token_id": ids["<|endoftext|>"],
+            **text,
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_heads": 2,
+            "out_hidden_size": HIDDEN_SIZE,
+            "spatial_merge_size": 2,
+            **vision,
+        },
+        image_token_id=ids["<|image_pad|>"],
+        video_token_id=ids["<|video_pad|>"],
+        vision_start_token_id=ids["<|vision_start|>"],
+        vision_end_token_id=ids["<|vision_end|>"],
+        tie_word_embeddings=False,
+        dtype="float32",
+    )
+    torch.manual_seed(seed)
+    model: TinyModel = make(config).float()
+    model.generation_config = GenerationConfig(
+        eos_token_id=ids["<|im_end|>"], pad_token_id=ids["<|endoftext|>"], bos_token_id=ids["<|endoftext|>"]
+    )
+    return model
+
+
+_CLASSES: dict[Family, tuple[type[Any], type[TinyModel]]] = {
+    "qwen2_5_vl": (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration),
+    "qwen3_vl": (Qwen3VLConfig, Qwen3VLForConditionalGeneration),
+}
+
+# What the families do not share, for the text and the vision part. An mrope section counts the frequencies, half the
+# head size in all, that turn with time, row and column.
+_ARCHITECTURES: dict[Family, tuple[dict[str, Any], dict[str, Any]]] = {
+    "qwen2_5_vl": (
+        {"rope_parameters": {"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0}},
+        {"patch_size": 14, "fullatt_block_indexes": [0, 1], "window_size": 112},
+    ),
+    "qwen3_vl": (
+        {
+            "head_dim": 32,
+            "rope_parameters": {
+                "rope_type": "default",
+                "mrope_section": [6, 5, 5],
+                "mrope_interleaved": True,
+                "rope_theta": 10000.0,
+            },
+        },
+        {"patch_size": 16, "num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1]},
+    ),
+}
+
+
+def merger_outputs(model: TinyModel) -> list[torch.nn.Linear]:
+    """The layers that write picture features: of the input embeddings, then, in Qwen3-VL, of each deepstack level."""
+    visual = model.model.visual
+    if isinstance(model, Qwen3VLForConditionalGeneration):
+        return [merger.linear_fc2 for merger in (visual.merger, *visual.deepstack_merger_list)]
+    return [visual.merger.mlp[-1]]
+
+
+def save(model: TinyModel, processor: TinyProcessor, folder: str | Path) -> None:
+    """Writes weights, configuration, tokenizer, processor and generation defaults, as `from_pretrained` reads them."""
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)

@@ -1,0 +1,189 @@
+"""The synthetic world: short H.264 videos in which a large coloured shape appears for a few seconds at a time.
+
+Everything is drawn from a seed, so a `VideoSpec` is a complete description of a video: its pixels (before compression)
+and the truth about every frame follow from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+SIDE_PIXELS = 56
+FPS = 5
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (225, 35, 35),
+    "green": (40, 205, 60),
+    "blue": (45, 75, 240),
+    "yellow": (240, 225, 45),
+}
+SHAPES: tuple[str, ...] = ("circle", "square", "triangle", "cross")
+LABELS: tuple[str, ...] = tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES)
+
+_NOISE_MARGIN = 40
+# Without macroblock-tree rate control: with it, x264's output differs now and then between runs at this picture size.
+_ENCODER_OPTIONS = {"preset": "veryfast", "x264-params": "no-mbtree=1"}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing, visible from `start_frame` to `end_frame`, both inclusive and 0-based; `label` as in `LABELS`."""
+
+    start_frame: int
+    end_frame: int
+    label: str
+
+
+@dataclass(frozen=True)
+class VideoSpec:
+    """A whole video: `num_frames` frames at `fps` frames per second, events ordered in time and not overlapping.
+
+    `world` says whose questions fit it: `synthetic.questions` (short) or `synthetic.needle`.
+
+    Raises:
+        ValueError: events overlap, are out of order, leave the video, or carry an unknown label.
+    """
+
+    seed: int
+    fps: int
+    num_frames: int
+    events: tuple[Event, ...]
+    world: Literal["short", "needle"] = "short"
+
+    def __post_init__(self) -> None:
+        previous_end = -1
+        for event in self.events:
+            if not previous_end < event.start_frame <= event.end_frame < self.num_frames:
+                raise ValueError(
+                    f"event {event} overlaps another, is out of order, or leaves a video of {self.num_frames} frames; "
+                    "give events in order of time, without overlap"
+                )
+            if event.label not in LABELS:
+                raise ValueError(f"unknown label {event.label!r}; choose one of {LABELS}")
+            previous_end = event.end_frame
+
+    @property
+    def duration_seconds(self) -> float:
+        return self.num_frames / self.fps
+
+    def to_json(self) -> str:
+        """The spec as a JSON object; `from_json` reads it back."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> VideoSpec:
+        """Reads what `to_json` wrote."""
+        raw = json.loads(text)
+        raw["events"] = tuple(Event(**event) for event in raw["events"])
+        return cls(**raw)
+
+
+def label_at(spec: VideoSpec, frame_index: int) -> str | None:
+    """What frame `frame_index` (0-based) shows, or None where only the background is seen.
+
+    Raises:
+        IndexError: the video has no such frame.
+    """
+    event = _event_at(spec, frame_index)
+    return None if event is None else event[1].label
+
+
+def frames_at(spec: VideoSpec, seconds: Iterable[float]) -> list[int]:
+    """Numbers of the frames shown at these times; the end of the video gives the last frame."""
+    return [min(int(time * spec.fps), spec.num_frames - 1) for time in seconds]
+
+
+def frame_pixels(spec: VideoSpec, frame_index: int) -> np.ndarray:
+    """Frame `frame_index` before compression: uint8, height x width x RGB, 56 x 56 x 3.
+
+    Raises:
+        IndexError: the video has no such frame.
+    """
+    image_HWC = _background(spec.seed, frame_index)
+    found = _event_at(spec, frame_index)
+    if found is not None:
+        number, event = found
+        colour, shape = event.label.split()
+        mask_HW, tint = _thing(spec.seed, number, shape)
+        image_HWC[mask_HW] = np.asarray(COLOURS[colour], np.int16) + tint
+        image_HWC += _noise(spec.seed, frame_index + 1) // 2
+    return np.clip(image_HWC, 0, 255).astype(np.uint8)
+
+
+def render(spec: VideoSpec, path: str | Path) -> None:
+    """Writes the video to `path` as H.264 (libx264, with B-frames), yuv420p, constant frame rate, no audio.
+
+    Raises:
+        av.error.FFmpegError: the file could not be written, or FFmpeg has no libx264.
+    """
+    import av  # heavy; the rest of this file needs only numpy
+
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=spec.fps, options=_ENCODER_OPTIONS)
+        stream.width = stream.height = SIDE_PIXELS
+        stream.pix_fmt = "yuv420p"
+        stream.thread_count = 1
+        for index in range(spec.num_frames):
+            frame = av.VideoFrame.from_ndarray(frame_pixels(spec, index), format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+
+
+def _event_at(spec: VideoSpec, frame_index: int) -> tuple[int, Event] | None:
+    if not 0 <= frame_index < spec.num_frames:
+        raise IndexError(f"frame {frame_index} of a video with frames 0 to {spec.num_frames - 1}")
+    for number, event in enumerate(spec.events):
+        if event.start_frame <= frame_index <= event.end_frame:
+            return number, event
+    return None
+
+
+@lru_cache(maxsize=8)
+def _scene(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Noise field, gradient directions (2 x RGB) and base brightness of one video's background."""
+    rng = np.random.default_rng((seed, 0))
+    side = SIDE_PIXELS + _NOISE_MARGIN
+    noise_HWC = rng.integers(-9, 10, (side, side, 3)).astype(np.int16)
+    return noise_HWC, rng.uniform(-14, 14, (2, 3)), rng.uniform(30, 58, 3)
+
+
+def _noise(seed: int, frame_index: int) -> np.ndarray:
+    """A fresh-looking window of the video's noise field: cheaper than drawing new numbers for each frame."""
+    row, column = (frame_index * 7) % _NOISE_MARGIN, (frame_index * 13) % _NOISE_MARGIN
+    return _scene(seed)[0][row : row + SIDE_PIXELS, column : column + SIDE_PIXELS]
+
+
+def _background(seed: int, frame_index: int) -> np.ndarray:
+    _, slope, base = _scene(seed)
+    drift = np.array([np.sin(frame_index / 60), np.cos(frame_index / 45)])
+    axis = np.linspace(-1, 1, SIDE_PIXELS)
+    rows_HC = axis[:, None] * slope[0] * drift[0]
+    columns_WC = axis[:, None] * slope[1] * drift[1]
+    smooth_HWC = base + rows_HC[:, None] + columns_WC[None]
+    return smooth_HWC.astype(np.int16) + _noise(seed, frame_index)
+
+
+@lru_cache(maxsize=256)
+def _thing(seed: int, number: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
+    """Mask (height x width) and colour shift of event `number`: 36 to 48 pixels wide, at any place that fits."""
+    rng = np.random.default_rng((seed, 1, number))
+    size = int(rng.integers(36, 49))
+    top, left = rng.integers(2, SIDE_PIXELS - size - 1, 2)
+    rows, columns = np.mgrid[0:SIDE_PIXELS, 0:SIDE_PIXELS]
+    half = size / 2
+    y, x = rows - (top + half - 0.5), columns - (left + half - 0.5)  # from the centre of the shape
+    if shape == "circle":
+        mask_HW = x**2 + y**2 <= half**2
+    elif shape == "square":
+        mask_HW = (abs(x) <= half) & (abs(y) <= half)
+    elif shape == "triangle":  # upright, tip at the top
+        mask_HW = (abs(y) <= half) & (abs(x) <= (y + half) / 2)
+    else:
+        mask_HW = ((abs(x) <= size / 7) & (abs(y) <= half)) | ((abs(y) <= size / 7) & (abs(x) <= half))
+    return mask_HW, rng.integers(-15, 16, 3).astype(np.int16)

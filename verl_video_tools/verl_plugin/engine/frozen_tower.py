@@ -1,0 +1,124 @@
+"""verl's FSDP engine with the model's vision tower frozen: its weights stay, without gradient and optimiser state.
+
+verl 0.9.1 has the option `actor_rollout_ref.actor.freeze_vision_tower`, and no line that reads it. Here the class of an
+engine's configuration is the option:
+
+    engine._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig
+    actor_rollout_ref.actor.fsdp_config._target_=verl_video_tools.verl_plugin.engine.frozen_tower.FrozenTowerConfig
+
+The first is for fine-tuning, the second for GRPO. With our trainers verl's own field does the latter. A run without the
+option never imports this module, and has verl's engine as it is.
+
+Why registration alone does not do: verl's registry chooses an engine by backend, device and vendor, not by what a run
+asks for. So ours stand under the vendor keys, which go before verl's key of the device alone, and do what verl's do
+unless their own configuration is a `FrozenTowerConfig`: the reference policy shares the process, and has no optimiser.
+Two methods are overridden, each beside its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+from torch.nn import Parameter
+from torch.optim import Optimizer
+from verl.workers.config import FSDPEngineConfig
+from verl.workers.config.optimizer import build_optimizer
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin.platforms.cpu_engine import CpuFSDPEngine
+
+TOWER = "visual"
+"""Attribute that holds the vision tower in every Qwen-VL model of transformers."""
+
+
+@dataclass
+class FrozenTowerConfig(FSDPEngineConfig):
+    """verl's options of an FSDP engine, for one that keeps the vision tower as it is.
+
+    Raises:
+        UsageError: verl would not take our engine, so that the tower would train without a word.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        found = EngineRegistry.get_engine_cls("language_model", self.strategy)
+        if not issubclass(found, FrozenTowerEngine):
+            raise UsageError(
+                f"verl would take {found.__qualname__} for strategy={self.strategy} on this device, and train the "
+                "vision tower that should stay frozen. The engine that freezes it takes fsdp2 and is registered for "
+                "cuda (nvidia, amd), npu (huawei) and cpu; VERL_ENGINE_DEVICE and VERL_ENGINE_VENDOR choose among them"
+            )
+
+
+def vision_tower(model: nn.Module) -> nn.Module:
+    """The part of a Qwen-VL model that makes features of pixels, down to the width of the language model.
+
+    Patch embedding, positions, blocks, merger, and the mergers of DeepStack in Qwen3-VL. LoRA adapters within are parts
+    of it as well.
+
+    Raises:
+        UsageError: the model has none under the name that Qwen-VL models give it.
+    """
+    for name, module in model.named_modules():
+        if name.rpartition(".")[2] == TOWER:
+            return module
+    raise UsageError(f"{type(model).__name__} has no vision tower named {TOWER!r}; do not ask for it to be frozen")
+
+
+def trained_parameters(model: nn.Module) -> Iterator[Parameter]:
+    """Those that an optimiser may change."""
+    return (parameter for parameter in model.parameters() if parameter.requires_grad)
+
+
+class FrozenTowerEngine(FSDPEngineWithLMHead):
+    """What the registered classes share."""
+
+    engine_config: Any  # of verl, which does not annotate these
+    optimizer_config: Any
+    rank: int
+
+    def _build_fsdp_module(self, module: Any) -> Any:
+        """Freezes the tower at the last moment at which it is whole.
+
+        Adapters are there by now, and FSDP takes from a weight whether it will have a gradient to reduce.
+        """
+        if isinstance(self.engine_config, FrozenTowerConfig):
+            if self.engine_config.strategy != "fsdp2":
+                raise UsageError(
+                    f"strategy={self.engine_config.strategy} with a frozen vision tower: FSDP1 puts frozen and trained "
+                    "weights into one parameter; set strategy=fsdp2"
+                )
+            tower = vision_tower(module).requires_grad_(False)
+            if self.rank == 0:
+                frozen, total = (sum(weight.numel() for weight in part.parameters()) for part in (tower, module))
+                print(f"[verl_video_tools] vision tower frozen: {frozen:,} of {total:,} weights", flush=True)
+        return super()._build_fsdp_module(module)
+
+    def _build_optimizer(self, module: Any) -> Optimizer:
+        """Leaves frozen weights out.
+
+        verl gives the optimiser all of them. Its offloading would make an empty state for each frozen one, and not
+        every optimiser leaves a weight without a gradient alone.
+        """
+        if not isinstance(self.engine_config, FrozenTowerConfig):
+            return super()._build_optimizer(module)
+        return build_optimizer(trained_parameters(module), self.optimizer_config)
+
+
+_REGISTERED_AS: Any = {"model_type": "language_model", "backend": ["fsdp", "fsdp2"]}  # fsdp to be refused by name
+
+
+@EngineRegistry.register(**_REGISTERED_AS, device="cuda", vendor=["nvidia", "amd"])
+@EngineRegistry.register(**_REGISTERED_AS, device="npu", vendor="huawei")
+class AcceleratorFrozenTowerEngine(FrozenTowerEngine):
+    """For the vendors that verl brings platforms of."""
+
+
+@EngineRegistry.register(**_REGISTERED_AS, device="cpu", vendor="cpu")
+class CpuFrozenTowerEngine(FrozenTowerEngine, CpuFSDPEngine):
+    """For the package's own platform."""

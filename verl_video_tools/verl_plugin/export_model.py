@@ -1,0 +1,148 @@
+"""The last checkpoint of a run as one Hugging Face folder: weights, configuration, tokenizer, processor, template.
+
+    python -m verl_video_tools.verl_plugin.export_model CHECKPOINT_DIR OUT_DIR
+
+A checkpoint that already holds whole weights (`checkpoint.save_contents` with `hf_model`) is copied as it is, in the
+precision that was trained; any other goes through verl's merger, which writes bfloat16. A LoRA adapter is merged into
+the weights, so that reinforcement learning and inference can load the folder like any model. Where LoRA was trained,
+verl's whole weights bear PEFT's names, which no reader of models knows, so they are not copied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from verl_video_tools.core.errors import UsageError
+
+_STEP_FILE = "latest_checkpointed_iteration.txt"
+_STEP_PREFIX = "global_step_"
+
+
+def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
+    """Write the folder; a model that exists there is replaced, once the new one is whole.
+
+    `out_dir` may lie beside the checkpoints of the run, as the recipes have it, but not within one.
+
+    Returns:
+        The folder of the checkpoint that was taken.
+
+    Raises:
+        UsageError: there is no finished checkpoint, writing `out_dir` would destroy what is no exported model, or the
+            weights bear PEFT's names and there are no others.
+        subprocess.CalledProcessError: verl's merger failed; its output says why.
+    """
+    step_file = checkpoint_dir / _STEP_FILE
+    if not step_file.is_file():
+        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({_STEP_FILE} is missing); train first")
+    out_dir = out_dir.resolve()  # behind a link, what it leads to is replaced
+    _check_replaceable(checkpoint_dir.resolve(), out_dir)
+    checkpoint = checkpoint_dir / f"{_STEP_PREFIX}{step_file.read_text().strip()}"
+    if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
+        checkpoint = checkpoint / "actor"
+    unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    if _has_whole_weights(checkpoint):
+        shutil.copytree(checkpoint / "huggingface", unfinished)
+        declare_dtype(unfinished)
+    else:
+        merger = [sys.executable, "-m", "verl.model_merger", "merge", "--backend", "fsdp"]
+        subprocess.run([*merger, "--local_dir", str(checkpoint), "--target_dir", str(unfinished)], check=True)
+        if (unfinished / "lora_adapter").is_dir():
+            merge_adapter(unfinished)
+    shutil.rmtree(out_dir, ignore_errors=True)
+    unfinished.rename(out_dir)
+    return checkpoint
+
+
+def _check_replaceable(checkpoint_dir: Path, out_dir: Path) -> None:
+    """Raises UsageError where replacing `out_dir`, both paths resolved, would destroy a checkpoint or other things."""
+    if checkpoint_dir.is_relative_to(out_dir):
+        raise UsageError(f"{out_dir} holds the run itself and would be replaced; give a folder of the model's own")
+    if out_dir.is_relative_to(checkpoint_dir):
+        beside = out_dir.relative_to(checkpoint_dir).parts[0]
+        if beside.startswith(_STEP_PREFIX):
+            raise UsageError(f"{out_dir} is part of the checkpoint {beside}; give a folder outside the checkpoints")
+    if out_dir.exists() and not (out_dir.is_dir() and _is_model_or_empty(out_dir)):
+        raise UsageError(
+            f"{out_dir} exists and is no model (it has no config.json), so it is not replaced; "
+            "give another folder, or remove it"
+        )
+
+
+def _is_model_or_empty(folder: Path) -> bool:
+    return (folder / "config.json").is_file() or not any(folder.iterdir())
+
+
+def _has_whole_weights(checkpoint: Path) -> bool:
+    """Whether the checkpoint's Hugging Face folder can be copied; else verl's merger has to make one of the shards.
+
+    Raises:
+        UsageError: it cannot be copied, and there are no shards.
+    """
+    files = list((checkpoint / "huggingface").glob("*.safetensors"))
+    peft_name = _peft_name(files)
+    if peft_name is not None and not list(checkpoint.glob("model_world_size_*.pt")):
+        raise UsageError(
+            f"{checkpoint / 'huggingface'} holds an adapter that is not merged (weight {peft_name!r}), which loading "
+            "would ignore, and the checkpoint has no shards to merge; train with 'model' in checkpoint.save_contents"
+        )
+    return bool(files) and peft_name is None
+
+
+def _peft_name(files: Iterable[Path]) -> str | None:
+    """A weight that only a model wrapped by PEFT has; None if there is none. Transformers would initialise it anew."""
+    from safetensors import safe_open
+
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            for name in sorted(weights.keys()):
+                if "lora_" in name or ".base_layer." in name:
+                    return name
+    return None
+
+
+def declare_dtype(folder: Path) -> None:
+    """Make `config.json` name the precision that the weights have.
+
+    verl writes weights as they were trained, but always the word bfloat16 beside them, by which readers would round.
+    """
+    from safetensors import safe_open
+
+    with safe_open(next(folder.glob("*.safetensors")), framework="pt") as weights:
+        dtype = str(weights.get_tensor(next(iter(weights.keys()))).dtype).removeprefix("torch.")
+    config_file = folder / "config.json"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    for section in [config, *(value for value in config.values() if isinstance(value, dict))]:
+        if section is config or "dtype" in section:
+            section["dtype"] = dtype
+    config_file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def merge_adapter(folder: Path) -> None:
+    """Merge `folder/lora_adapter` into the weights of `folder`, in float32, and store them in their own precision."""
+    import torch
+    from peft import PeftModel
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    dtype = AutoConfig.from_pretrained(folder).dtype or torch.bfloat16
+    base = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32)
+    merged = PeftModel.from_pretrained(base, folder / "lora_adapter").merge_and_unload().to(dtype)
+    for stale in [*folder.glob("*.safetensors"), *folder.glob("*.safetensors.index.json")]:
+        stale.unlink()
+    merged.save_pretrained(folder)
+    shutil.rmtree(folder / "lora_adapter")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkpoint_dir", type=Path, help="trainer.default_local_dir of the run")
+    parser.add_argument("out_dir", type=Path, help="folder to write")
+    options = parser.parse_args()
+    taken = export_model(options.checkpoint_dir, options.out_dir)
+    print(f"model of {taken.relative_to(options.checkpoint_dir)}: {options.out_dir}")

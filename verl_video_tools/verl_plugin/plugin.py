@@ -1,0 +1,114 @@
+"""Entry point of the group `verl.plugins`: verl imports this module at the end of `import verl`, in every process.
+
+It therefore imports nothing heavy. Agent loops (YAML file of `vvt path agent-loops`) and the reward manager
+(`pkg://verl_video_tools.verl_plugin.reward_manager`) are loaded by verl itself, where they are used. The trainers must
+be in the registry before verl looks a name up there, in a process that has imported nothing else of ours, so they are
+imported
+right after verl's own are: see `_post_import`.
+
+verl logs a plugin's failure at DEBUG level only and goes on; here it is written to stderr with the mend.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from typing import NamedTuple
+
+from verl_video_tools.core.errors import SetupError
+from verl_video_tools.verl_plugin.post_import import import_after
+
+SUPPORTED_VERL_VERSION = "0.9.1"
+TRAINER_NAMES = ("video_tools", "video_tools_colocate_async")
+REWARD_MANAGER_PATH = "pkg://verl_video_tools.verl_plugin.reward_manager"
+REWARD_MANAGER_NAME = "VideoToolsRewardManager"
+
+
+class Registration(NamedTuple):
+    """One thing that verl must be able to find, and whether it does (for `vvt doctor`)."""
+
+    kind: str
+    name: str
+    ok: bool
+    detail: str
+
+
+def load() -> None:
+    """Register everything that verl looks up by name.
+
+    Raises:
+        SetupError: the installed verl is not the version that this plugin is built for.
+    """
+    found = version("verl")
+    if found != SUPPORTED_VERL_VERSION:
+        raise SetupError(
+            f"verl_video_tools needs verl=={SUPPORTED_VERL_VERSION}, found {found}; "
+            f"install it with: pip install verl=={SUPPORTED_VERL_VERSION}"
+        )
+    # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
+    # ERROR, would hide our warnings there.
+    os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))
+    if os.environ.get("VERL_PLATFORM") == "cpu":
+        from verl_video_tools.verl_plugin.platforms import cpu
+
+        cpu.activate()
+    import_after("verl.trainer.ppo.v1", "verl_video_tools.verl_plugin.trainer")
+
+
+def registrations() -> list[Registration]:
+    """Look everything up as verl would. Heavy: imports verl's trainer."""
+    checks: list[Registration] = []
+
+    def check(kind: str, name: str, lookup: Callable[[], str]) -> None:
+        try:
+            checks.append(Registration(kind, name, True, lookup()))
+        except Exception as error:  # the point is to report whatever goes wrong, by name
+            checks.append(Registration(kind, name, False, f"{type(error).__name__}: {error}"))
+
+    def entry_point() -> str:
+        from importlib.metadata import entry_points
+
+        values = [point.value for point in entry_points(group="verl.plugins") if point.name == "verl_video_tools"]
+        if not values:
+            raise SetupError("the distribution's entry point is missing; reinstall with: make install")
+        return values[0]
+
+    def trainer(name: str) -> str:
+        from verl.trainer.ppo.v1 import get_trainer_cls
+
+        return get_trainer_cls(name).__qualname__
+
+    def reward_manager() -> str:
+        from verl.utils.import_utils import load_extern_object
+
+        return load_extern_object(module_path=REWARD_MANAGER_PATH, object_name=REWARD_MANAGER_NAME).__qualname__
+
+    def agent_loop(target: str) -> str:
+        from hydra.utils import get_class
+
+        return get_class(target).__qualname__
+
+    check("entry point", "verl.plugins: verl_video_tools", entry_point)
+    for name in TRAINER_NAMES:
+        check("trainer", name, partial(trainer, name))
+    check("reward manager", REWARD_MANAGER_NAME, reward_manager)
+    from verl_video_tools.verl_plugin.config import agent_loop_targets, config_path
+
+    for name, target in agent_loop_targets(config_path("agent-loops")).items():
+        check("agent loop", name, partial(agent_loop, target))
+    return checks
+
+
+try:
+    load()
+except Exception as error:
+    print(
+        f"[verl_video_tools] the plugin could not be loaded: {type(error).__name__}: {error}\n"
+        f"[verl_video_tools] run `vvt doctor` for what is missing and how to mend it",
+        file=sys.stderr,
+        flush=True,
+    )
+    raise

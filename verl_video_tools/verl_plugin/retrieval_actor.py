@@ -1,0 +1,128 @@
+"""The service as a Ray actor: one per node and config, shared by all workers of a run on that node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from verl_video_tools.core.errors import RetrievalError, SetupError
+from verl_video_tools.services.retrieval.config import RetrievalConfig
+from verl_video_tools.services.retrieval.load_encoder import load_encoder
+from verl_video_tools.services.retrieval.service import RetrievalService, RetrievalStats
+
+_QUERIES_AT_ONCE = 1000
+
+
+class RetrievalActor:
+    """`RetrievalService` behind Ray. An encoder that cannot be loaded is every query's answer: starting again and
+    again would not mend it."""
+
+    def __init__(self, config: RetrievalConfig) -> None:
+        self._service: RetrievalService | None = None
+        self._failure = ""
+        try:
+            self._service = RetrievalService(load_encoder(config), config)
+        except Exception as error:
+            self._failure = f"{type(error).__name__}: {error}"
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        return await self._loaded().best_frames(video_path, candidates, text, num_frames, deadline_seconds)
+
+    async def stats(self) -> RetrievalStats:
+        return self._loaded().stats()
+
+    def _loaded(self) -> RetrievalService:
+        if self._service is None:
+            raise RetrievalError(f"the retrieval service could not start: {self._failure}")
+        return self._service
+
+
+def node_actor(config: RetrievalConfig) -> Any:
+    """Handle of this node's actor; made by whoever asks first. It lives as long as that process keeps its handle."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    node_id = ray.get_runtime_context().get_node_id()
+    return (
+        ray.remote(RetrievalActor)
+        .options(
+            name=f"vvt-retrieval-{config.digest}-{node_id}",
+            get_if_exists=True,
+            num_cpus=0,  # verl's placement groups may have taken them all
+            num_gpus=config.num_gpus,
+            max_concurrency=_QUERIES_AT_ONCE,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
+            # Candidates are decoded once, for their embeddings: cached pictures would only drive out the rollouts'.
+            runtime_env={"env_vars": {"VVT_FRAME_CACHE_BYTES": "0"}},
+        )
+        .remote(config)
+    )
+
+
+class RayRetriever:
+    """A `core.types.Retriever` that asks the actor of its node.
+
+    A query that meets a dead actor fails; the next one starts another, which knows only what is on disk.
+    """
+
+    def __init__(self, config: RetrievalConfig) -> None:
+        self._config = config
+        self._actor: Any = None
+
+    async def best_frames(
+        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
+    ) -> list[int]:
+        """As `core.types.Retriever.best_frames`; the deadline includes the time that the actor takes to start."""
+        arguments = (video_path, [int(index) for index in candidates], text, num_frames, deadline_seconds)
+        answer: list[int] = await self._ask("best_frames", arguments, deadline_seconds)
+        return answer
+
+    async def stats(self, deadline_seconds: float = 60.0) -> RetrievalStats:
+        """What the node's actor has done so far.
+
+        Raises:
+            RetrievalError: it cannot tell.
+        """
+        answer: RetrievalStats = await self._ask("stats", (), deadline_seconds)
+        return answer
+
+    def start(self) -> None:
+        """Have the actor started, if there is none yet; it loads its encoder in its own process."""
+        if self._actor is None:
+            self._actor = node_actor(self._config)
+
+    async def _ask(self, method: str, arguments: tuple[Any, ...], deadline_seconds: float) -> Any:
+        from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
+
+        try:
+            self.start()
+            reply = getattr(self._actor, method).remote(*arguments)
+            return await asyncio.wait_for(asyncio.wrap_future(reply.future()), deadline_seconds)
+        except RayTaskError as error:  # what the service raised, without the far side's stack in its text
+            raise error.cause from None
+        except TimeoutError as error:
+            raise RetrievalError(f"the retrieval service did not answer within {deadline_seconds} s") from error
+        except RayError as error:
+            if not isinstance(error, ActorUnavailableError):  # one that may come back lives as long as its first handle
+                self._actor = None
+            raise RetrievalError(f"the retrieval service failed: {type(error).__name__}: {error}") from error
+
+
+@cache
+def connect(config: RetrievalConfig) -> RayRetriever:
+    """The retriever of this process for a config: a client of its node's actor, which is started if there is none.
+
+    Raises:
+        SetupError: this process has no connection to Ray.
+    """
+    import ray
+
+    if not ray.is_initialized():
+        raise SetupError("retrieval_actor.connect needs Ray: call ray.init first, or take services.retrieval.local")
+    retriever = RayRetriever(config)
+    retriever.start()
+    return retriever

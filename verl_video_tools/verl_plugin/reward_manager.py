@@ -1,0 +1,109 @@
+"""verl's reward manager for every method: scores a rollout from the record that its agent loop wrote.
+
+Selected with `reward.reward_manager.source=importlib`, `reward.reward_manager.module.path=pkg://verl_video_tools.verl_plugin.reward_manager`,
+`reward.reward_manager.name=VideoToolsRewardManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
+
+from verl_video_tools.core.errors import JudgeError
+from verl_video_tools.core.grading import decided_by_rule
+from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.types import Method, Sample
+from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.services.judge import JudgeCounters, LLMJudge
+from verl_video_tools.verl_plugin.settings import judge_config, method_from_config, unpack_record
+
+logger = logging.getLogger(__name__)
+
+
+class VideoToolsRewardManager(RewardManagerBase):
+    """Every row returns the same keys: `score`, `acc`, `flagged`, the components of all methods (0 where a component is
+    not the row's method's) and what the judge did (`judge_info`), because verl stacks them over the batch.
+
+    Args:
+        reward_router_address: host and port of verl's reward-model server; the judge where no other is configured.
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: Any,
+        compute_score: Any = None,
+        reward_router_address: str | None = None,
+        **_: Any,
+    ) -> None:
+        super().__init__(config, tokenizer, compute_score)
+        self._methods: dict[str, Method] = {}
+        self._judge: LLMJudge | None = None
+        judge = judge_config(config, reward_router_address)
+        if judge is not None:
+            concurrency = math.ceil(judge.concurrency / config.reward.num_workers)
+            self._judge = LLMJudge(replace(judge, concurrency=concurrency))
+
+    async def run_single(self, data: DataProto) -> dict[str, Any]:
+        """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it
+        out of training, or ends the run (`JudgeConfig.on_failure`): an exception from here would only be logged.
+
+        Returns:
+            `reward_score` (float) and `reward_extra_info` (floats under the same keys for every row).
+        """
+        item = data[-1]
+        trajectory = unpack_record(item.non_tensor_batch["tool_extra_fields"])
+        method = method_of_rollout(self._method(trajectory.method), trajectory.settings)
+        reward = method.zero_reward()
+        flagged, spared, unjudged, sample = bool(trajectory.flags), False, False, None
+        counters = JudgeCounters()
+        if not flagged:
+            sample = Sample.from_row(item.non_tensor_batch)
+            judge = None if self._judge is None else self._judge.counting_in(counters)
+            try:
+                reward = await method.score(trajectory, sample, judge)
+            except JudgeError as error:
+                logger.error("rollout of row %s: %s", sample.extra_info.get("index"), error)
+                flagged = unjudged = True
+            answered_open = sample.question_type == "open" and trajectory.answer is not None
+            spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
+        info = reward_info(method, reward, sample, flagged) | judge_info(counters, spared, unjudged)
+        return {"reward_score": reward["score"], "reward_extra_info": info}
+
+    def _method(self, name: str) -> Method:
+        """The run's, before what a rollout has of its own."""
+        if name not in self._methods:
+            self._methods[name] = method_from_config(name, self.config.actor_rollout_ref.rollout)
+        return self._methods[name]
+
+
+def judge_info(counters: JudgeCounters, spared: bool, unjudged: bool) -> dict[str, float]:
+    """What one rollout asked of the judge, under the keys that every row of a run shares.
+
+    Args:
+        spared: a rule decided on the answer to an open question.
+        unjudged: the rollout is flagged for want of a verdict; the trainer and dynamic sampling read it from here.
+    """
+    return {
+        "judge_calls": float(counters.calls),
+        "judge_cache_hits": float(counters.cache_hits),
+        "judge_failed": float(unjudged),
+        "judge_attempts": float(counters.attempts),
+        "judge_failed_attempts": float(counters.failed_attempts),
+        "judge_latency_ms": counters.latency_ms_p50,
+        "judge_spared": float(spared),
+    }
+
+
+async def scored_by_manager(*_: Any, **__: Any) -> NoReturn:
+    """Fills `reward.custom_reward_function`, without which verl takes its reward model for a classifier.
+
+    Raises:
+        NotImplementedError: always; our reward manager scores without it.
+    """
+    raise NotImplementedError("rollouts are scored by VideoToolsRewardManager; select it with reward.reward_manager")

@@ -1,0 +1,86 @@
+"""Rows that can never be paid in full are named before a run spends anything on them."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from omegaconf import DictConfig
+
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.types import Method, Sample
+from verl_video_tools.methods import method_names
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
+
+logger = logging.getLogger(__name__)
+
+CHECKED_COLUMNS = ("agent_name", "reward_model", "extra_info")
+_NUM_NAMED = 5
+
+
+def check_rows(
+    rows: Iterable[Mapping[str, Any]],
+    rollout_config: DictConfig,
+    judge: JudgeConfig | None,
+    *,
+    validate: bool,
+) -> None:
+    """Ask the method of every row, as the run configures it, whether the row can earn what the method pays.
+
+    Rows that cannot are counted in a warning for each method, with the first of them by name. Rows of other agent loops
+    are left alone. 100,000 rows take about 5 seconds.
+
+    Args:
+        rows: with `agent_name` (if missing, `rollout.agent.default_agent_loop`), `reward_model` and `extra_info`.
+        rollout_config: `actor_rollout_ref.rollout`.
+        judge: the run's.
+        validate: the rows are for validation: their answers must be gradeable; they need not earn all that training
+            pays.
+
+    Raises:
+        UsageError: all rows of a method cannot, so that training on them teaches nothing; or a method gives a rollout
+            fields that must not be its own.
+    """
+    default = rollout_config.agent.get("default_agent_loop")
+    methods: dict[str, Method] = {}
+    faults: dict[str, list[str]] = {}
+    num_rows, num_bad = Counter[str](), Counter[str]()
+    for row in rows:
+        name = row.get("agent_name") or default
+        if name not in method_names():
+            continue
+        if name not in methods:
+            methods[name] = _checked_method(name, rollout_config, validate)
+        num_rows[name] += 1
+        try:
+            sample = Sample.from_row(row)
+            ask = methods[name].check_sample if validate else methods[name].check_earnable
+            ask(sample, judge)
+        except (RowError, UsageError) as error:
+            num_bad[name] += 1
+            if num_bad[name] <= _NUM_NAMED:
+                faults.setdefault(name, []).append(_in_words(row, error))
+    for name, told in faults.items():
+        of_rows = f"{num_bad[name]} of {num_rows[name]} {'validation' if validate else 'training'} rows of {name}"
+        more = ["..."] if num_bad[name] > len(told) else []
+        message = f"{of_rows} cannot earn what the method pays: {'; '.join([*told, *more])}"
+        if num_bad[name] == num_rows[name] and not validate:
+            raise UsageError(f"{message}. `vvt data validate` tells all of them")
+        logger.warning("%s. `vvt data validate --out` leaves such rows out", message)
+
+
+def _checked_method(name: str, rollout_config: DictConfig, validate: bool) -> Method:
+    method = method_from_config(name, rollout_config)
+    for own in group_methods(method, rollout_config, validate):
+        own.own_settings(method)
+    return method
+
+
+def _in_words(row: Mapping[str, Any], error: Exception) -> str:
+    if isinstance(error, RowError):  # which names its row
+        return str(error)
+    extra_info = row["extra_info"]
+    return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}: {error}"

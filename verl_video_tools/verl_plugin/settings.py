@@ -1,0 +1,155 @@
+"""What agent loop, reward manager and trainer agree on: where configs stand and where the record travels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.errors import SetupError, UsageError
+from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.types import Method, Trajectory
+from verl_video_tools.methods import get_method, method_names
+from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.retrieval import RetrievalConfig
+
+_RECORD_FIELD = "video_tools_trajectory"
+
+TOKEN_COUNTS = ("num_generated_tokens", "num_observation_tokens")
+"""Entries of a sequence's `extra_fields`: tokens of its response by origin. The mask says the same only until verl or
+the trainer takes tokens out of the loss."""
+
+
+def method_from_config(name: str, rollout_config: DictConfig) -> Method:
+    """The frozen config of a method with the fields that `rollout.custom.video_tools.<name>` overrides."""
+    return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
+
+
+_SAMPLING = ("temperature", "top_p", "top_k")
+
+
+def is_validation(sampling_params: Mapping[str, Any], rollout_config: DictConfig) -> bool:
+    """Whether a rollout is one of validation.
+
+    verl 0.9.1 does not tell its loops. It does sample validation by `rollout.val_kwargs`: a rollout that samples by
+    these, and not by the options of training, is one. Where both are the same, every rollout counts as training.
+    """
+    validation = OmegaConf.select(rollout_config, "val_kwargs")
+    if validation is None:
+        return False
+    given, trained, validated = (
+        [options.get(name) for name in _SAMPLING] for options in (sampling_params, rollout_config, validation)
+    )
+    return given == validated != trained
+
+
+def group_methods(method: Method, rollout_config: DictConfig, validate: bool) -> list[Method]:
+    """The config of each rollout of a group, by its number."""
+    options = rollout_config.val_kwargs if validate else rollout_config
+    group_size = int(options.get("n", 1))
+    return [method.for_session(session_id, group_size, validate) for session_id in range(group_size)]
+
+
+def judge_config(config: DictConfig, router_address: str | None = None) -> JudgeConfig | None:
+    """The judge of a run, from `actor_rollout_ref.rollout.custom.video_tools.judge`; None if it has none.
+
+    Without a `base_url` the judge is verl's reward-model server, where `reward.reward_model.enable` starts one.
+
+    Args:
+        config: verl's whole configuration.
+        router_address: host and port of that server, which only reward workers are told.
+
+    Raises:
+        UsageError: an unknown field or a wrong value; fields without any judge; or verl's server in a form that cannot
+            judge.
+    """
+    fields = plain_dict(OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools.judge"))
+    judge = JudgeConfig(**checked_fields(JudgeConfig, fields))
+    if judge.base_url is not None:
+        return judge
+    if not OmegaConf.select(config, "reward.reward_model.enable", default=False):
+        if fields:
+            raise UsageError(
+                f"video_tools.judge has {', '.join(fields)} but no base_url, and verl starts no reward model; set "
+                "++actor_rollout_ref.rollout.custom.video_tools.judge.base_url or reward.reward_model.enable=True"
+            )
+        return None
+    if not config.reward.reward_model.enable_resource_pool:
+        raise UsageError(
+            "verl's reward model can judge only with reward.reward_model.enable_resource_pool=True: one that shares "
+            "the actor's devices is asked after sampling, without question and truth"
+        )
+    if not config.reward.custom_reward_function.path:
+        raise UsageError(
+            "without a custom_reward_function verl takes its reward model for a classifier and never asks our reward "
+            "manager; set reward.custom_reward_function.path=pkg://verl_video_tools.verl_plugin.reward_manager "
+            "reward.custom_reward_function.name=scored_by_manager"
+        )
+    return judge if router_address is None else replace(judge, base_url=f"http://{router_address}/v1")
+
+
+def retrieval_config(rollout_config: DictConfig) -> RetrievalConfig | None:
+    """The retrieval service of a run, from `rollout.custom.video_tools.retrieval`; None if that section is empty.
+
+    Raises:
+        UsageError: an unknown field or a wrong value.
+    """
+    fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.retrieval"))
+    return RetrievalConfig.from_fields(fields) if fields else None
+
+
+def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
+    """Ask for a retriever where rows name methods that, as configured, search; without one every search would flag its
+    rollout.
+
+    Raises:
+        UsageError: there is none; names the methods and the option.
+    """
+    if retrieval_config(rollout_config) is not None:
+        return
+    named = set(agent_names) & set(method_names())
+    searching = sorted(name for name in named if method_from_config(name, rollout_config).searches)
+    if searching:
+        raise UsageError(
+            f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
+            "++actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> (docs/retrieval.md)"
+        )
+
+
+def plain_dict(config: DictConfig | None) -> dict[str, Any]:
+    """A section of a Hydra config as a dict with string keys; empty where the section is absent.
+
+    Raises:
+        UsageError: the section is not a mapping.
+    """
+    values = {} if config is None else OmegaConf.to_container(config, resolve=True)
+    if not isinstance(values, dict):
+        raise UsageError(f"expected field=value pairs in the configuration, got {values!r}")
+    return {str(key): value for key, value in values.items()}
+
+
+def pack_record(trajectory: Trajectory) -> dict[str, str]:
+    """The record as an entry of `AgentLoopOutput.extra_fields` (JSON text: survives every serialiser on the way)."""
+    return {_RECORD_FIELD: json.dumps(trajectory.to_dict())}
+
+
+def unpack_record(extra_fields: Mapping[str, Any]) -> Trajectory:
+    """Inverse of `pack_record`; once the rollout is scored, with the flag of a judge that failed on it.
+
+    Raises:
+        SetupError: the rollout was made by an agent loop that is not ours.
+    """
+    if _RECORD_FIELD not in extra_fields:
+        raise SetupError(
+            "a rollout carries no record: reward manager and trainer of verl_video_tools take only rollouts of its own "
+            "agent loops; point rollout.agent.agent_loop_config_path at the file that `vvt path agent-loops` prints"
+        )
+    trajectory = Trajectory.from_dict(json.loads(extra_fields[_RECORD_FIELD]))
+    if (extra_fields.get("reward_extra_info") or {}).get("judge_failed"):
+        trajectory.flags.append(JUDGE_FLAG)
+        trajectory.error = "the judge gave no verdict; the reward worker's log says why"
+    return trajectory

@@ -1,0 +1,383 @@
+"""Training sequences for verl's SFT trainer, made by the same code that makes them in a rollout.
+
+A row of `vvt data export-sft` holds what an expert wrote, turn by turn, and no tokens and no pictures. Here its turns
+go through a real `Episode` (frames are decoded, actions executed) and a `TokenStream`, so prompts, observations,
+labels, pixel sizes and token boundaries equal those of reinforcement learning, by construction.
+
+    data.custom_cls.path=pkg://verl_video_tools.verl_plugin.sft_dataset data.custom_cls.name=TrajectorySFTDataset
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow.parquet as pq
+import torch
+from omegaconf import DictConfig
+from torch.utils.data import DataLoader, Dataset
+from verl.utils.tokenizer import get_processor_token_id
+from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
+
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
+from verl_video_tools.core.reasoning import opens_reasoning, with_reasoning
+from verl_video_tools.core.types import Method, Sample, Trajectory
+from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
+from verl_video_tools.methods import get_method
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
+from verl_video_tools.services.retrieval import RecordedRetriever
+from verl_video_tools.verl_plugin.model_inputs import image_inputs, position_ids_4L
+from verl_video_tools.verl_plugin.settings import plain_dict
+from verl_video_tools.video import envelope_of
+
+logger = logging.getLogger(__name__)
+
+_TAIL_TOKENS = 8
+"""Of a prompt, enough for the tag of a reasoning that its end may open."""
+
+DEFAULT_CACHE_MIB = 1024
+
+
+class TrajectorySFTDataset(Dataset):
+    """Scripted trajectories as token sequences; the loss is on what the assistant writes, `<|im_end|>` included.
+
+    A row with a column `first_trained_turn` has it on the turns from that one on, counted from 0: those before are
+    mistakes that later turns correct. Calls that find frames by text show those of the column `retrieved_frames` (one
+    list per query, in order): no encoder is asked again. Rows of recorded rollouts name the fields of the method that
+    were their own (`settings`: `core.method.rollout_fields` alone, so that no row names code or a file) and the
+    frames that were shown first (`first_look`): others are an error. Rows that were recorded under another system
+    prompt (`prompt_digest`) are counted in a warning. A row may be about pictures instead of a video (`picture_rows`).
+
+    A column `reasoning` (a text or null per turn) has the native reasoning before each turn; it is trained on, and not
+    read as part of the turn. Where the model's chat template opens a reasoning, the turn goes on from there.
+
+    Options, all under `data`:
+        pad_mode: must be `no_padding`.
+        max_length: tokens of the longest sequence allowed.
+        truncation: `error` (default) raises on a longer one and names its row; `skip` leaves such rows out and counts
+            them, which tokenises every row once before training. Nothing is ever cut.
+        video_tools.<method>.<field>: fields of the method's config, to be the same as in reinforcement learning.
+        mm_processor_kwargs: pixel limits, to be the same as in reinforcement learning.
+        trajectory_cache_mib: memory for tokenised rows and their pictures, per process (default 1024).
+
+    Args:
+        parquet_files: one path or several.
+        max_samples: read only so many rows; -1 reads all.
+
+    Raises:
+        UsageError: an option or the model does not fit.
+        RowError: a row lacks its columns, sets what only the user's configuration may set, or (with
+            `truncation=skip`) no row is short enough.
+    """
+
+    def __init__(
+        self,
+        parquet_files: str | Sequence[str],
+        tokenizer: Any,
+        config: DictConfig | Mapping[str, Any] | None,
+        processor: Any = None,
+        max_samples: int = -1,
+    ) -> None:
+        options = plain_dict(config) if isinstance(config, DictConfig) else dict(config or {})
+        if processor is None:
+            raise UsageError("the model has no multimodal processor; frames cannot be shown to it")
+        if options.get("pad_mode", "no_padding") != "no_padding":
+            raise UsageError(f"data.pad_mode must be no_padding, got {options['pad_mode']!r}")
+        truncation = options.get("truncation", "error")
+        if truncation not in ("error", "skip"):
+            raise UsageError(
+                f"data.truncation must be error or skip, got {truncation!r}: a cut sequence would lose the pictures "
+                "that its placeholders stand for"
+            )
+        self.tokenizer, self.processor = tokenizer, processor
+        self.max_length = int(options.get("max_length", 1024))
+        self.mm_processor_kwargs = dict(options.get("mm_processor_kwargs") or {})
+        self.envelope = envelope_of(processor, self.mm_processor_kwargs)
+        self.image_token_id = get_processor_token_id(processor, "image")
+        self.end_of_turn_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self._builder = create_continuous_token_builder(
+            tokenizer,
+            hf_model_type=processor.config.model_type,
+            chat_template_kwargs=dict(options.get("apply_chat_template_kwargs") or {}),
+            mm_processor_kwargs=self.mm_processor_kwargs,
+            processor=processor,
+        )
+        self._num_workers = int(options.get("num_workers", 0))
+        self._method_fields: Mapping[str, Mapping[str, Any]] = options.get("video_tools") or {}
+        self._methods: dict[tuple[str, str], Method] = {}
+        self._cache = _StreamCache(int(options.get("trajectory_cache_mib", DEFAULT_CACHE_MIB)) << 20)
+        self.rows = _read_rows([parquet_files] if isinstance(parquet_files, str) else parquet_files, max_samples)
+        for row in self.rows:
+            self._method(row)  # a mistake in the options or in a row should show before training starts
+        self._tell_other_prompts()
+        if truncation == "skip":
+            self._drop_long_rows()
+        batch_size = int(options.get("train_batch_size", 1))
+        if len(self.rows) < batch_size:
+            # verl leaves incomplete batches out, and then divides by the number of the others.
+            raise UsageError(
+                f"{parquet_files}: {len(self.rows)} rows do not fill one batch of {batch_size}; "
+                "give more rows, or lower data.train_batch_size"
+            )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """One sequence of L tokens, as verl's collator takes it for `pad_mode=no_padding`.
+
+        Returns:
+            `input_ids` (L,), `loss_mask` (L,), `position_ids` (4, L), all int64, and `multi_modal_inputs`
+            (`pixel_values`, `image_grid_thw`).
+
+        Raises:
+            RowError: names the row; its turns do not replay, or the sequence is longer than `max_length`.
+        """
+        stream = self.stream(index)
+        ids = stream.ids
+        if len(ids) > self.max_length:
+            raise RowError(
+                f"{_where(self.rows[index])}: {len(ids)} tokens, but data.max_length={self.max_length}; raise it, or "
+                "leave such rows out with data.truncation=skip"
+            )
+        inputs = image_inputs(self.processor, stream.pil_images, self.mm_processor_kwargs)
+        return {
+            "input_ids": torch.tensor(ids, dtype=torch.long),
+            "loss_mask": torch.tensor([0] * len(stream.prompt_ids) + stream.response_mask, dtype=torch.long),
+            "position_ids": position_ids_4L(self.processor, ids, inputs),
+            "multi_modal_inputs": inputs,
+        }
+
+    def stream(self, index: int) -> TokenStream:
+        """Tokens, mask and pictures of one row, from the cache where possible."""
+        stream = self._cache.get(index)
+        if stream is None:
+            stream = asyncio.run(self._encode(self.rows[index]))
+            self._cache.put(index, stream)
+        return stream
+
+    # -------------------------------------------------------------------------------------------------------- internals
+
+    async def _encode(self, row: Mapping[str, Any]) -> TokenStream:
+        method = self._method(row)
+        if is_picture_row(row):
+            return self._encode_pictures(row, method)
+        retriever = RecordedRetriever(row.get("retrieved_frames") or ())
+        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever)
+        stream = TokenStream(self._builder)
+        messages = await episode.start()
+        if messages is None:
+            raise RowError(f"{_where(row)}: {episode.trajectory.error}")
+        _check_first_look(row, episode.trajectory)
+        stream.start(messages)
+        num_taken, first_trained_turn = 0, _first_trained_turn(row)
+        reasoning = row.get("reasoning") or [None] * len(row["turns"])
+        for text, thought_before in zip(row["turns"], reasoning, strict=True):
+            if episode.trajectory.stop_reason is not None:
+                break
+            opened = self._opens_reasoning(stream)
+            ids = self._turn_ids(with_reasoning(text, thought_before, opened=opened), method)
+            if num_taken < first_trained_turn:
+                stream.append_context(ids)
+            else:
+                stream.append_turn(ids, None)
+            observation = await episode.step(text)
+            num_taken += 1
+            if observation is not None:
+                stream.append_observation(observation, self.end_of_turn_id)
+        if episode.trajectory.flags:  # what the policy is not to blame for must not be learnt from, either
+            raise RowError(f"{_where(row)}: a call failed: {_last_error(episode.trajectory)}")
+        # Without a stop reason an observation nobody answers ends the sequence; with turns left some were never taken.
+        if episode.trajectory.stop_reason is None or num_taken < len(row["turns"]):
+            reason = episode.trajectory.stop_reason or "turns used up without an answer"
+            raise RowError(
+                f"{_where(row)}: its {len(row['turns'])} turns do not replay (after turn {num_taken}: {reason}); were "
+                "they exported with the same data.video_tools settings?"
+            )
+        return self._checked(stream)
+
+    def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
+        stream = TokenStream(self._builder)
+        try:
+            stream.start(picture_messages(row, method, self.envelope))
+        except RowError as error:
+            raise RowError(f"{_where(row)}: {error}") from error
+        text = with_reasoning(row["turns"][0], None, opened=self._opens_reasoning(stream))
+        stream.append_turn(self._turn_ids(text, method), None)
+        return self._checked(stream)
+
+    def _opens_reasoning(self, stream: TokenStream) -> bool:
+        """Whether the chat template has opened a native reasoning that the turn to come goes on from."""
+        return opens_reasoning(self.tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
+
+    def _checked(self, stream: TokenStream) -> TokenStream:
+        counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
+        check_invariants(stream, self.image_token_id, counts)
+        return stream
+
+    def _turn_ids(self, text: str, method: Method) -> list[int]:
+        """A turn as the policy should sample it: its end token is learned, unless a stop string ends it."""
+        ids = list(self.tokenizer.encode(text, add_special_tokens=False))
+        return ids if text.endswith(method.stop) else [*ids, self.end_of_turn_id]
+
+    def _method(self, row: Mapping[str, Any]) -> Method:
+        """The method of a row, with the fields (JSON) that were its rollout's own."""
+        name, settings = row["agent_name"], row.get("settings") or "{}"
+        if (name, settings) not in self._methods:
+            method = get_method(name, **self._method_fields.get(name, {}))
+            try:
+                method = method_of_rollout(method, _own_fields(settings))
+            except UsageError as error:
+                raise RowError(f"{_where(row)}: {error}") from error
+            if method.context_policy() != "append":
+                raise UsageError(
+                    f"{name} is configured with the context policy {method.context_policy()}, which makes a sequence "
+                    "of each turn; a row of this data set is one sequence. Let data.video_tools say append: the turns "
+                    "are the same, and reinforcement learning may then use the other policy"
+                )
+            self._methods[name, settings] = method
+        return self._methods[name, settings]
+
+    def _tell_other_prompts(self) -> None:
+        recorded = Counter(
+            other_prompt(row["prompt_digest"], prompt_digest(self._method(row).prompt_file))
+            for row in self.rows
+            if "prompt_digest" in row
+        )
+        for difference, count in recorded.items():
+            if difference is not None:
+                logger.warning("%d of %d rows: %s", count, len(self.rows), difference)
+
+    def _lengths(self) -> list[int]:
+        """Tokens of each row. With worker processes it is they who decode: this process has to stay without decode
+        threads until the trainer forks its own workers, since threads do not survive a fork."""
+        return list(DataLoader(_Lengths(self), batch_size=None, num_workers=self._num_workers))
+
+    def _drop_long_rows(self) -> None:
+        lengths = self._lengths()
+        long = [index for index, length in enumerate(lengths) if length > self.max_length]
+        if not long:
+            return
+        if len(long) == len(self.rows):
+            raise RowError(
+                f"all {len(long)} rows are longer than data.max_length={self.max_length} tokens "
+                f"(the shortest has {min(lengths)})"
+            )
+        logger.warning(
+            "%d of %d rows are longer than data.max_length=%d tokens and are left out: %s%s",
+            len(long),
+            len(self.rows),
+            self.max_length,
+            ", ".join(_where(self.rows[index]) for index in long[:5]),
+            " ..." if len(long) > 5 else "",
+        )
+        kept = [index for index in range(len(self.rows)) if lengths[index] <= self.max_length]
+        self._cache.renumber(kept)
+        self.rows = [self.rows[index] for index in kept]
+
+
+def _own_fields(settings: str) -> Mapping[str, Any]:
+    """The column `settings`. Raises UsageError for anything but a JSON object."""
+    try:
+        values = json.loads(settings)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise UsageError(f"the column settings must hold a JSON object of fields, got {settings!r:.100}")
+    return values
+
+
+def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:
+    """Turns must not be trained on other frames than those that they were written about.
+
+    Raises:
+        RowError: the row names other frames.
+    """
+    recorded = json.loads(row.get("first_look") or "null")
+    if recorded is not None and (difference := replayed.other_first_look(recorded)) is not None:
+        raise RowError(
+            f"{_where(row)}: {difference}; give data.video_tools the settings that it was recorded with, "
+            "or leave the column first_look out if the turns shall be learnt all the same"
+        )
+
+
+class _Lengths(Dataset):
+    """Sequence lengths of a data set, by index."""
+
+    def __init__(self, dataset: TrajectorySFTDataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, index: int) -> int:
+        return len(self._dataset.stream(index).ids)
+
+
+class _StreamCache:
+    """Tokenised rows, least recently used first to go, bounded by the bytes of their pictures."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._streams: OrderedDict[int, TokenStream] = OrderedDict()
+
+    def get(self, index: int) -> TokenStream | None:
+        if index in self._streams:
+            self._streams.move_to_end(index)
+        return self._streams.get(index)
+
+    def put(self, index: int, stream: TokenStream) -> None:
+        self._streams[index] = stream
+        self._bytes += _num_bytes(stream)
+        while self._bytes > self._max_bytes:
+            _, dropped = self._streams.popitem(last=False)
+            self._bytes -= _num_bytes(dropped)
+
+    def renumber(self, kept: Sequence[int]) -> None:
+        """Row `kept[i]` becomes row i; other rows are forgotten."""
+        self._streams = OrderedDict((new, self._streams[old]) for new, old in enumerate(kept) if old in self._streams)
+        self._bytes = sum(map(_num_bytes, self._streams.values()))
+
+
+def _num_bytes(stream: TokenStream) -> int:
+    pixels = sum(image.pixels_HWC.nbytes for image in stream.images if image.pixels_HWC is not None)
+    return pixels + 64 * len(stream.response_ids) + 8 * len(stream.prompt_ids)  # pointers and floats of the lists
+
+
+def _read_rows(paths: Sequence[str], max_samples: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        table = pq.read_table(path)
+        if missing := {"turns", "agent_name", "extra_info", "reward_model"} - set(table.column_names):
+            raise RowError(
+                f"{path} lacks the columns {', '.join(sorted(missing))}; write it with `vvt data export-sft`"
+            )
+        rows += table.to_pylist()
+    if not rows:
+        raise RowError(f"no rows in {', '.join(map(str, paths))}")
+    return rows[:max_samples] if max_samples > 0 else rows
+
+
+def _first_trained_turn(row: Mapping[str, Any]) -> int:
+    first = row.get("first_trained_turn") or 0  # files of good rollouts alone have no such column
+    if not 0 <= first < len(row["turns"]):
+        raise RowError(
+            f"{_where(row)}: first_trained_turn must be one of its turns, 0 to {len(row['turns']) - 1}, got {first}"
+        )
+    return int(first)
+
+
+def _last_error(trajectory: Trajectory) -> str | None:
+    return trajectory.error or next((call.error for call in reversed(trajectory.calls()) if call.error), None)
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    extra_info = row.get("extra_info") or {}
+    return f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"

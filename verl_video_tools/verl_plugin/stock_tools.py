@@ -1,0 +1,326 @@
+"""The methods' tools as verl `BaseTool`s, for verl's own tool loop (`agent_name: tool_agent`).
+
+Name the classes in a tool YAML (`vvt path tools` prints one). A tool's `config` takes the fields of its method, as
+`rollout.custom.video_tools.<method>` does for our own loop. The video is bound by the row, in
+``extra_info.tools_kwargs[<tool>]["create_kwargs"]["video_path"]``; what the model writes never names a file.
+
+This is the outermost layer, so it may know methods: it asks the method for its tools, and runs the same `Tool.plan`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from PIL import Image
+from verl.tools.base_tool import BaseTool
+from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
+from verl.utils.rollout_trace import rollout_trace_op
+
+from verl_video_tools.core.errors import (
+    CallErrorCode,
+    CallRejected,
+    DeadlineError,
+    RetrievalError,
+    UsageError,
+    VideoError,
+)
+from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, Sample, ToolContext
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.framemind.frame_at import FrameAt
+from verl_video_tools.methods.framemind.video_clip import VideoClip
+from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
+from verl_video_tools.methods.framethinker.grammar import frame_number_sentence
+from verl_video_tools.methods.longvt.crop_video import CropVideo
+from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
+from verl_video_tools.methods.toolkit.hermes import tool_schema
+from verl_video_tools.methods.videobrain.clip_sample import ClipSample
+from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
+from verl_video_tools.rollout.special_tokens import text_spelt_apart
+from verl_video_tools.video import decode_frames, index_at, open_video
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Observation:
+    """What the model gets to see: a text, and the pictures that verl puts before it."""
+
+    text: str
+    images: tuple[Image.Image, ...] = ()
+
+
+class VideoTool(BaseTool):
+    """A tool of a method, behind verl's tool interface.
+
+    verl keeps one object per worker for all rollouts, and calls `create`, `execute` and `release` for every single
+    call; so the object holds nothing but the videos of the calls now under way.
+
+    Args:
+        config: `type: native`, which verl wants, and fields of the method.
+        tool_schema: replaces the tool's own descriptions; the tool and its parameters keep their names.
+
+    Raises:
+        UsageError: the method has no such field, the value does not fit it, or `tool_schema` renames the tool.
+    """
+
+    method_name: ClassVar[str]
+    tool_name: ClassVar[str]
+    """The tool's name in the method, for the model, and in the row's `tools_kwargs`."""
+    description: ClassVar[str]
+    parameters: ClassVar[Mapping[str, tuple[str, str]]]
+    """JSON type and description of each parameter. The description of an array must say what it holds, since verl's
+    schema drops nested types."""
+    optional: ClassVar[tuple[str, ...]] = ()
+    """Parameters that a call may leave out."""
+    frame_label: ClassVar[str] = "{frame.timestamp_seconds:.2f} s"
+    """How the text names a picture, which verl's loop puts before all text; a format of its `FrameRecord`."""
+
+    def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
+        fields = {name: value for name, value in config.items() if name != "type"}
+        self._method = get_method(self.method_name, **fields)
+        self._video_paths: dict[str, str | None] = {}
+        if tool_schema is not None and tool_schema.function.name != self.tool_name:
+            raise UsageError(f"tool_schema must be called {self.tool_name!r}, got {tool_schema.function.name!r}")
+        super().__init__(dict(config), tool_schema or self._own_schema())
+
+    async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
+        """Bind the row's video to the call; ``create_kwargs={"video_path": str}``."""
+        instance_id = instance_id or uuid4().hex
+        self._video_paths[instance_id] = (kwargs.get("create_kwargs") or {}).get("video_path")
+        return instance_id, ToolResponse()
+
+    @rollout_trace_op
+    async def execute(self, instance_id: str, parameters: Any, **kwargs: Any) -> tuple[ToolResponse, float, dict]:
+        """Carry out one call. Never raises: a call that fails is answered with ``"<code>: <message>"``.
+
+        Returns:
+            The response; the tool reward, always 0.0; and ``{"ok": bool, "error": str | None, "num_frames": int,
+            "latency_ms": float}``, which verl's loop throws away.
+        """
+        started = time.perf_counter()
+        error: CallRejected | None = None
+        try:
+            observation = await self._observe(self._video_paths.get(instance_id), parameters)
+        except CallRejected as rejection:
+            error = rejection
+        except DeadlineError as failure:
+            logger.warning("%s: %s", self.name, failure)
+            seconds = self._method.tool_deadline_seconds
+            error = CallRejected(CallErrorCode.DEADLINE, f"the frames were not ready within {seconds:g} s")
+        except RetrievalError as failure:
+            logger.warning("%s: %s", self.name, failure)
+            error = CallRejected(CallErrorCode.RETRIEVAL_ERROR, "frames could not be searched")
+        except VideoError as failure:
+            logger.warning("%s: %s", self.name, failure)
+            # The model reads this: no path, since a file's name may give the answer away.
+            error = CallRejected(CallErrorCode.VIDEO_ERROR, "the video cannot be read")
+        except Exception:  # a bug must not cost the rollout, but must be seen
+            logger.exception("%s failed on %r", self.name, parameters)
+            error = CallRejected(CallErrorCode.VIDEO_ERROR, "the tool failed unexpectedly")
+        if error is not None:
+            observation = _Observation(str(error))
+        metrics = {
+            "ok": error is None,
+            "error": error.code.value if error is not None else None,
+            "num_frames": len(observation.images),
+            "latency_ms": (time.perf_counter() - started) * 1e3,
+        }
+        # verl takes an absent list of images, but no None.
+        images = {"image": list(observation.images)} if observation.images else {}
+        # Errors repeat what the policy wrote, and verl's loop tokenises the text as it stands.
+        return ToolResponse(text=text_spelt_apart(observation.text), **images), 0.0, metrics
+
+    async def release(self, instance_id: str, **kwargs: Any) -> None:
+        """Forget the call."""
+        self._video_paths.pop(instance_id, None)
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        """The text of a call that was carried out; its pictures stand before it."""
+        return "Shown above, in order: " + ", ".join(self.frame_label.format(frame=frame) for frame in frames)
+
+    async def _observe(self, video_path: str | None, parameters: Any) -> _Observation:
+        if not isinstance(parameters, Mapping):
+            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"arguments must be a JSON object, got {parameters!r:.80}")
+        if not video_path:
+            logger.error("%s: the row has no extra_info.tools_kwargs.%s.create_kwargs.video_path", self.name, self.name)
+            raise CallRejected(CallErrorCode.VIDEO_ERROR, "no video belongs to this question")
+        deadline_seconds = self._method.tool_deadline_seconds
+        video = await open_video(video_path, deadline_seconds=deadline_seconds)
+        # A planner of ours looks at the video alone; the question stays with verl's loop. Sizes are the method's own:
+        # verl gives a tool no processor to ask, so the processor resizes to its multiples.
+        sample = Sample(question="", ground_truth="", video_path=video_path, question_type="open")
+        find = partial(index_at, video, deadline_seconds)
+        context = ToolContext(video.info, sample, PixelEnvelope(), find, self._retriever())
+        plan = await self._method.tools(video.info)[self.tool_name].plan(parameters, context)
+        if plan.frames is None:
+            return _Observation(self.render(parameters, plan.result, ()))
+        batch = await decode_frames(video, plan.frames, deadline_seconds=deadline_seconds)
+        frames = [
+            FrameRecord(int(index), float(seconds), plan.frames.width, plan.frames.height)
+            for index, seconds in zip(batch.indices, batch.timestamps_seconds, strict=True)
+        ]
+        images = tuple(Image.fromarray(pixels_HWC) for pixels_HWC in batch.frames_THWC)
+        return _Observation(self.render(parameters, plan.result, frames), images)
+
+    def _retriever(self) -> Retriever | None:
+        """What finds frames by text; tools that only look at given places have none."""
+        return None
+
+    def _own_schema(self) -> OpenAIFunctionToolSchema:
+        schema = tool_schema(self.tool_name, self.description, self.parameters, self.optional)
+        return OpenAIFunctionToolSchema.model_validate(schema)
+
+
+_NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
+
+
+class ChooseFramesTool(VideoTool):
+    """FrameThinker's zoom (`methods.toolkit.choose_frames`): pictures, then one line that names them in their
+    order."""
+
+    method_name = "framethinker"
+    frame_label = _NUMBER_AND_TIME
+    tool_name = ChooseFrames.name
+    description = (
+        "Look closer at a part of the video: shows a fixed number of frames spread evenly between two frame numbers, "
+        "both exclusive, then lists their numbers and times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "start_frame": ("integer", "Frame number after which the segment starts, from 0."),
+        "end_frame": ("integer", "Frame number before which the segment ends; at most the number of frames."),
+    }
+
+
+class GetFrameNumberTool(VideoTool):
+    """FrameThinker's clock (`methods.framethinker.get_frame_number`): one sentence, no picture."""
+
+    method_name = "framethinker"
+    tool_name = GetFrameNumber.name
+    description = "Tells the number of the frame that is shown at a time of the video."
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "time": ("string", "Minutes and seconds as MM:SS; hours count as minutes, so 1:05:20 is 65:20."),
+    }
+
+    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
+        return frame_number_sentence(arguments["time"], result["frame_number"])
+
+
+class VideoZoomTool(VideoTool):
+    """VideoZoomer's zoom (`methods.videozoomer.video_zoom`): pictures, then one line that gives their times in their
+    order."""
+
+    method_name = "videozoomer"
+    tool_name = VideoZoom.name
+    description = (
+        "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in the "
+        "order shown. Too many frames, (end - start) * fps, are refused with the limit."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "segment": ("array", "Start and end in seconds, [start, end], within the video."),
+        "fps": ("number", "Frames per second to show."),
+    }
+
+
+class CropVideoTool(VideoTool):
+    """LongVT's crop (`methods.longvt.crop_video`): pictures, then one line that lists their times in their order."""
+
+    method_name = "longvt"
+    frame_label = "{frame.timestamp_seconds:.1f} s"
+    tool_name = CropVideo.name
+    description = (
+        "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times in "
+        "the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "video_path": ("string", "Path of the video, if it was given with the question; may be left out."),
+        "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
+        "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
+    }
+    optional = ("video_path",)
+
+
+class FrameAtTool(VideoTool):
+    """FrameMind's single frame (`methods.framemind.frame_at`): a picture, then one line with its time."""
+
+    method_name = "framemind"
+    tool_name = FrameAt.name
+    description = (
+        "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "t": ("number", "Time in seconds from the start of the video."),
+    }
+
+
+class VideoClipTool(VideoTool):
+    """FrameMind's clip (`methods.framemind.video_clip`): pictures, then one line that lists their times in order."""
+
+    method_name = "framemind"
+    tool_name = VideoClip.name
+    description = (
+        "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, then "
+        "lists their times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "t_start": ("number", "Where the part starts, in seconds from the start of the video."),
+        "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
+    }
+
+
+class UniformSampleTool(VideoTool):
+    """VideoBrain's uniform agent (`methods.videobrain.uniform_sample`): pictures, then one line that names them in
+    their order."""
+
+    method_name = "videobrain"
+    frame_label = _NUMBER_AND_TIME
+    tool_name = UniformSample.name
+    description = (
+        "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
+        "numbers, then lists their numbers and times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "start_frame": ("number", "First frame of the range, from 0."),
+        "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+    }
+
+
+class ClipSampleTool(VideoTool):
+    """VideoBrain's CLIP agent (`methods.videobrain.clip_sample`): pictures, then one line that names them in their
+    order.
+
+    The entry `retrieval` of `config` has the fields of `services.retrieval.RetrievalConfig`. The retriever of the node
+    is connected to at the first call.
+    """
+
+    method_name = "videobrain"
+    frame_label = _NUMBER_AND_TIME
+    tool_name = ClipSample.name
+    description = (
+        "Search a part of the video for pictures that look like a text: shows the best few frames in order of time, "
+        "then lists their numbers and times in the order shown."
+    )
+    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "start_frame": ("number", "First frame of the range that is searched, from 0."),
+        "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+        "prompt": ("string", "What can be seen in the frames looked for, in a few words."),
+    }
+
+    def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
+        super().__init__({name: value for name, value in config.items() if name != "retrieval"}, tool_schema)
+        self._retrieval_fields: Mapping[str, Any] = config.get("retrieval") or {}
+        self._connected: Retriever | None = None
+
+    def _retriever(self) -> Retriever | None:
+        if self._connected is None and self._retrieval_fields:
+            from verl_video_tools.services.retrieval import RetrievalConfig
+            from verl_video_tools.verl_plugin.retrieval_actor import connect
+
+            self._connected = connect(RetrievalConfig.from_fields(self._retrieval_fields))
+        return self._connected

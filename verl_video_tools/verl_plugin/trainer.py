@@ -1,0 +1,465 @@
+"""The registered trainers: two of verl's V1 trainers plus metrics, records and the masking of rollouts.
+
+`video_tools` is verl's mode `sync`, `video_tools_colocate_async` its mode `colocate_async`. Both add the same, which
+stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
+between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
+
+- `__init__`: agent loop workers that can score a rollout of several sequences (`verl_plugin.agent_loop_worker`), unless
+others are
+  configured; verl makes them after its trainer. Its option `freeze_vision_tower`, which verl tells no engine
+  (`engine`). The replay buffer's polling, and a look at what it hands out to validate
+  (`trainer_records.ValidationTap`): verl has options for neither.
+- `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
+  (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
+  from it.
+- `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
+- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
+  notices itself is left to the watchdog for a while, which names its node.
+- `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
+- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
+  padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
+- `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
+  rollout fails, and where no judge answers.
+- `_validate`: records; a judge that failed ends the run where it is to do so.
+- `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
+  that gives no verdict for some steps ends the run.
+- `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
+- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; a warning where engine and
+  actor disagree.
+- `trainer_mode`, in each registered class: verl compares it with its own names, so it must not be the registered one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from omegaconf import OmegaConf
+from ray.exceptions import RayActorError
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+from verl.utils.import_utils import resolve_config_path
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.verl_plugin.actor_check import ActorCheck, storage_units
+from verl_video_tools.verl_plugin.config import agent_loop_targets
+from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
+from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict, unpack_record
+from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, record_lines
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, group_rollouts, spread_padding
+from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
+from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
+
+logger = logging.getLogger(__name__)
+
+_AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
+_GENERATING, _MEASURING = "generating rollouts", "measuring held-out rows"
+_PARTITIONS = {_GENERATING: ("train", "groups"), _MEASURING: ("val", "rows")}
+"""What the replay buffer counts during a phase: its partition, and the name of what is counted."""
+_GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo")
+"""Estimators of verl in which a rollout's advantage is its reward less what the others of its group have earned."""
+
+
+class VideoToolsMixin(PPOTrainer):
+    """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
+
+    Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
+    `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
+    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
+    (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
+    (default 0.05: warn where the engine's probabilities of sampled tokens are on average further from the actor's).
+    """
+
+    replay_buffer: Any
+
+    def __init__(self, config: Any) -> None:
+        judge_config(config)  # wrong options are told before any worker starts
+        honour_freeze_vision_tower(config)
+        agent = config.actor_rollout_ref.rollout.agent
+        if not agent.get("agent_loop_manager_class"):
+            OmegaConf.update(agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
+        super().__init__(config)
+        options = plain_dict(config.trainer.get("video_tools"))
+        records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
+        self._records = RecordWriter(Path(records_dir))
+        self._record_tokens = bool(options.pop("record_tokens", False))
+        # verl's rows have the engine's log-probabilities only where it was asked for them.
+        self._log_probs = ("rollout_log_probs",) if config.actor_rollout_ref.rollout.calculate_log_probs else ()
+        self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
+        self._actors = ActorCheck(self._watchdog_grace_seconds)
+        self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
+        if poll_interval_seconds := options.pop("poll_interval_seconds", None):
+            self.replay_buffer.poll_interval = float(poll_interval_seconds)
+        self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
+        self._validation_lines: list[dict[str, Any]] = []
+        self._max_refill_batches = int(options.pop("max_refill_batches", 20))
+        self._max_probs_diff = float(options.pop("max_probs_diff", 0.05))
+        self._num_refilled, self._nothing_judged = 0, False
+        if options:
+            raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
+        self._phase, self._phase_started = "starting", time.monotonic()
+        self._watchdog: Watchdog | None = None
+
+    # ------------------------------------------------------------------------------------------------- before training
+
+    @cached_property
+    def _judge_watch(self) -> JudgeWatch:
+        """Made when verl's part of the trainer makes the replay buffer."""
+        return JudgeWatch(judge_config(self.config))
+
+    def _build_replay_buffer(self) -> ReplayBuffer:
+        return with_valid_siblings(super()._build_replay_buffer(), self._judge_watch.see)
+
+    def _init_dataloader(self) -> None:
+        super()._init_dataloader()
+        known = set(_agent_loop_registry)
+        if path := self.config.actor_rollout_ref.rollout.agent.agent_loop_config_path:
+            known |= set(agent_loop_targets(resolve_config_path(path)))
+        for dataset in (self.train_dataset, self.val_dataset):
+            rows = getattr(dataset, "dataframe", None)
+            if rows is None:
+                continue
+            names = set(rows["agent_name"]) if "agent_name" in rows.column_names else set()
+            if unknown := sorted(names - known):
+                raise UsageError(
+                    f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
+                    f"{', '.join(sorted(known))}. Correct the column agent_name or set "
+                    f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
+                )
+            rollout_config = self.config.actor_rollout_ref.rollout
+            check_retriever(names, rollout_config)
+            columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
+            validate = dataset is self.val_dataset
+            check_rows(rows.select_columns(columns), rollout_config, judge_config(self.config), validate=validate)
+
+    def on_init_end(self) -> None:
+        self._enter("sending the first weights to the engine")
+        replicas = self.llm_server_manager.get_replicas()
+        self._actors.add("training worker", self.actor_rollout_wg.workers)
+        self._actors.add("inference server", [server for replica in replicas for server in replica.servers])
+        self._actors.add("reward worker", self.reward_loop_manager.reward_loop_workers)
+        servers = ServerCheck([replica._server_address for replica in replicas], self._watchdog_grace_seconds)
+        self._watchdog = Watchdog([servers, self._actors], progress=self._progress)
+        self._watchdog.start()
+        super().on_init_end()
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        # Another manager than verl's need not have them (rollout.agent.agent_loop_manager_class).
+        self._actors.add("agent loop worker", getattr(agent_loop_manager, "agent_loop_workers", []))
+        self._actors.announce()
+        try:
+            super().fit(agent_loop_manager)
+        except RayActorError:
+            # Ray may say no more than that a connection broke. The watchdog, asking on, learns which actors are dead,
+            # and ends the process with their names.
+            if self._watchdog is not None:
+                self._watchdog.join(self._watchdog_grace_seconds)
+            raise
+        finally:
+            if self._watchdog is not None:
+                self._watchdog.stop()
+
+    # -------------------------------------------------------------------------------------------------------- progress
+
+    def _step_once(self, metrics: dict, timing_raw: dict, sample_batch_size: int) -> KVBatchMeta:
+        self._enter(_GENERATING)
+        self._num_refilled, self._nothing_judged = 0, False
+        self._judge_watch.begin_step()
+        return super()._step_once(metrics, timing_raw, sample_batch_size)
+
+    def _add_prompts_to_generate(self, num_prompts: int) -> int:
+        filter_groups = self.config.algorithm.get("filter_groups") or {}
+        if filter_groups.get("enable") and self._phase == _GENERATING:
+            batch_size = self.config.data.train_batch_size
+            self._num_refilled += num_prompts
+            self._judge_watch.check_refills(self.global_steps, self._num_refilled // batch_size)
+            if self._num_refilled > self._max_refill_batches * batch_size:
+                raise VideoToolsError(
+                    f"step {self.global_steps}: {self._max_refill_batches} batches of {batch_size} questions did not "
+                    "replace those whose rollouts all earned the same. Either rollouts fail (errors of rows, videos or "
+                    "judge stand above in this log), or the policy is always right, or never. Mend the data, or allow "
+                    "more with trainer.video_tools.max_refill_batches"
+                )
+        added: int = super()._add_prompts_to_generate(num_prompts)
+        return added
+
+    def on_sample_end(self) -> None:
+        super().on_sample_end()
+        self._enter("updating the policy")
+
+    def _save_checkpoint(self) -> None:
+        self._enter("saving a checkpoint")
+        super()._save_checkpoint()
+
+    def on_step_end(self) -> None:
+        self._enter("sending the new weights to the engine")
+        super().on_step_end()
+
+    def _enter(self, phase: str) -> None:
+        self._phase, self._phase_started = phase, time.monotonic()
+
+    def _progress(self) -> str:
+        seconds = time.monotonic() - self._phase_started
+        step = getattr(self, "global_steps", 0)
+        line = f"step {step}/{self.total_training_steps}: {self._phase} for {seconds:.0f} s"
+        if self._phase in _PARTITIONS:
+            buffer, (partition_id, counted) = self.replay_buffer, _PARTITIONS[self._phase]
+            running = len(buffer.pending_keys[partition_id]) + len(buffer.running_keys[partition_id])
+            line += f", {len(buffer.finished_keys[partition_id])} {counted} finished, {running} running"
+        return line
+
+    # --------------------------------------------------------------------------------------------------------- lengths
+
+    def _balance_batch(self, batch: KVBatchMeta, metrics: dict, *args: Any, **kwargs: Any) -> KVBatchMeta:
+        batch = super()._balance_batch(batch, metrics, *args, **kwargs)
+        num_ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
+        rows_per_rank = len(batch.keys) // num_ranks
+        if rows_per_rank < 2:
+            raise UsageError(
+                f"{len(batch.keys)} sequences for {num_ranks} training ranks: each rank needs at least two, as verl "
+                "0.9.1 cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
+            )
+        if any(_is_padding(tag) for tag in batch.tags):
+            self._complete_padding(batch)
+            mini_batch_size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
+            num_mini_batches = max(1, len(batch.keys) // (mini_batch_size * self.config.actor_rollout_ref.rollout.n))
+            # A mini-batch of padding alone has no token to take the mean over.
+            batch.reorder(spread_padding([_is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
+        for first in range(0, len(batch.keys), rows_per_rank):
+            lengths = {tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}
+            if len(lengths) == 1:
+                self._lengthen(batch, first)
+        return batch
+
+    @staticmethod
+    def _complete_padding(batch: KVBatchMeta) -> None:
+        """Make the rows of padding copies, with mask 0, of the shortest sequence.
+
+        verl's have no picture, and verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
+        has no attribute 'mean'").
+        """
+        padding = [row for row, tag in enumerate(batch.tags) if _is_padding(tag)]
+        real = [row for row, tag in enumerate(batch.tags) if not _is_padding(tag)]
+        shortest = min(real, key=lambda row: batch.tags[row]["seq_len"])
+        copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
+        key, partition_id = batch.keys[shortest], batch.partition_id
+        data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=copied)
+        fields = {name: batch_row(data[name], 0) for name in copied}
+        zeros = torch.zeros_like(fields["responses"])
+        fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
+        fields |= {"rollout_log_probs": zeros.float()}  # which verl's padding has in every case
+        tq.kv_batch_put(
+            keys=[batch.keys[row] for row in padding],
+            partition_id=partition_id,
+            fields=list_of_dict_to_tensordict([fields] * len(padding)),
+        )
+        for row in padding:
+            batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
+
+    def _lengthen(self, batch: KVBatchMeta, row: int) -> None:
+        """Append one masked token to one sequence.
+
+        TransferQueue packs the (4, L) position ids of a rank's rows as ragged in their second axis if L varies, but in
+        their first if all L are equal; verl 0.9.1 (`maybe_fix_3d_position_ids`) assumes the former and fails in the
+        update with "split_with_sizes expects split_sizes to sum exactly to".
+        """
+        values = {"input_ids": self.tokenizer.pad_token_id, "responses": self.tokenizer.pad_token_id}
+        values |= dict.fromkeys(("response_mask", "loss_mask", "rm_scores", *self._log_probs), 0)
+        key, partition_id = batch.keys[row], batch.partition_id
+        data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=[*values, "position_ids"])
+        fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
+        positions = data["position_ids"][0]
+        fields["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
+        batch_of_one = TensorDict({name: value.unsqueeze(0) for name, value in fields.items()}, batch_size=1)
+        tq.kv_batch_put(keys=[key], partition_id=partition_id, fields=batch_of_one)
+        tag = batch.tags[row]
+        tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
+
+    # ------------------------------------------------------------------------------------------------------ advantages
+
+    def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+        rollouts = _rollouts(batch)
+        estimator = self.config.algorithm.adv_estimator
+        if estimator != "grpo" and any(len(rollout.keys) > 1 for rollout in rollouts):
+            raise UsageError(
+                f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
+                "verl 0.9.1 knows better for grpo alone. Set that, or the context policy append (docs/training.md)"
+            )
+        trajectories, reward_infos = self._scored([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
+        for info in reward_infos:
+            self._judge_watch.see(info)
+        num_unjudged = sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories)
+        self._judge_watch.check_failures(self.global_steps, num_unjudged)
+        self._judge_watch.end_step(self.global_steps)
+        valid = [not trajectory.flags for trajectory in trajectories]
+        if not any(valid):
+            if num_unjudged:
+                # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
+                logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
+                result = super()._compute_advantage(batch, metrics)
+                self._zero_advantages(_keys(rollouts), batch.partition_id)
+                self._nothing_judged = True
+                return result
+            errors = Counter(str(trajectory.error) for trajectory in trajectories)
+            raise VideoToolsError(
+                f"step {self.global_steps}: all {len(rollouts)} rollouts failed, nothing is left to train on. "
+                f"Most common reason ({errors.most_common(1)[0][1]} times): {errors.most_common(1)[0][0]}"
+            )
+        kept = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if is_valid]
+        if len(kept) < len(rollouts):
+            flagged = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]
+            self._exclude(flagged, batch.partition_id)
+        result = super()._compute_advantage(batch, metrics)
+        if estimator in _GROUP_RELATIVE:
+            equal = equal_groups([rollout.uid for rollout in kept], self._scores(kept, batch.partition_id))
+            self._zero_advantages(_keys([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
+        return result
+
+    def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
+        return batch if self._nothing_judged else super()._update_actor(batch, metrics)
+
+    def _scores(self, rollouts: Sequence[RolloutRows], partition_id: str) -> list[float]:
+        """What verl has compared: rewards, less the penalty for leaving the reference where that is part of them."""
+        name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
+        keys = [rollout.keys[-1] for rollout in rollouts]
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[name])
+        return [float(data[name][i].sum()) for i in range(len(keys))]
+
+    def _validate(self) -> dict[str, float]:
+        self._enter(_MEASURING)
+        self._validation_lines.clear()
+        metrics: dict[str, float] = super()._validate()
+        self._records.write(self.global_steps, self._validation_lines, held_out=True)
+        num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
+        self._judge_watch.check_failures(self.global_steps, num_failures)
+        return metrics
+
+    @staticmethod
+    def _exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
+        """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
+        keys = _keys(rollouts)
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
+        zeros = data["response_mask"] * 0
+        fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
+        fields["uid"] = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
+        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+    @staticmethod
+    def _zero_advantages(keys: list[str], partition_id: str) -> None:
+        if not keys:
+            return
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
+        fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
+        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+    # --------------------------------------------------------------------------------------------- metrics and records
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        lines = self._lines(batch, global_steps, trained=True)
+        rollouts = [
+            Rollout.from_line({**line, "trajectory": Trajectory.from_dict(line["trajectory"])}) for line in lines
+        ]
+        metrics.update(rollout_metrics(rollouts))
+        if warning := disagreement(metrics, self._max_probs_diff):
+            logger.warning("step %s: %s", global_steps, warning)
+        self._records.write(global_steps, lines)
+
+    def _keep_validation(self, batch: KVBatchMeta) -> None:
+        self._validation_lines += self._lines(batch, self.global_steps, trained=False)
+
+    def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
+        return record_lines(
+            _rollouts(batch),
+            batch.partition_id,
+            step,
+            trained=trained,
+            with_tokens=self._record_tokens,
+            with_log_probs=bool(self._log_probs),
+        )
+
+    @staticmethod
+    def _scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[Mapping[str, Any]]]:
+        """Records of rollouts, and the breakdown of their rewards."""
+        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+        extra_fields = [batch_row(data["extra_fields"], i) for i in range(len(keys))]
+        return [unpack_record(fields) for fields in extra_fields], [
+            fields.get("reward_extra_info") or {} for fields in extra_fields
+        ]
+
+
+@register_trainer("video_tools")
+class VideoToolsTrainer(VideoToolsMixin, PPOTrainerSync):
+    """A step generates its batch, then trains on all of it."""
+
+    # verl compares the mode with "sync" to choose replay buffer and batch size; the registered name must not show.
+    trainer_mode = property(lambda self: "sync", lambda self, value: None)
+
+
+@register_trainer("video_tools_colocate_async")
+class VideoToolsColocateAsyncTrainer(VideoToolsMixin, PPOTrainerColocateAsync):
+    """A step trains on the groups that finish first; the others are interrupted and go on under the next policy."""
+
+    # verl looks its options up by the mode (`trainer.v1.<mode>`); under the registered name there are none.
+    trainer_mode = property(lambda self: "colocate_async", lambda self, value: None)
+
+
+def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:
+    """Groups whose rollouts all have one score: there is nothing to compare, and every advantage should be 0.
+
+    verl gives a lone rollout its raw score. In a larger group it subtracts a mean that float32 has rounded and divides
+    by a deviation that is nothing but that rounding (1.05 eight times: -0.1 for each).
+    """
+    found: dict[str, set[float]] = {}
+    for uid, score in zip(uids, scores, strict=True):
+        found.setdefault(uid, set()).add(score)
+    return {uid for uid, values in found.items() if len(values) == 1}
+
+
+def disagreement(metrics: Mapping[str, Any], max_probs_diff: float) -> str | None:
+    """What to say where engine and actor give the sampled tokens other probabilities; None where they agree.
+
+    Args:
+        metrics: of a step, with verl's `training/rollout_probs_diff_mean`; verl leaves it out, or writes NaN, where it
+            did not compare.
+    """
+    difference = float(metrics.get("training/rollout_probs_diff_mean", 0.0))
+    if not difference > max_probs_diff:
+        return None
+    return (
+        f"engine and actor differ by {difference:.3g} on average in the probabilities of sampled tokens "
+        f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
+        "Its updates are not those of GRPO; see docs/debugging.md"
+    )
+
+
+def _is_padding(tag: Mapping[str, Any]) -> bool:
+    return bool(tag.get("is_padding", False))
+
+
+def _rollouts(batch: KVBatchMeta) -> list[RolloutRows]:
+    """The rollouts of a batch, without verl's padding."""
+    return group_rollouts([key for key, tag in zip(batch.keys, batch.tags, strict=True) if not _is_padding(tag)])
+
+
+def _keys(rollouts: Sequence[RolloutRows]) -> list[str]:
+    return [key for rollout in rollouts for key in rollout.keys]

@@ -1,0 +1,110 @@
+"""Lines of records from TransferQueue, while it holds a batch's data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import transfer_queue as tq
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from verl_video_tools.verl_plugin.settings import TOKEN_COUNTS, unpack_record
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
+
+_ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
+
+
+class ValidationTap:
+    """verl's replay buffer, with a look at validation batches: `_validate` clears each of them within its own loop,
+    and only the buffer's answer passes through the trainer's hands before. All else is the buffer's."""
+
+    def __init__(self, buffer: ReplayBuffer, look: Callable[[KVBatchMeta], None]) -> None:
+        self._buffer, self._look = buffer, look
+
+    def sample(self, *args: Any, partition_id: str, **kwargs: Any) -> Any:
+        result = self._buffer.sample(*args, partition_id=partition_id, **kwargs)
+        if partition_id == "val":
+            self._look(result[0])
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._buffer, name)
+
+
+def record_lines(
+    rollouts: Sequence[RolloutRows],
+    partition_id: str,
+    step: int,
+    *,
+    trained: bool,
+    with_tokens: bool,
+    with_log_probs: bool,
+) -> list[dict[str, Any]]:
+    """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences.
+
+    Args:
+        trained: the batch has advantages; else those of the lines are None.
+        with_tokens: keep the training sequences too.
+        with_log_probs: the rows hold the engine's log-probabilities (`rollout.calculate_log_probs`).
+    """
+    token_fields = ["prompts", "response_mask", *(["advantages"] if trained else [])]
+    if with_tokens:
+        token_fields += ["responses", *(["old_log_probs"] if trained else [])]
+        token_fields += ["rollout_log_probs"] if with_log_probs else []
+    keys = [key for rollout in rollouts for key in rollout.keys]
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[*token_fields, *_ROW_FIELDS])
+    lines, first = [], 0
+    for rollout in rollouts:
+        rows = range(first, first + len(rollout.keys))
+        first, last = rows.stop, rows[-1]
+        extra_fields = batch_row(data["extra_fields"], last)
+        trajectory = unpack_record(extra_fields)
+        counts = [batch_row(data["extra_fields"], i) for i in rows]
+        if trained:
+            masks = [data["response_mask"][i] for i in rows]
+            advantages = [data["advantages"][i][mask.bool()] for i, mask in zip(rows, masks, strict=True) if mask.any()]
+            advantage = float(advantages[-1][0]) if advantages else 0.0
+        line: dict[str, Any] = {
+            "step": step,
+            "uid": rollout.uid,
+            "session_id": rollout.session_id,
+            "agent_name": trajectory.method,
+            "data_source": batch_row(data["data_source"], last),
+            "ground_truth": _ground_truth(batch_row(data["reward_model"], last)),
+            "extra_info": _plain(batch_row(data["extra_info"], last)),
+            "policy_version": [extra_fields.get("min_global_steps"), extra_fields.get("max_global_steps")],
+            "reward": _plain(extra_fields["reward_extra_info"]),
+            "advantage": advantage if trained else None,
+            "num_sequences": len(rows),
+            "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
+            **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
+            "trajectory": trajectory.to_dict(),
+        }
+        if with_tokens:
+            line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]
+        lines.append(line)
+    return lines
+
+
+def batch_row(column: Any, index: int) -> Any:
+    value = column[index]
+    return getattr(value, "data", value) if not isinstance(value, torch.Tensor) else value
+
+
+def _ground_truth(reward_model: Any) -> Any:
+    """None for a row without one, whose rollouts the loop has flagged."""
+    return reward_model.get("ground_truth") if isinstance(reward_model, Mapping) else None
+
+
+def _plain(value: Any) -> Any:
+    """numpy's and torch's values as Python's, recursively."""
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, np.generic | np.ndarray | torch.Tensor):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(member) for member in value]
+    return value
