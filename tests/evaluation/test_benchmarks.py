@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.video.files import write_video
+from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample
-from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.formats import BENCHMARK_NAMES, Benchmark, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.entries import (
+    Entry,
     Row,
     benchmark_row,
     find_video,
@@ -133,6 +136,53 @@ def test_files_that_are_not_there(video_mme: BenchmarkFiles, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", BENCHMARK_NAMES)
 def test_every_name_leads_to_a_benchmark_of_that_name(name: str) -> None:
     assert get_benchmark(name).name == name
+
+
+def test_a_benchmark_of_ones_own_is_named_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A map of fields, as docs/evaluation.md has it."""
+    monkeypatch.syspath_prepend(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text()
+    (tmp_path / "my_benchmarks.py").write_text(page.split("```python\n# my_benchmarks.py\n")[1].split("```")[0])
+    (tmp_path / "pantry").mkdir()
+    (tmp_path / "pantry" / "jars.mp4").touch()
+    entry = {"video": "jars", "number": 3, "room": "pantry", "question": "What falls?", "choices": ["A jar", "A cup"]}
+    (tmp_path / "a.json").write_text(json.dumps([{**entry, "correct": 1}, {**entry, "correct": 2}, entry]))
+    files = BenchmarkFiles(annotations=tmp_path / "a.json", videos=tmp_path)
+    benchmark = get_benchmark("my_benchmarks:Kitchen")
+    (_, row), (_, wrong_number), (_, without_answer) = read_rows(benchmark, files)
+    assert not isinstance(row, RowError) and row["data_source"] == "kitchen" and benchmark.groupings == ("room",)
+    assert row["reward_model"]["ground_truth"] == "B"
+    assert row["extra_info"] == {
+        "question": "What falls?\nA. A jar\nB. A cup",
+        "video_path": str(tmp_path / "pantry" / "jars.mp4"),
+        "question_type": "mc",
+        "index": "jars_3",
+        "split": "test",
+        "options": ["A jar", "A cup"],
+        "groups": {"room": "pantry"},
+    }
+    assert "the field 'correct' is 2" in str(wrong_number) and "the field 'correct' is missing" in str(without_answer)
+    command = ["data", "convert", str(files.annotations), str(tmp_path / "rows.parquet"), f"--videos={tmp_path}"]
+    assert run([*command, "--from", "my_benchmarks:Kitchen"]) == 0
+    assert "1 rows, 2 skipped" in capsys.readouterr().out
+    assert run([*command, "--from", "my_benchmarks:Bathroom"]) == 2
+    assert "the format 'my_benchmarks:Bathroom' cannot be imported: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "path", ["pathlib:Path", "pathlib:PurePath.name", f"{Benchmark.__module__}:Benchmark", f"{__name__}:Nameless"]
+)
+def test_what_is_no_benchmark_is_refused(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[Nameless.__module__])
+    with pytest.raises(UsageError, match="must be a subclass of Benchmark with `name` and `row`, got "):
+        get_benchmark(path)
+
+
+class Nameless(Benchmark):
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        raise NotImplementedError
 
 
 def test_lines_of_json(tmp_path: Path) -> None:

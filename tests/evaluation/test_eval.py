@@ -218,7 +218,7 @@ class Moments(Benchmark):
 def test_a_benchmarks_own_rule_and_metric(
     video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(benchmarks._BENCHMARKS, "moments", f"{__name__}:Moments")
+    monkeypatch.setitem(benchmarks.BENCHMARKS, "moments", f"{__name__}:Moments")
     monkeypatch.setitem(sys.modules, __name__, sys.modules[Moments.__module__])
     entries = [
         {"question": "When first?", "moment": [0.0, 2.0], "half": "one"},

@@ -67,7 +67,7 @@ def convert_annotations(
     """Write the questions of published files as rows. `target` appears only once all of it is written.
 
     Args:
-        source_name: one of `training_sets.SOURCE_NAMES`.
+        source_name: the format's name, one of `training_sets.SOURCE_NAMES`, or a Python path (`get_source`).
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
         taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.

@@ -53,12 +53,16 @@ def count_rows(path: str | Path) -> int:
 
 
 def row_batches(
-    path: str | Path, columns: Sequence[str] | None = None, rows_per_batch: int = ROWS_PER_BATCH
+    path: str | Path,
+    columns: Sequence[str] | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    content: str = "rows",
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file in its order, a few at a time.
 
     Args:
         columns: only these, as far as the file has them; None: all.
+        content: what the file is read for, for the message.
 
     Raises:
         UsageError: it cannot be read.
@@ -69,7 +73,7 @@ def row_batches(
             wanted = None if columns is None else [name for name in columns if name in names]
             yield from file.iter_batches(rows_per_batch, columns=wanted)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"cannot read rows from {path}: {error}") from error
+        raise UsageError(f"cannot read {content} from {path}: {error}") from error
 
 
 @contextmanager

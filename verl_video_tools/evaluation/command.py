@@ -27,7 +27,10 @@ def eval_command(
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")],
     method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")],
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None,
-    benchmark: Annotated[str | None, typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme.")] = None,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark."),
+    ] = None,
     annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None,
     videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None,
     subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None,

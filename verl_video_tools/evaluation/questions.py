@@ -42,14 +42,17 @@ def questions_of_rows(rows_parquet: Path) -> Questions:
     return Questions(rows_parquet.stem, tasks_of_rows(rows_parquet, num_samples=1), {})
 
 
-def questions_of_benchmark(name: str, files: BenchmarkFiles) -> Questions:
+def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
     """A benchmark's questions.
+
+    Args:
+        spec: the benchmark's name, or a Python path (`get_benchmark`).
 
     Raises:
         UsageError: there is no such benchmark, its files cannot be read, none of its entries is a question, or none of
             the questions has subtitles that are to be shown.
     """
-    benchmark = get_benchmark(name)
+    benchmark = get_benchmark(spec)
     tasks: list[RolloutTask] = []
     faults: dict[int, RowError] = {}
     for number, row in read_rows(benchmark, files):
@@ -59,9 +62,9 @@ def questions_of_benchmark(name: str, files: BenchmarkFiles) -> Questions:
             tasks.append(RolloutTask(str(number), 0, row))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
-        raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {name}{first}")
+        raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
     num_with_subtitles = None if files.subtitles is None else sum(asked_with_subtitles(task.row) for task in tasks)
-    return Questions(name, tasks, faults, benchmark, _subtitles(files), num_with_subtitles)
+    return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(files), num_with_subtitles)
 
 
 def _subtitles(files: BenchmarkFiles) -> str | None:

@@ -1,7 +1,7 @@
 """Questions of the synthetic world as a benchmark publishes its own: in the annotation format of Video-MME.
 
 So an evaluation can be tried without the benchmark's videos. What the format is read from stands in
-`verl_video_tools.data.formats.video_mme`. There is no `url`, as the videos are on this machine only.
+`verl_video_tools.data.formats.plain`. There is no `url`, as the videos are on this machine only.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """Benchmarks: their published annotation files as our rows. `get_benchmark` gives one by name.
 
-Files and videos are the user's; nothing is downloaded. A benchmark is one module with a class; what several need is in
-`entries` (annotation files, videos, rows) and `subtitles`.
+Files and videos are the user's; nothing is downloaded. A benchmark is a class: those whose questions are told by the
+names of their fields stand together in `plain`, others have a module of their own. What several need is in `mapped`
+(rows by a map of fields), `entries` (annotation files, videos, rows), `fields` (letters, options, times), `subtitles`
+and `metrics`.
 """
 
 from __future__ import annotations
@@ -10,36 +12,47 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
 from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import AnswerLabel, Judge, Sample
-from verl_video_tools.data.formats.entries import Entry, Group, ReadEntry, Row, read_entries
+from verl_video_tools.core.resolve import resolve
+from verl_video_tools.core.types import Judge
+from verl_video_tools.data.formats.entries import (
+    Entry,
+    ReadEntry,
+    Row,
+    error_in_its_file,
+    numbered,
+    read_entries,
+)
+from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
 from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 
-_BENCHMARKS = {
-    "cg-bench": "verl_video_tools.data.formats.cg_bench:CGBench",
+__all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
+
+BENCHMARKS = {
+    "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
-    "lsdbench": "verl_video_tools.data.formats.lsdbench:LSDBench",
-    "lvbench": "verl_video_tools.data.formats.lvbench:LVBench",
-    "mlvu-dev": "verl_video_tools.data.formats.mlvu:MLVUDev",
-    "mlvu-test": "verl_video_tools.data.formats.mlvu:MLVUTest",
+    "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
+    "lvbench": "verl_video_tools.data.formats.plain:LVBench",
+    "mlvu-dev": "verl_video_tools.data.formats.plain:MLVUDev",
+    "mlvu-test": "verl_video_tools.data.formats.plain:MLVUTest",
     "mvbench": "verl_video_tools.data.formats.mvbench:MVBench",
     "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
     "perception-test": "verl_video_tools.data.formats.perception_test:PerceptionTest",
     "star": "verl_video_tools.data.formats.star:STAR",
-    "video-holmes": "verl_video_tools.data.formats.video_holmes:VideoHolmes",
-    "video-mme": "verl_video_tools.data.formats.video_mme:VideoMME",
+    "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
+    "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
     "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
-    "videosiah-eval": "verl_video_tools.data.formats.videosiah_eval:VideoSIAHEval",
+    "videosiah-eval": "verl_video_tools.data.formats.plain:VideoSIAHEval",
 }
 
-BENCHMARK_NAMES: tuple[str, ...] = tuple(_BENCHMARKS)
+BENCHMARK_NAMES: tuple[str, ...] = tuple(BENCHMARKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,25 +73,6 @@ class BenchmarkFiles:
     subtitle_frames: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GradedItem:
-    """A finished item, as the figures of a benchmark need it. Failed items are none.
-
-    Attributes:
-        answer: text of the answer; None if the model gave none.
-    """
-
-    sample: Sample
-    answer: str | None
-    label: AnswerLabel
-
-    @property
-    def groups(self) -> Mapping[str, Group]:
-        """The item's value, or values, of each of the benchmark's `groupings`."""
-        groups: Mapping[str, Group] = self.sample.extra_info.get("groups") or {}
-        return groups
-
-
 class Benchmark(ABC):
     """How to read a benchmark, and what to tell of results on it."""
 
@@ -91,6 +85,13 @@ class Benchmark(ABC):
     """It can be asked with subtitles."""
     has_turns: ClassVar[bool] = False
     """Its questions come with what an assistant said, which can be learnt: `taught_row` makes rows with turns of it."""
+    columns: ClassVar[tuple[str, ...] | None] = None
+    """Columns to read of a parquet file, as far as it has them, so that pictures stay unread; None: all."""
+    place_field: ClassVar[str | None] = None
+    """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
+    name."""
+    group_mean: ClassVar[tuple[str, str] | None] = None
+    """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
@@ -101,7 +102,8 @@ class Benchmark(ABC):
         Raises:
             UsageError: the file cannot be read, or is another one.
         """
-        return read_entries(annotations)
+        entries = read_entries(annotations, self.columns)
+        return entries if self.place_field is None else numbered(entries, self.place_field)
 
     @abstractmethod
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
@@ -131,20 +133,25 @@ class Benchmark(ABC):
         Args:
             items: at least one.
         """
-        return {}
+        if self.group_mean is None:
+            return {}
+        name, grouping = self.group_mean
+        return {name: mean_of_groups(items, grouping)}
 
 
-def get_benchmark(name: str) -> Benchmark:
-    """The benchmark of a name.
+def get_benchmark(spec: str, registered: Mapping[str, str] = BENCHMARKS, kind: str = "benchmark") -> Benchmark:
+    """The benchmark of a registered name, or of a Python path such as `my_module:MyBenchmark`.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or what is there is no benchmark.
     """
-    if name not in _BENCHMARKS:
-        raise UsageError(f"there is no benchmark {name!r}; choose one of: {', '.join(BENCHMARK_NAMES)}")
-    module_name, _, class_name = _BENCHMARKS[name].partition(":")
-    benchmark_class: type[Benchmark] = getattr(import_module(module_name), class_name)
-    return benchmark_class()
+    found = resolve(spec, registered, kind)
+    is_benchmark = isinstance(found, type) and issubclass(found, Benchmark)
+    if not is_benchmark or isabstract(found) or not hasattr(found, "name"):
+        raise UsageError(
+            f"the {kind} {spec!r} must be a subclass of Benchmark with `name` and `row`, got {found!r:.80}"
+        )
+    return found()
 
 
 def read_rows(
@@ -188,7 +195,7 @@ def _row_or_error(benchmark: Benchmark, entry: Any, files: BenchmarkFiles, taugh
         _check_characters(row)
         return row
     except RowError as error:
-        return error
+        return error_in_its_file(error, entry)
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # a field of another type than published
         return RowError(f"the entry is not in the format of {benchmark.name}: {error!r}; it is {entry!r:.200}")
 

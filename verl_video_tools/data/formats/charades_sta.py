@@ -10,42 +10,35 @@ The answer is a segment; it is right if its overlap with the annotated one is at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.data.formats.entries import (
-    Entry,
-    ReadEntry,
-    Row,
-    benchmark_row,
-    find_video,
-    not_utf8,
-    read_entries,
-    required,
-)
-from verl_video_tools.data.formats.fields import segment, split_name
-from verl_video_tools.data.formats.grounding import grounding_metrics
-
-_QUESTION = (
-    'When in the video does this happen: "{sentence}"?\nAnswer with the start and the end in seconds, as in [2.5, 7.0].'
-)
+from verl_video_tools.data.formats.entries import Entry, ReadEntry, not_utf8, numbered, read_entries, required
+from verl_video_tools.data.formats.fields import segment
+from verl_video_tools.data.formats.mapped import MappedBenchmark
+from verl_video_tools.data.formats.metrics import GradedItem, grounding_metrics
 
 
-class CharadesSTA(Benchmark):
+class CharadesSTA(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "charades-sta"
+    name = "charades-sta"
+    has_split_in_file_name = True
+    question = (
+        'When in the video does this happen: "{sentence}"?\n'
+        "Answer with the start and the end in seconds, as in [2.5, 7.0]."
+    )
+    type_without_options = "segment"
+    segment_fields = ("start", "end")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The sentences with their place in the file as `id`."""
-        records = _read_lines(annotations) if annotations.suffix == ".txt" else read_entries(annotations)
-        for number, entry in enumerate(records):
-            yield {"id": number, **entry} if isinstance(entry, dict) else entry
+        return numbered(_read_lines(annotations) if annotations.suffix == ".txt" else read_entries(annotations), "id")
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The `sentence` to ask about, `start` and `end` in seconds, and both as the `answer`."""
         if "line" in entry:
             raise RowError(f"not of the form <video> <start> <end>##<sentence>: {entry['line']!r:.80}")
         timestamp = required(entry, "timestamp")
@@ -57,16 +50,8 @@ class CharadesSTA(Benchmark):
         if seconds is None:
             raise RowError(f"the field 'timestamp' must be [start, end] with start < end, got [{start}, {end}]")
         sentence = str(required(entry, "caption")).strip().removesuffix(".")
-        return benchmark_row(
-            self.name,
-            index=str(required(entry, "id")),
-            split=split_name(files.annotations, "test"),
-            video_path=find_video(files.videos, str(required(entry, "video"))),
-            question=_QUESTION.format(sentence=sentence),
-            truth=f"[{seconds[0]:g}, {seconds[1]:g}]",
-            question_type="segment",
-            video_segment_seconds=seconds,
-        )
+        answer = f"[{seconds[0]:g}, {seconds[1]:g}]"
+        return {"sentence": sentence, "start": seconds[0], "end": seconds[1], "answer": answer}
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         """Recall at overlaps of 0.3, 0.5 and 0.7, and the mean overlap."""

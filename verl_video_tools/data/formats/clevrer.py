@@ -15,22 +15,13 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import (
-    Entry,
-    ReadEntry,
-    Row,
-    benchmark_row,
-    questions_of_video,
-    read_entries,
-    required,
-)
-from verl_video_tools.data.formats.fields import find_first_video, split_name
+from verl_video_tools.data.formats.entries import Entry, ReadEntry, questions_of_video, read_entries, required
+from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 VOCABULARIES = (
     ("yes", "no"),
@@ -42,11 +33,16 @@ VOCABULARIES = (
 _VIDEOS_PER_FOLDER = 1000
 
 
-class CLEVRER(Benchmark):
+class CLEVRER(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "clevrer"
-    groupings: ClassVar[tuple[str, ...]] = ("question_type",)
+    name = "clevrer"
+    groupings = ("question_type",)
+    index = "{stem}_{question_id}"
+    split = "train"
+    has_split_in_file_name = True
+    type_without_options = "numeric"
+    videos = ("{folder}/{video_filename}", "{video_filename}")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question, with its video's `video_filename`."""
@@ -56,20 +52,11 @@ class CLEVRER(Benchmark):
                 continue
             yield from questions_of_video({"video_filename": video.get("video_filename")}, video["questions"])
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """`options` and the letter of the right one, or a count, as the `answer`; and names of the video."""
         video = str(required(entry, "video_filename"))
-        options, truth = _choices(entry) if entry.get("choices") else _vocabulary(str(required(entry, "answer")))
-        return benchmark_row(
-            self.name,
-            index=f"{Path(video).stem}_{required(entry, 'question_id')}",
-            split=split_name(files.annotations, "train"),
-            video_path=find_first_video(files.videos, (f"{_folder(video)}/{video}", video)),
-            question=str(required(entry, "question")),
-            options=options,
-            truth=truth,
-            question_type="mc" if options else "numeric",
-            groups={"question_type": str(required(entry, "question_type"))},
-        )
+        options, answer = _choices(entry) if entry.get("choices") else _vocabulary(str(required(entry, "answer")))
+        return {"stem": Path(video).stem, "folder": _folder(video), "options": options, "answer": answer}
 
 
 def _choices(entry: Entry) -> tuple[list[str], str]:

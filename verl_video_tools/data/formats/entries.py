@@ -6,16 +6,14 @@ import json
 import re
 import string
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from verl_video_tools.core.choices import canonical_letter
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import QuestionType
+from verl_video_tools.data.parquet import row_batches
 
 Entry = Mapping[str, Any]
 """A question as a benchmark's annotations have it."""
@@ -31,36 +29,29 @@ Group = str | Sequence[str]
 
 VIDEO_SUFFIXES = (".mp4", ".mkv", ".webm", ".avi", ".mov")
 
-_ENTRIES_PER_BATCH = 256
-
 
 # -------------------------------------------------------------------------------------------------------------- reading
 
 
-def read_entries(path: Path) -> Iterator[ReadEntry]:
+def read_entries(path: Path, columns: Sequence[str] | None = None) -> Iterator[ReadEntry]:
     """The records of a .parquet, .jsonl or .json file, of the last a list or, after a first line that is an object, the
     lines of a .jsonl file. A line that is no JSON gives the error.
+
+    Args:
+        columns: of a .parquet file only these, as far as it has them; None: all.
 
     Raises:
         UsageError: it cannot be read.
     """
     if path.suffix == ".parquet":
-        yield from _read_parquet(path)
+        for batch in row_batches(path, columns, content="annotations"):
+            yield from batch.to_pylist()
     elif path.suffix == ".jsonl" or (path.suffix == ".json" and _starts_with_object(path)):
         yield from _read_lines(path)
     elif path.suffix == ".json":
         yield from _read_list(path)
     else:
         raise UsageError(f"cannot read annotations from {path}: expected a .parquet, .json or .jsonl file")
-
-
-def _read_parquet(path: Path) -> Iterator[Entry]:
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_ENTRIES_PER_BATCH):
-                yield from batch.to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"cannot read annotations from {path}: {error}") from error
 
 
 def _read_lines(path: Path) -> Iterator[ReadEntry]:
@@ -90,13 +81,60 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_list(path: Path) -> Iterator[Entry]:
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+    entries = load_json(path)
     if not isinstance(entries, list):
         raise UsageError(f"cannot read annotations from {path}: expected a list of questions")
     yield from entries
+
+
+def load_json(path: Path) -> Any:
+    """A whole JSON document.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
+ANNOTATION_FILE = "annotation_file"
+"""Field that `read_folder` adds to an entry: its file's name without suffix, and its place there from 0."""
+
+
+def read_folder(folder: Path, names: Sequence[str]) -> Iterator[ReadEntry]:
+    """The entries of the files that a folder has of those named (without suffix), in the order of the names.
+
+    A single file with one of the names may stand for the folder.
+
+    Raises:
+        UsageError: there is none of them, or one cannot be read.
+    """
+    if folder.is_file() and folder.stem in names:
+        files = [folder]
+    else:
+        paths = [folder / f"{name}{suffix}" for name in names for suffix in (".json", ".parquet")]
+        files = [path for path in paths if path.exists()]
+    if not files:
+        raise UsageError(f"{folder}: holds none of the annotation files {', '.join(names)} (.json)")
+    for file in files:
+        for number, entry in enumerate(read_entries(file)):
+            yield {**entry, ANNOTATION_FILE: (file.stem, number)} if isinstance(entry, dict) else entry
+
+
+def error_in_its_file(error: RowError, entry: Entry) -> RowError:
+    """What is wrong with an entry; of one from `read_folder` it says in which file it stands."""
+    if ANNOTATION_FILE not in entry:
+        return error
+    name, number = entry[ANNOTATION_FILE]
+    return RowError(f"{name}, row {number}: {error}")
+
+
+def numbered(entries: Iterable[ReadEntry], field: str) -> Iterator[ReadEntry]:
+    """Entries with their place, from 0, in a field, if they have none of that name."""
+    for number, entry in enumerate(entries):
+        yield {field: number, **entry} if isinstance(entry, dict) else entry
 
 
 def not_utf8(text: str, place: str) -> RowError | None:

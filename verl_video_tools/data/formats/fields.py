@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import string
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from verl_video_tools.core.choices import canonical_letter
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.segments import clock_seconds
 from verl_video_tools.core.types import QuestionType
-from verl_video_tools.data.formats.entries import (
-    Entry,
-    MediaKind,
-    ReadEntry,
-    find_video,
-    read_entries,
-    without_letters,
-)
+from verl_video_tools.data.formats.entries import MediaKind, find_video, without_letters
 
 _OPTION_LINE = re.compile(r"\s*(?:Options?:)?\s*\(?([A-Z])\s*(?:\)\s*[.:]?|[.:])\s*(.*\S)\s*")
 # What stands below the options and says how to answer, which a method's own prompt does: "Please respond with only the
@@ -38,6 +29,7 @@ _LONE_LETTER = re.compile(r"[(\[]?\s*([A-Z])\s*[)\]]?\s*[.:]?", re.IGNORECASE)
 _OPTIONS_HEADING = re.compile(r"\s*(?:options|choices|candidates)\s*:?\s*", re.IGNORECASE)
 _ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _THINK_TAGS = re.compile(r"</?think>")
+_MEDIA_MARK = re.compile(r"<(?:image|video)>")
 _SPLIT = re.compile(r"(?<![a-z])(train|valid(?:ation)?|val|dev|test)(?![a-z])", re.IGNORECASE)
 
 
@@ -142,6 +134,19 @@ def split_options(text: str) -> tuple[str, list[str]]:
     return text.strip(), []
 
 
+def question_of_text(text: str, answer: str) -> dict[str, Any]:
+    """Of a question with its option lines, if it has any, and of its answer, tagged or not: what `benchmark_row` takes
+    as `question`, `options`, `truth` and `question_type`."""
+    question, options = split_options(without_media_marks(text))
+    truth, question_type = truth_and_type(tagged_answer(answer), options)
+    return {"question": question, "options": options, "truth": truth, "question_type": question_type}
+
+
+def without_media_marks(text: str) -> str:
+    """A text without the marks `<image>` and `<video>`, which stand for what it is about."""
+    return _MEDIA_MARK.sub("", text)
+
+
 def tagged_answer(text: Any) -> str:
     """What stands between answer tags, or the whole text where there are none."""
     found = _ANSWER_TAG.search(str(text))
@@ -170,56 +175,6 @@ def segment(start: Any, end: Any) -> tuple[float, float] | None:
 
 
 # --------------------------------------------------------------------------------------------------------------- files
-
-
-def load_json(path: Path) -> Any:
-    """A whole JSON document.
-
-    Raises:
-        UsageError: it cannot be read.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"cannot read annotations from {path}: {error}") from error
-
-
-ANNOTATION_FILE = "annotation_file"
-"""Field that `read_folder` adds to an entry: its file's name without suffix, and its place there from 0."""
-
-
-def read_folder(folder: Path, names: Sequence[str]) -> Iterator[ReadEntry]:
-    """The entries of the files that a folder has of those named (without suffix), in the order of the names.
-
-    A single file with one of the names may stand for the folder.
-
-    Raises:
-        UsageError: there is none of them, or one cannot be read.
-    """
-    if folder.is_file() and folder.stem in names:
-        files = [folder]
-    else:
-        paths = [folder / f"{name}{suffix}" for name in names for suffix in (".json", ".parquet")]
-        files = [path for path in paths if path.exists()]
-    if not files:
-        raise UsageError(f"{folder}: holds none of the annotation files {', '.join(names)} (.json)")
-    for file in files:
-        for number, entry in enumerate(read_entries(file)):
-            yield {**entry, ANNOTATION_FILE: (file.stem, number)} if isinstance(entry, dict) else entry
-
-
-@contextmanager
-def told_with_file(entry: Entry) -> Iterator[None]:
-    """Errors of an entry from `read_folder` say in which file it stands.
-
-    Raises:
-        RowError: the block did.
-    """
-    try:
-        yield
-    except RowError as error:
-        name, number = entry[ANNOTATION_FILE]
-        raise RowError(f"{name}, row {number}: {error}") from error
 
 
 def find_first_video(folder: Path | None, names: Sequence[str], kind: MediaKind = "video") -> Path:

@@ -11,9 +11,7 @@ Pictures are not read: our loop samples the first look itself. Frame rate, lengt
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Mapping
 
 from verl_video_tools.core.choices import canonical_letter
 from verl_video_tools.core.errors import RowError
@@ -21,21 +19,15 @@ from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
 from verl_video_tools.data.formats.fields import find_moved_video, split_options, truth_and_type
-from verl_video_tools.data.parquet import row_batches
 
-_COLUMNS = ("reward_model", "extra_info")
 _QUESTION_TYPES: dict[str, QuestionType] = {"mc": "mc", "oe": "open"}
 
 
 class FrameThinkerParquet(Benchmark):
     """See the module."""
 
-    name: ClassVar[str] = "framethinker-parquet"
-
-    def entries(self, annotations: Path) -> Iterable[Entry]:
-        """The rows without their pictures."""
-        for batch in row_batches(annotations, _COLUMNS):
-            yield from batch.to_pylist()
+    name = "framethinker-parquet"
+    columns = ("reward_model", "extra_info")
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         extra_info = required(entry, "extra_info")

@@ -15,20 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
-from verl_video_tools.data.formats.fields import find_first_video, split_options, truth_and_type
-
-_MEDIA_MARKS = ("<image>", "<video>")
+from verl_video_tools.data.formats.fields import find_first_video, question_of_text
 
 
 class LLaVAVideo(Benchmark):
     """See the module."""
 
-    name: ClassVar[str] = "llava-video-178k"
+    name = "llava-video-178k"
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions of all conversations of a file, or of all files below a folder but those of descriptions."""
@@ -38,11 +36,9 @@ class LLaVAVideo(Benchmark):
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         asked, said = required(entry, "human"), required(entry, "gpt")
-        for mark in _MEDIA_MARKS:
-            asked = asked.replace(mark, "")
-        question, options = split_options(asked)
-        truth, question_type = truth_and_type(str(said).strip(), options)
-        if question_type == "mc" and not options:
+        asked_and_answered = question_of_text(asked, str(said))
+        if asked_and_answered["question_type"] == "mc" and not asked_and_answered["options"]:
+            truth = asked_and_answered["truth"]
             raise RowError(f"the answer is the letter {truth!r}, but the question does not end with option lines")
         video = str(required(entry, "video"))
         return benchmark_row(
@@ -50,10 +46,7 @@ class LLaVAVideo(Benchmark):
             index=f"{required(entry, 'id')}-{entry['number']}",
             split="train",
             video_path=find_first_video(files.videos, [f"{entry.get('data_source', '')}/{video}".lstrip("/"), video]),
-            question=question,
-            options=options,
-            truth=truth,
-            question_type=question_type,
+            **asked_and_answered,
         )
 
 

@@ -13,19 +13,11 @@ what the files hold, as opposed to what is said of them.
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import ClassVar
 
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
-from verl_video_tools.data.formats.fields import (
-    find_first_video,
-    reasoned_turn,
-    split_name,
-    split_options,
-    tagged_answer,
-    truth_and_type,
-)
+from verl_video_tools.data.formats.fields import find_first_video, question_of_text, reasoned_turn, split_name
 
 _SUBSETS = tuple(f"longvideo_eval_subset{number}" for number in range(10))
 
@@ -33,30 +25,27 @@ _SUBSETS = tuple(f"longvideo_eval_subset{number}" for number in range(10))
 class LongVideoReason(Benchmark):
     """See the module."""
 
-    name: ClassVar[str] = "longvideo-reason"
-    groupings: ClassVar[tuple[str, ...]] = ("problem_type",)
-    has_turns: ClassVar[bool] = True
+    name = "longvideo-reason"
+    groupings = ("problem_type",)
+    has_turns = True
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         videos = required(entry, "videos")
         video = PurePosixPath(videos if isinstance(videos, str) else videos[0])
-        question, options = split_options(str(required(entry, "problem")))
-        truth, question_type = truth_and_type(tagged_answer(required(entry, "answer")), options)
-        if question_type == "mc" and not options:
-            raise RowError(f"the field 'answer' is the letter {truth!r}, but 'problem' does not end with option lines")
+        asked = question_of_text(str(required(entry, "problem")), str(required(entry, "answer")))
+        if asked["question_type"] == "mc" and not asked["options"]:
+            raise RowError(
+                f"the field 'answer' is the letter {asked['truth']!r}, but 'problem' does not end with option lines"
+            )
         problem_type = entry.get("problem_type")
+        places = [str(video), *(f"{folder}/{video.name}" for folder in _SUBSETS), video.name]
         return benchmark_row(
             self.name,
             index=str(entry.get("problem_id", video.stem)),
             split=split_name(files.annotations, "train"),
-            video_path=find_first_video(
-                files.videos, [str(video), *(f"{folder}/{video.name}" for folder in _SUBSETS), video.name]
-            ),
-            question=question,
-            options=options,
-            truth=truth,
-            question_type=question_type,
+            video_path=find_first_video(files.videos, places),
             groups={"problem_type": str(problem_type)} if problem_type else None,
+            **asked,
         )
 
     def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:

@@ -12,73 +12,57 @@ github.com/EvolvingLMMs-Lab/lmms-eval.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.segments import clock_seconds
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video, path_below, required
-from verl_video_tools.data.formats.fields import letter_at, listed_options, load_json, split_name
-from verl_video_tools.data.formats.subtitles import Subtitle, ask_with_subtitles
+from verl_video_tools.data.formats.entries import Entry, load_json, path_below, required
+from verl_video_tools.data.formats.mapped import MappedBenchmark
+from verl_video_tools.data.formats.subtitles import Subtitle
 
 _MAX_OPTIONS = 5
 
 
-class LongVideoBench(Benchmark):
+class LongVideoBench(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "longvideobench"
-    groupings: ClassVar[tuple[str, ...]] = ("duration_group", "question_category", "topic_category")
-    has_subtitles: ClassVar[bool] = True
+    name = "longvideobench"
+    groupings = ("duration_group", "question_category", "topic_category")
+    has_subtitles = True
+    split = "val"
+    has_split_in_file_name = True
+    options = "candidates"
+    answer = "correct_choice"
+    answer_form = "number"
+    videos = ("{video_path}",)
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        """One question; with subtitles they stand before it, a line each."""
-        options = _options(entry)
-        video_path = find_video(files.videos, str(required(entry, "video_path")))
-        question = str(required(entry, "question"))
-        if files.subtitles is not None:
-            subtitles = _read_subtitles(files.subtitles, entry)
-            question = ask_with_subtitles(question, subtitles, video_path, files.subtitle_frames)
-        return benchmark_row(
-            self.name,
-            index=required(entry, "id"),
-            split=split_name(files.annotations, "val"),
-            video_path=video_path,
-            question=question,
-            options=options,
-            truth=letter_at(required(entry, "correct_choice"), options, "correct_choice"),
-            groups={name: str(required(entry, name)) for name in self.groupings},
-        )
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The options, where each has a column."""
+        columns = [entry.get(f"option{number}") for number in range(_MAX_OPTIONS)]
+        if self.options in entry or not any(columns):
+            return {}
+        return {"options": [str(option) for option in columns if option not in (None, "", "N/A")]}
 
-
-def _options(entry: Entry) -> list[str]:
-    if "candidates" in entry:
-        return listed_options(required(entry, "candidates"), "candidates")
-    options = [entry.get(f"option{number}") for number in range(_MAX_OPTIONS)]
-    if not any(options):
-        raise RowError(f"the field 'candidates' is missing; there are: {', '.join(map(str, entry))}")
-    return [str(option) for option in options if option not in (None, "", "N/A")]
-
-
-def _read_subtitles(folder: Path, entry: Entry) -> list[Subtitle]:
-    """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
-    path = path_below(folder, str(required(entry, "subtitle_path")), "subtitle file")
-    try:
-        captions = load_json(path)
-    except UsageError as error:
-        raise RowError(f"cannot read subtitles: {error}") from error
-    offset = float(entry.get("starting_timestamp_for_subtitles") or 0.0)
-    end_of_video = offset + float(entry.get("duration") or math.inf)
-    subtitles = []
-    for number, caption in enumerate(captions if isinstance(captions, list) else [captions]):
+    def read_subtitles(self, folder: Path, entry: Entry) -> Sequence[Subtitle]:
+        """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
+        path = path_below(folder, str(required(entry, "subtitle_path")), "subtitle file")
         try:
-            start, end, text = _caption(caption)
-        except (KeyError, TypeError, ValueError) as error:
-            raise RowError(f"{path}: caption {number} is not one: {caption!r:.80}") from error
-        if end > offset and start < end_of_video and text.strip():
-            subtitles.append(Subtitle(start - offset, end - offset, " ".join(text.split())))
-    return subtitles
+            captions = load_json(path)
+        except UsageError as error:
+            raise RowError(f"cannot read subtitles: {error}") from error
+        offset = float(entry.get("starting_timestamp_for_subtitles") or 0.0)
+        end_of_video = offset + float(entry.get("duration") or math.inf)
+        subtitles = []
+        for number, caption in enumerate(captions if isinstance(captions, list) else [captions]):
+            try:
+                start, end, text = _caption(caption)
+            except (KeyError, TypeError, ValueError) as error:
+                raise RowError(f"{path}: caption {number} is not one: {caption!r:.80}") from error
+            if end > offset and start < end_of_video and text.strip():
+                subtitles.append(Subtitle(start - offset, end - offset, " ".join(text.split())))
+        return subtitles
 
 
 def _caption(caption: Any) -> tuple[float, float, str]:

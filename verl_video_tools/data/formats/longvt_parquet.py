@@ -21,24 +21,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
-from verl_video_tools.data.formats.fields import (
-    find_moved_video,
-    segment,
-    split_options,
-    tagged_answer,
-    truth_and_type,
-)
-from verl_video_tools.data.parquet import row_batches
+from verl_video_tools.data.formats.fields import find_moved_video, question_of_text, segment
 
-_COLUMNS = ("data_source", "videos", "reward_model", "extra_info", "id", "messages")
-_MEDIA_MARK = re.compile(r"<(?:image|video)>")
 _INSTRUCTIONS = re.compile(r"\s*(?:Think first\b|The video path (?:for|of) this video\b).*", re.DOTALL | re.IGNORECASE)
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
@@ -46,13 +36,9 @@ _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 class LongVTParquet(Benchmark):
     """See the module."""
 
-    name: ClassVar[str] = "longvt-parquet"
-    has_turns: ClassVar[bool] = True
-
-    def entries(self, annotations: Path) -> Iterable[Entry]:
-        """The rows."""
-        for batch in row_batches(annotations, _COLUMNS):
-            yield from batch.to_pylist()
+    name = "longvt-parquet"
+    has_turns = True
+    columns = ("data_source", "videos", "reward_model", "extra_info", "id", "messages")
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         if "messages" in entry and "extra_info" not in entry:
@@ -86,18 +72,13 @@ class LongVTParquet(Benchmark):
         videos, pictures = list(_media(asked[0], "video")), list(_media(asked[0], "image"))
         if len(videos) + bool(pictures) != 1:
             raise RowError(f"the user must show one video, or pictures, got {len(videos)} and {len(pictures)}")
-        question, options = split_options(_INSTRUCTIONS.sub("", _MEDIA_MARK.sub("", _text(asked[0]))))
-        truth, question_type = truth_and_type(tagged_answer(turns[-1]), options)
         row = benchmark_row(
             self.name,
             index=str(entry.get("id") or ""),
             split="train",
             video_path=find_moved_video(files.videos, videos[0]) if videos else None,
             image_paths=[find_moved_video(files.videos, path, "picture") for path in pictures],
-            question=question,
-            options=options,
-            truth=truth,
-            question_type=question_type,
+            **question_of_text(_INSTRUCTIONS.sub("", _text(asked[0])), turns[-1]),
         )
         template = "pictures" if pictures else "trace" if len(turns) > 1 else "reasoning"
         return {**row, "turns": turns, "template": template}

@@ -4,28 +4,19 @@ Format: the folder `json` with a file per task, such as `action_sequence.json`, 
 `candidates`, `answer` (the text of one) and, where the question is about a part of the video, `start` and `end`.
 Videos lie in a folder per source, such as `clevrer/video_validation`. Questions about a part need the cut videos
 (revision `video` of the data set OpenGVLab/MVBench): here they lie in `star/Charades_segment`,
-`sta/sta_video_segment` and `tvqa/video_fps3_hq_segment`.
+`sta/sta_video_segment` and `tvqa/video_fps3_hq_segment`. MVBench ranks by the mean of the tasks' accuracies.
 Read from lmms_eval/tasks/mvbench of github.com/EvolvingLMMs-Lab/lmms-eval and loaders of the files in other public
 repositories.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, benchmark_row, required
-from verl_video_tools.data.formats.fields import (
-    ANNOTATION_FILE,
-    find_first_video,
-    letter_of,
-    listed_options,
-    read_folder,
-    told_with_file,
-)
-from verl_video_tools.data.formats.means import mean_of_groups
+from verl_video_tools.data.formats.entries import ANNOTATION_FILE, Entry, ReadEntry, read_folder
+from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 VIDEO_FOLDERS = {
     "action_sequence": "star/Charades_segment",
@@ -52,32 +43,22 @@ VIDEO_FOLDERS = {
 """Where the videos of each task lie."""
 
 
-class MVBench(Benchmark):
+class MVBench(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "mvbench"
-    groupings: ClassVar[tuple[str, ...]] = ("task",)
+    name = "mvbench"
+    groupings = ("task",)
+    group_mean = ("task_mean", "task")
+    index = "{place}"
+    options = "candidates"
+    answer_form = "text"
+    videos = ("data0613/{folder}/{video}", "{folder}/{video}")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions of all tasks that the folder has a file of."""
         return read_folder(annotations, tuple(VIDEO_FOLDERS))
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        with told_with_file(entry):
-            task, number = entry[ANNOTATION_FILE]
-            options = listed_options(required(entry, "candidates"), "candidates")
-            video = f"{VIDEO_FOLDERS[task]}/{required(entry, 'video')}"
-            return benchmark_row(
-                self.name,
-                index=f"{task}_{number}",
-                split="test",
-                video_path=find_first_video(files.videos, (f"data0613/{video}", video)),
-                question=str(required(entry, "question")),
-                options=options,
-                truth=letter_of(required(entry, "answer"), options, "answer"),
-                groups={"task": task},
-            )
-
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """`task_mean`: the mean of the tasks' accuracies, which MVBench ranks by."""
-        return {"task_mean": mean_of_groups(items, "task")}
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The `task`, the `folder` of its videos, and the question's `place` in its file."""
+        task, number = entry[ANNOTATION_FILE]
+        return {"task": task, "folder": VIDEO_FOLDERS[task], "place": f"{task}_{number}"}

@@ -12,29 +12,32 @@ import csv
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     Entry,
     ReadEntry,
-    Row,
-    benchmark_row,
+    load_json,
     not_utf8,
     read_entries,
     required,
 )
-from verl_video_tools.data.formats.fields import find_first_video, letter_at, load_json, split_name
+from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 FOLDERS_FILE = "map_vid_vidorID.json"
 
 
-class NExTQA(Benchmark):
+class NExTQA(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "next-qa"
-    groupings: ClassVar[tuple[str, ...]] = ("type",)
+    name = "next-qa"
+    groupings = ("type",)
+    index = "{video}_{qid}"
+    answer_form = "number"
+    split = "train"
+    has_split_in_file_name = True
+    videos = ("{place|video}", "{video}")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions, with the video's place in VidOR's folders where that is known."""
@@ -46,19 +49,9 @@ class NExTQA(Benchmark):
             else:
                 yield entry
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        video = str(required(entry, "video"))
-        options = [str(required(entry, f"a{number}")) for number in range(5)]
-        return benchmark_row(
-            self.name,
-            index=f"{video}_{required(entry, 'qid')}",
-            split=split_name(files.annotations, "train"),
-            video_path=find_first_video(files.videos, (str(entry.get("place", video)), video)),
-            question=str(required(entry, "question")),
-            options=options,
-            truth=letter_at(required(entry, "answer"), options, "answer"),
-            groups={"type": str(required(entry, "type"))},
-        )
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The options, each of which has a column."""
+        return {"options": [str(required(entry, f"a{number}")) for number in range(5)]}
 
 
 def _read_csv(path: Path) -> Iterable[ReadEntry]:

@@ -12,27 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import (
-    Entry,
-    ReadEntry,
-    Row,
-    benchmark_row,
-    find_video,
-    questions_of_video,
-    required,
-)
-from verl_video_tools.data.formats.fields import letter_at, listed_options, load_json, split_name
+from verl_video_tools.data.formats.entries import ReadEntry, load_json, questions_of_video
+from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 
-class PerceptionTest(Benchmark):
+class PerceptionTest(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "perception-test"
-    groupings: ClassVar[tuple[str, ...]] = ("area", "reasoning")
+    name = "perception-test"
+    groupings = ("area", "reasoning")
+    index = "{video_id}_{id}"
+    split = "train"
+    has_split_in_file_name = True
+    answer = "answer_id"
+    answer_form = "number"
+    videos = ("{video_id}",)
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question, with the id of its video as `video_id`."""
@@ -46,17 +42,3 @@ class PerceptionTest(Benchmark):
                 yield from questions_of_video({"video_id": video_id}, questions)
             else:
                 yield RowError(f"the field 'mc_question' of {video_id!r} must be a list, got {questions!r:.80}")
-
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        video_id = str(required(entry, "video_id"))
-        options = listed_options(required(entry, "options"), "options")
-        return benchmark_row(
-            self.name,
-            index=f"{video_id}_{required(entry, 'id')}",
-            split=split_name(files.annotations, "train"),
-            video_path=find_video(files.videos, video_id),
-            question=str(required(entry, "question")),
-            options=options,
-            truth=letter_at(required(entry, "answer_id"), options, "answer_id"),
-            groups={name: str(required(entry, name)) for name in self.groupings},
-        )

@@ -6,28 +6,37 @@ Format: `STAR_train.json`, `STAR_val.json` (`STAR_test.json` has no answers), li
 github.com/csbobby/STAR_Benchmark and schemas of the files in other public repositories.
 
 A question is about the part from `start` to `end`. STAR's authors cut the video; here the question says which part.
+Results are published as the mean of the accuracies of the four types of question.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
-from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video, required
-from verl_video_tools.data.formats.fields import letter_of, segment, split_name
-from verl_video_tools.data.formats.means import mean_of_groups
+from verl_video_tools.data.formats.entries import Entry, required
+from verl_video_tools.data.formats.fields import segment
+from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 
-class STAR(Benchmark):
+class STAR(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "star"
-    groupings: ClassVar[tuple[str, ...]] = ("type",)
+    name = "star"
+    groupings = ("type",)
+    group_mean = ("type_mean", "type")
+    index = "{question_id}"
+    split = "train"
+    has_split_in_file_name = True
+    question = "From {from} to {to} seconds of the video: {question}"
+    answer_form = "text"
+    videos = ("{video_id}",)
+    segment_fields = ("start", "end")
 
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        question_id = str(required(entry, "question_id"))
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The `type` of the question, its `options` in the order of their ids, and the part as it is told."""
+        question_type = str(required(entry, "question_id")).partition("_")[0]
         choices = required(entry, "choices")
         if not all(isinstance(choice, Mapping) for choice in choices):
             raise RowError(f"the field 'choices' must hold objects with choice_id and choice, got {choices!r:.80}")
@@ -37,18 +46,4 @@ class STAR(Benchmark):
         seconds = segment(start, end)
         if seconds is None:
             raise RowError(f"the fields 'start' and 'end' must be seconds with start < end, got {start} and {end}")
-        return benchmark_row(
-            self.name,
-            index=question_id,
-            split=split_name(files.annotations, "train"),
-            video_path=find_video(files.videos, str(required(entry, "video_id"))),
-            question=f"From {seconds[0]:g} to {seconds[1]:g} seconds of the video: {required(entry, 'question')}",
-            options=options,
-            truth=letter_of(required(entry, "answer"), options, "answer"),
-            video_segment_seconds=seconds,
-            groups={"type": question_id.partition("_")[0]},
-        )
-
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """`type_mean`: the mean of the accuracies of the four types of question, by which results are published."""
-        return {"type_mean": mean_of_groups(items, "type")}
+        return {"type": question_type, "options": options, "from": f"{seconds[0]:g}", "to": f"{seconds[1]:g}"}

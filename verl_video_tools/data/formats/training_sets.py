@@ -5,12 +5,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from verl_video_tools.data.formats import BENCHMARKS, Benchmark, get_benchmark
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.formats import BENCHMARK_NAMES, Benchmark, get_benchmark
-
-_TRAINING_SETS = {
+TRAINING_SETS = {
     "framethinker-parquet": "verl_video_tools.data.formats.framethinker_parquet:FrameThinkerParquet",
     "llava-video-178k": "verl_video_tools.data.formats.llava_video:LLaVAVideo",
     "longvt-parquet": "verl_video_tools.data.formats.longvt_parquet:LongVTParquet",
@@ -19,20 +16,16 @@ _TRAINING_SETS = {
     "videozoomer-json": "verl_video_tools.data.formats.videozoomer_json:VideoZoomerJSON",
 }
 
-SOURCE_NAMES: tuple[str, ...] = tuple(sorted((*BENCHMARK_NAMES, *_TRAINING_SETS)))
+SOURCES = dict(sorted({**BENCHMARKS, **TRAINING_SETS}.items()))
 """Formats that `vvt data convert --from` reads."""
 
+SOURCE_NAMES: tuple[str, ...] = tuple(SOURCES)
 
-def get_source(name: str) -> Benchmark:
-    """The reader of a format.
+
+def get_source(spec: str) -> Benchmark:
+    """The reader of a format: of a registered name, or of a Python path such as `my_module:MyBenchmark`.
 
     Raises:
-        UsageError: there is none.
+        UsageError: there is none, or what is there is no reader.
     """
-    if name in BENCHMARK_NAMES:
-        return get_benchmark(name)
-    if name not in _TRAINING_SETS:
-        raise UsageError(f"there is no format {name!r}; choose one of: {', '.join(SOURCE_NAMES)}")
-    module_name, _, class_name = _TRAINING_SETS[name].partition(":")
-    source_class: type[Benchmark] = getattr(import_module(module_name), class_name)
-    return source_class()
+    return get_benchmark(spec, SOURCES, "format")

@@ -10,33 +10,27 @@ gives no rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any
 
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
-from verl_video_tools.data.formats.fields import find_moved_video, listed_options, split_name
+from verl_video_tools.data.formats.entries import Entry, required
+from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 
-class VideoEspresso(Benchmark):
+class VideoEspresso(MappedBenchmark):
     """See the module."""
 
-    name: ClassVar[str] = "video-espresso"
+    name = "video-espresso"
+    place_field = "number"
+    index = "{number}"
+    split = "{default_split}"
+    has_split_in_file_name = True
+    type_without_options = "open"
+    videos = ("{video_path}",)
+    has_moved_videos = True
 
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """The questions, with their place in the file as `number`."""
-        for number, entry in enumerate(read_entries(annotations)):
-            yield {"number": number, **entry} if isinstance(entry, dict) else entry
-
-    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        options = listed_options(entry["options"], "options") if entry.get("options") else []
-        return benchmark_row(
-            self.name,
-            index=str(entry["number"]),
-            split=split_name(files.annotations, "test" if options else "train"),
-            video_path=find_moved_video(files.videos, str(required(entry, "video_path"))),
-            question=str(required(entry, "question")),
-            options=options,
-            truth=str(required(entry, "correct_answer" if options else "answer")),
-        )
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """What differs between the benchmark, which alone has options, and the training file."""
+        if entry.get("options"):
+            return {"default_split": "test", "answer": required(entry, "correct_answer")}
+        return {"default_split": "train", "answer": required(entry, "answer")}

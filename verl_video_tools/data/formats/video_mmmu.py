@@ -3,23 +3,21 @@
 Format: the data set lmms-eval/VideoMMMU, folders `Perception`, `Comprehension` and `Adaptation` with parquet files of
 `id` (such as "validation_Art_Theory_3"), `question`, `options`, `answer` and, on the last track, `question_type`
 ("multiple-choice" or "open"). Videos `<discipline>/<id>.mp4`; the picture that a question of adaptation is about is
-the end of the video. Read from lmms_eval/tasks/videommmu of github.com/EvolvingLMMs-Lab/lmms-eval.
+the end of the video. Video-MMMU ranks by the mean of the tracks' accuracies. Read from lmms_eval/tasks/videommmu of
+github.com/EvolvingLMMs-Lab/lmms-eval.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import QuestionType
-from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
 from verl_video_tools.data.formats.fields import find_first_video, listed_options
-from verl_video_tools.data.formats.means import mean_of_groups
-from verl_video_tools.data.parquet import row_batches
 
 TRACKS = ("Perception", "Comprehension", "Adaptation")
 
@@ -48,7 +46,6 @@ DISCIPLINES = {
 """Subjects of each discipline; the subject stands in a question's id."""
 
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+", re.ASCII)  # as `core.numbers` reads them
-_COLUMNS = ("id", "question", "options", "answer", "question_type")
 _ADAPTATION_NOTE = "The picture that the question is about is shown at the end of the video."
 _OTHER_NOTE = "A quiz may be shown at the end of the video; it is not this question."
 
@@ -56,8 +53,10 @@ _OTHER_NOTE = "A quiz may be shown at the end of the video; it is not this quest
 class VideoMMMU(Benchmark):
     """See the module."""
 
-    name: ClassVar[str] = "video-mmmu"
-    groupings: ClassVar[tuple[str, ...]] = ("track", "discipline")
+    name = "video-mmmu"
+    groupings = ("track", "discipline")
+    group_mean = ("track_mean", "track")
+    columns = ("id", "question", "options", "answer", "question_type")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions with their `track`, of a folder of the three, or of files below a folder named after one."""
@@ -66,7 +65,7 @@ class VideoMMMU(Benchmark):
         if not found:
             raise UsageError(f"{annotations}: no annotation file lies in a folder {', '.join(TRACKS)}")
         for track, file in found:
-            for entry in _read(file):
+            for entry in read_entries(file, self.columns):
                 yield {**entry, "track": track} if isinstance(entry, Mapping) else entry
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
@@ -91,24 +90,11 @@ class VideoMMMU(Benchmark):
             groups={"track": entry["track"], "discipline": discipline},
         )
 
-    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
-        """`track_mean`: the mean of the tracks' accuracies, which Video-MMMU ranks by."""
-        return {"track_mean": mean_of_groups(items, "track")}
-
 
 def _is_of(file: Path, track: str) -> bool:
     if file.suffix not in (".parquet", ".json", ".jsonl"):
         return False
     return any(track.lower() in name.lower() for name in (file.parent.name, file.stem))
-
-
-def _read(file: Path) -> Iterable[ReadEntry]:
-    """Records without their pictures."""
-    if file.suffix != ".parquet":
-        yield from read_entries(file)
-        return
-    for batch in row_batches(file, _COLUMNS):
-        yield from batch.to_pylist()
 
 
 def _open_type(truth: str) -> QuestionType:

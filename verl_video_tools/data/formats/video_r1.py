@@ -12,9 +12,6 @@ only.
 
 from __future__ import annotations
 
-import re
-from typing import ClassVar
-
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
@@ -24,6 +21,7 @@ from verl_video_tools.data.formats.fields import (
     listed_options,
     reasoned_turn,
     tagged_answer,
+    without_media_marks,
 )
 
 QUESTION_TYPES: dict[str, QuestionType] = {
@@ -34,15 +32,12 @@ QUESTION_TYPES: dict[str, QuestionType] = {
     "free-form": "open",
 }
 
-_MEDIA_MARK = re.compile(r"<(?:image|video)>")
-
 
 class VideoR1(Benchmark):
     """See the module."""
 
-    name: ClassVar[str] = "video-r1"
-
-    has_turns: ClassVar[bool] = True
+    name = "video-r1"
+    has_turns = True
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         if required(entry, "data_type") != "video":
@@ -68,7 +63,7 @@ class VideoR1(Benchmark):
             split="train",
             video_path=path if kind == "video" else None,
             image_paths=[path] if kind == "picture" else (),
-            question=_MEDIA_MARK.sub("", str(required(entry, "problem"))),
+            question=without_media_marks(str(required(entry, "problem"))),
             options=listed_options(required(entry, "options"), "options") if question_type == "mc" else (),
             truth=tagged_answer(required(entry, "solution")),
             question_type=question_type,
