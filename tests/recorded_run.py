@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 
 
@@ -46,7 +47,7 @@ def looked(tool: str, num_frames: int) -> CallRecord:
 
 
 def refused(tool: str, code: str) -> CallRecord:
-    return CallRecord(tool, {}, ok=False, error=f"{code}: no")
+    return CallRecord(tool, {}, ok=False, error=CallError(code, "no"))
 
 
 def write_run(

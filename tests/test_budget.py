@@ -16,10 +16,10 @@ from tests.agent_loop.harness import model_dir, video
 from tests.tools.frame_index import awaited
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import CallRejected
-from verl_video_tools.core.types import PixelEnvelope, RecipeBudget, Sample, ToolContext, VideoInfo
+from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
-from verl_video_tools.rollout.cost import Budget, Look, budget_of, serving_budget
+from verl_video_tools.rollout.cost import CostEstimate, Look, estimate_cost, serving_limits
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
@@ -87,28 +87,28 @@ def test_the_prompt_is_a_rollouts_own() -> None:
         method, sample = get_method(name, **settings), Sample(QUESTION, "A", path, "mc")
         messages = asyncio.run(Episode(method, sample, model.envelope).start())
         assert messages is not None
-        budget = budget_of(get_method(name, **settings), Video(path).info, model, question=QUESTION, turn_tokens=10)
+        budget = estimate_cost(get_method(name, **settings), Video(path).info, model, question=QUESTION, turn_tokens=10)
         assert budget.first_look.tokens == budget.needed.prompt_tokens == model.counter.prompt(messages)
 
 
 def test_calls_that_fit() -> None:
     look, call = Look(8, 56, 56, 4, 100), Look(4, 56, 56, 4, 50)
-    budget = Budget("framethinker", look, call, 5, 10, RecipeBudget(100, 250, 24), RecipeBudget(100, 250, 24))
+    budget = CostEstimate("framethinker", look, call, 5, 10, RolloutLimits(100, 250, 24), RolloutLimits(100, 250, 24))
     assert budget.calls_that_fit(budget.needed) == 4
-    assert budget.calls_that_fit(RecipeBudget(100, 249, 24)) == 3
-    assert budget.calls_that_fit(RecipeBudget(100, 250, 23)) == 3
-    assert budget.calls_that_fit(RecipeBudget(99, 250, 24)) == 0
-    assert budget.calls_that_fit(RecipeBudget(100, 5, 24)) == 0
+    assert budget.calls_that_fit(RolloutLimits(100, 249, 24)) == 3
+    assert budget.calls_that_fit(RolloutLimits(100, 250, 23)) == 3
+    assert budget.calls_that_fit(RolloutLimits(99, 250, 24)) == 0
+    assert budget.calls_that_fit(RolloutLimits(100, 5, 24)) == 0
 
 
 @pytest.mark.parametrize("name", METHOD_NAMES)
 def test_a_server_of_the_defaults_is_the_recipes(name: str) -> None:
-    assert serving_budget(get_method(name), get_method(name), LARGE) == get_method(name).recipe_budget
+    assert serving_limits(get_method(name), get_method(name), LARGE) == get_method(name).recipe_budget
 
 
 @pytest.mark.parametrize("num_frames", [8, 64, 200])
 def test_a_server_has_room_for_a_larger_first_look(num_frames: int) -> None:
-    budget = serving_budget(get_method("direct", initial_frames=num_frames), get_method("direct"), LARGE)
+    budget = serving_limits(get_method("direct", initial_frames=num_frames), get_method("direct"), LARGE)
     assert budget.prompt_tokens >= max(8192, num_frames * 299 + 20 * num_frames), "pictures of 640x360 and their labels"
     assert budget.images == 128 + max(0, num_frames - 16)
 

@@ -25,7 +25,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from tests.method_costs import LABEL_TOKENS
-from verl_video_tools.core.types import PixelEnvelope, RecipeBudget, Sample, VideoInfo
+from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
@@ -141,11 +141,11 @@ def test_configuration_and_budgets(recipe: str, setting: str, composed: Composed
     assert Path(rollout.agent.agent_loop_config_path).is_file()
     assert rollout.max_model_len >= config.data.max_prompt_length + config.data.max_response_length
 
-    budget = RecipeBudget(config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images)
+    budget = RolloutLimits(config.data.max_prompt_length, config.data.max_response_length, rollout.limit_images)
     if recipe == "mixed_grpo":
         methods = [method_from_config(name, rollout) for name in LABEL_TOKENS]
-        largest = RecipeBudget(
-            *(max(getattr(method.recipe_budget, field.name) for method in methods) for field in fields(RecipeBudget))
+        largest = RolloutLimits(
+            *(max(getattr(method.recipe_budget, field.name) for method in methods) for field in fields(RolloutLimits))
         )
         assert setting == "cpu" or budget == largest
     else:

@@ -6,6 +6,7 @@ import json
 from html.parser import HTMLParser
 from typing import Any
 
+from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 
 
@@ -25,7 +26,7 @@ def line(
 ) -> dict[str, Any]:
     calls = [
         CallRecord("crop_video", {"start_time": 2.0}, ok=True, frames=frames(10, 12), result={"start_time": 2.0}),
-        CallRecord("crop_video", {"start_time": 99.0}, ok=False, error="out_of_range: beyond the end"),
+        CallRecord("crop_video", {"start_time": 99.0}, ok=False, error=CallError("out_of_range", "beyond the end")),
     ]
     trajectory = Trajectory(
         method=method,

@@ -11,7 +11,7 @@ from verl_video_tools.cli.asking import Settings
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.rollout.cost import Budget
+    from verl_video_tools.rollout.cost import CostEstimate
 
 _OPTION = "He sits down at the table and reads a letter."
 _QUESTION = "\n".join(
@@ -41,7 +41,7 @@ def budget_command(
     from verl_video_tools.core.assignments import read_assignments
     from verl_video_tools.core.types import VideoInfo
     from verl_video_tools.methods import get_method
-    from verl_video_tools.rollout.cost import budget_of
+    from verl_video_tools.rollout.cost import estimate_cost
     from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
     width, height = _read_size(size)
@@ -53,34 +53,34 @@ def budget_command(
             model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
             settings = read_assignments(assignments or [])
             configured = get_method(method, **settings)
-            budget = budget_of(configured, info, model, question=question, turn_tokens=turn_tokens)
+            estimate = estimate_cost(configured, info, model, question=question, turn_tokens=turn_tokens)
         except UsageError:
             held.discard()
             raise
-    print(as_text(budget))
+    print(as_text(estimate))
 
 
-def as_text(budget: Budget) -> str:
+def as_text(estimate: CostEstimate) -> str:
     """Three small tables as plain text."""
-    looks = {"first look": budget.first_look, "a call, at most": budget.call}
+    looks = {"first look": estimate.first_look, "a call, at most": estimate.call}
     lines = [f"{'':<22}{'frames':>10}{'size':>12}{'per frame':>12}{'tokens':>12}"]
     for name, look in looks.items():
         if look is not None:
             size = f"{look.width}x{look.height}"
             lines.append(f"{name:<22}{look.num_frames:>10,}{size:>12}{look.frame_tokens:>12,}{look.tokens:>12,}")
-    needed, reserved = budget.needed, budget.reserved
+    needed, reserved = estimate.needed, estimate.reserved
     rows = {
         "MAX_PROMPT_LENGTH": (needed.prompt_tokens, reserved.prompt_tokens),
         "MAX_RESPONSE_LENGTH": (needed.response_tokens, reserved.response_tokens),
         "MAX_MODEL_LEN": tuple(limits.prompt_tokens + limits.response_tokens for limits in (needed, reserved)),
         "pictures": (needed.images, reserved.images),
     }
-    turns = f"{budget.max_turns} turns"
-    lines += ["", f"{'':<22}{turns:>10}{'reserved':>12}    tokens written per turn: {budget.turn_tokens:,}"]
+    turns = f"{estimate.max_turns} turns"
+    lines += ["", f"{'':<22}{turns:>10}{'reserved':>12}    tokens written per turn: {estimate.turn_tokens:,}"]
     lines += [f"{name:<22}{own:>10,}{recipe:>12,}" for name, (own, recipe) in rows.items()]
-    if budget.call is not None:
-        num_calls = budget.calls_that_fit(reserved)
-        lines += ["", f"within what the recipe reserves: {num_calls} of {budget.max_turns - 1} such calls"]
+    if estimate.call is not None:
+        num_calls = estimate.calls_that_fit(reserved)
+        lines += ["", f"within what the recipe reserves: {num_calls} of {estimate.max_turns - 1} such calls"]
     return "\n".join(lines)
 
 

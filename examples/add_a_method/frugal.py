@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import (
@@ -24,7 +24,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     Tool,
     ToolCall,
@@ -50,7 +50,7 @@ class Frugal(Method):
 
     name: ClassVar[str] = "frugal"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "price")
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=4096, response_tokens=8192, images=64)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=4096, response_tokens=8192, images=64)
     thought_tag: ClassVar[str | None] = None
 
     max_turns: int = 4
@@ -112,4 +112,4 @@ def _read_look(text: str) -> ToolCall:
     try:
         return ToolCall(CropVideo.name, load_object(text))
     except ValueError as error:
-        return ToolCall(CropVideo.name, {"text": text[:200]}, f"{CallErrorCode.MALFORMED_CALL}: {error}")
+        return ToolCall(CropVideo.name, {"text": text[:200]}, CallError(CallErrorCode.MALFORMED_CALL, str(error)))

@@ -27,7 +27,7 @@ from tests.agent_loop.harness import (
     video,
 )
 from tests.context_method import NAME, FrameThinkerWithContext
-from verl_video_tools.core.types import RecipeBudget, StopReason, Trajectory
+from verl_video_tools.core.types import RolloutLimits, StopReason, Trajectory
 from verl_video_tools.replay import areplay
 from verl_video_tools.rollout.context import DROPPED_MARK
 from verl_video_tools.rollout.tokens import placeholder_runs
@@ -129,7 +129,7 @@ async def test_the_prompt_of_the_next_turn_has_to_fit(slack: int) -> None:
         assert result.trajectory.stop_reason is StopReason.ANSWER
         return
     assert result.trajectory.stop_reason is StopReason.PROMPT_BUDGET
-    assert (result.trajectory.calls()[-1].error or "").startswith("prompt_budget: ")
+    assert str(result.trajectory.calls()[-1].error).startswith("prompt_budget: ")
     assert len(result.outputs) == 3  # what was sampled is trained on
     assert result.trajectory.flags == []
 
@@ -197,7 +197,7 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
 
 async def test_replay_applies_the_same_budget() -> None:
     turns = [choose(20, 60), choose(100, 140), choose(30, 90), answer("B")]
-    budget = RecipeBudget(prompt_tokens=1200, response_tokens=200, images=16)  # room for one observation
+    budget = RolloutLimits(prompt_tokens=1200, response_tokens=200, images=16)  # room for one observation
     reasons = {}
     for context in ("append", "last_evidence"):
         with pytest.MonkeyPatch.context() as patch:

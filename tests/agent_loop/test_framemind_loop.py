@@ -109,7 +109,7 @@ async def test_gap_12_a_turn_without_a_call() -> None:
 async def test_j32_j33_what_does_not_fit_is_refused_and_told(limits: dict[str, int], code: str) -> None:
     result = await rollout([CLIP, ANSWER], **limits)
     (record,) = result.trajectory.calls()
-    assert (record.error or "").startswith(f"{code}_budget: ") and record.frames == []
+    assert str(record.error).startswith(f"{code}_budget: ") and record.frames == []
     assert len(result.images) == 8
     assert f"ERROR: {code}_budget: does not fit." in result.text_of(keep=0)
     assert result.trajectory.stop_reason is StopReason.ANSWER

@@ -94,7 +94,7 @@ async def test_j43_a_crop_beyond_the_response_budget(compat: str, response_lengt
     """No picture of it enters. As published the rollout ends there; else the model reads why and may crop less."""
     result = await rollout([crop(0, 20), ANSWER], response_length=response_length, method_fields={"compat": compat})
     (record,) = result.trajectory.calls()
-    assert (record.error or "").startswith("response_budget: ")
+    assert str(record.error).startswith("response_budget: ")
     assert record.frames == [] and len(result.images) == 8
     if compat == "reference":
         assert result.trajectory.stop_reason is StopReason.RESPONSE_BUDGET

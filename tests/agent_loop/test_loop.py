@@ -103,7 +103,7 @@ async def test_call_in_the_last_turn_is_refused() -> None:
     trajectory = rollout.trajectory
     assert trajectory.stop_reason is StopReason.MAX_TURNS
     assert [call.ok for call in trajectory.calls()] == [True] * 4 + [False]
-    assert (trajectory.calls()[-1].error or "").startswith("turn_limit: ")
+    assert str(trajectory.calls()[-1].error).startswith("turn_limit: ")
     assert len(rollout.images) == 8 * 5
     assert rollout.output.response_mask[-1] == 1
     assert rollout.text_of(keep=1).endswith(turns[-1] + END)
@@ -131,7 +131,7 @@ async def test_fourth_zoom_exceeds_the_papers_response_budget() -> None:
     trajectory = rollout.trajectory
     assert trajectory.stop_reason is StopReason.RESPONSE_BUDGET
     assert [call.ok for call in trajectory.calls()] == [True, True, True, False]
-    assert (trajectory.calls()[-1].error or "").startswith("response_budget: ")
+    assert str(trajectory.calls()[-1].error).startswith("response_budget: ")
     assert trajectory.turns[-1].observation is None
     assert len(rollout.images) == 8 * 4  # first look and three zooms
     assert 3 * 8 * 299 < len(rollout.output.response_ids) <= 8192
@@ -187,7 +187,7 @@ async def test_image_limit_refuses_the_call() -> None:
     rollout = await run_loop([choose(20, 60), choose(30, 50)], limit_images=16)
     trajectory = rollout.trajectory
     assert trajectory.stop_reason is StopReason.IMAGE_BUDGET
-    assert (trajectory.calls()[-1].error or "").startswith("image_budget: ")
+    assert str(trajectory.calls()[-1].error).startswith("image_budget: ")
     assert len(rollout.images) == 16
 
 

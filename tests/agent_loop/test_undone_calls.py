@@ -82,8 +82,8 @@ async def test_frames_decoded_for_nobody_were_not_shown(make_video: MakeVideo, m
     first, second = trajectory.calls()
     assert str(trajectory.stop_reason) == "video_error" and trajectory.flags
     assert (first.ok, first.frames, first.result) == (False, [], {})
-    assert first.error == "not_executed: another call of the turn failed"
-    assert second.error == "video_error: planted" and second.failed() and not first.failed()
+    assert str(first.error) == "not_executed: another call of the turn failed"
+    assert str(second.error) == "video_error: planted" and second.failed() and not first.failed()
     metrics = rollout_metrics([Rollout("u", trajectory, {"score": 0.0, "acc": 0.0})])
     assert (metrics["tool/executed_per_rollout"], metrics["tool/crop_video/success_rate"]) == (0.0, 0.0)
     assert (metrics["tool/error/not_executed"], metrics["frames/tool/mean"]) == (1.0, 0.0)

@@ -61,7 +61,7 @@ async def test_j45_four_zooms_fit_and_a_fifth_is_refused() -> None:
 async def test_images_beyond_the_limit_are_refused_and_the_rollout_goes_on() -> None:
     rollout = await run_loop([zoom(4, 12), zoom(4, 6), RIGHT], method="videozoomer", limit_images=14)
     first, second = rollout.trajectory.calls()
-    assert (first.error or "").startswith("image_budget: ")
+    assert str(first.error).startswith("image_budget: ")
     assert second.ok and len(rollout.images) == 14
     assert "Error: image_budget: " in rollout.text_of(0)
     assert rollout.trajectory.stop_reason is StopReason.ANSWER
@@ -72,7 +72,7 @@ async def test_the_largest_response_that_the_budget_allows() -> None:
     whole = await run_loop([zoom(4, 12), RIGHT], method="videozoomer")
     needed = len(whole.output.response_ids)
     rollout = await run_loop([zoom(4, 12), RIGHT], method="videozoomer", response_length=needed - 100)
-    assert (rollout.trajectory.calls()[0].error or "").startswith("response_budget: ")
+    assert str(rollout.trajectory.calls()[0].error).startswith("response_budget: ")
     assert rollout.trajectory.stop_reason is StopReason.ANSWER
     tiny = await run_loop([zoom(4, 12), RIGHT], method="videozoomer", response_length=80)
     assert tiny.trajectory.stop_reason is StopReason.RESPONSE_BUDGET

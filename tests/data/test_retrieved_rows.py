@@ -91,7 +91,7 @@ async def test_a_rollout_records_what_was_found(rows: list[dict[str, Any]]) -> N
 async def test_a_run_without_retriever_fails_the_call_and_flags_the_rollout(rows: list[dict[str, Any]]) -> None:
     trajectory = await execute(SearchingFrameThinker(), Sample.from_row(rows[0]), [choose(20, 60), answer("A")])
     (call,) = trajectory.calls()
-    assert (call.ok, call.error) == (False, "retrieval_error: this run has no retriever")
+    assert (call.ok, str(call.error)) == (False, "retrieval_error: this run has no retriever")
     assert trajectory.flags == ["retrieval_error"]
 
 

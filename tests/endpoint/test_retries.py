@@ -79,8 +79,8 @@ async def test_a_pause_beyond_the_deadline_fails_at_once() -> None:
         async with EndpointClient(EndpointConfig(base_url=server.base_url, deadline_seconds=30.0)) as client:
             began = time.monotonic()
             with pytest.raises(EndpointError, match=r"within 30 s; the last attempt failed with: HTTP 429"):
-                async with client.turn() as turn:
-                    await turn.retried(lambda: turn.chat_completion({"messages": []}))
+                async with client.exchange() as exchange:
+                    await exchange.retried(lambda: exchange.chat_completion({"messages": []}))
             assert time.monotonic() - began < 5
 
 

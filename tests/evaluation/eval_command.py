@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge_server import JudgeServer
-from verl_video_tools.core.types import RecipeBudget
+from verl_video_tools.core.types import RolloutLimits
 from verl_video_tools.data.formats import BenchmarkFiles
 
 ZOOM = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
@@ -42,7 +42,7 @@ def serving(server: JudgeServer, asked: list[Any]) -> Any:
 
     @asynccontextmanager
     async def served_model(
-        model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
+        model: str, log: Path, budget: RolloutLimits, options: Mapping[str, Any], name: str
     ) -> AsyncIterator[str]:
         asked.extend([model, log, budget.images, options, name])
         yield server.base_url

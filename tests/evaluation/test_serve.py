@@ -17,13 +17,13 @@ import psutil
 import pytest
 
 from verl_video_tools.core.errors import EndpointError, SetupError
-from verl_video_tools.core.types import RecipeBudget
+from verl_video_tools.core.types import RolloutLimits
 from verl_video_tools.evaluation import serve
 from verl_video_tools.evaluation.serve import served_model
 
 REPO = Path(__file__).parents[2]
 COMMAND = (sys.executable, str(Path(__file__).parent / "fake_vllm.py"))
-BUDGET = RecipeBudget(prompt_tokens=3000, response_tokens=2000, images=16)
+BUDGET = RolloutLimits(prompt_tokens=3000, response_tokens=2000, images=16)
 
 
 def lines(log: Path) -> list[dict[str, Any]]:
@@ -115,10 +115,10 @@ def test_a_server_ends_when_we_are_killed(tmp_path: Path) -> None:
         "import asyncio, sys\n"
         "from pathlib import Path\n"
         "from verl_video_tools.evaluation import serve\n"
-        "from verl_video_tools.core.types import RecipeBudget\n"
+        "from verl_video_tools.core.types import RolloutLimits\n"
         f"serve.COMMAND, serve.STOP_SECONDS = {COMMAND!r}, 0.3\n"
         "async def main():\n"
-        f"    async with serve.served_model('m', Path({str(log)!r}), RecipeBudget(1, 1, 1)):\n"
+        f"    async with serve.served_model('m', Path({str(log)!r}), RolloutLimits(1, 1, 1)):\n"
         "        print('up', flush=True)\n"
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"

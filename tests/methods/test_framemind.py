@@ -21,7 +21,7 @@ from verl_video_tools.core.types import (
     FrameRequest,
     ImagePart,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     StopReason,
     Trajectory,
@@ -357,7 +357,7 @@ def test_prompt() -> None:
 
 
 def test_budget_of_the_recipe() -> None:
-    assert FrameMind.recipe_budget == RecipeBudget(prompt_tokens=12_288, response_tokens=16_384, images=128)
+    assert FrameMind.recipe_budget == RolloutLimits(prompt_tokens=12_288, response_tokens=16_384, images=128)
     assert FrameMind(context="last_evidence").context_policy() == "last_evidence"
 
 

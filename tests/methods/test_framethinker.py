@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import CallError, UsageError
 from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
@@ -116,7 +116,7 @@ def test_observations() -> None:
         [outcome("get_frame_number", arguments={"time": "0:34"}, result={"frame_number": 815})], turns_left=4
     )
     assert content_text(told) == "Frame number at time 0:34 is: 815."
-    refused = method.observe([outcome("choose_frames", error="out_of_range: too far")], turns_left=4)
+    refused = method.observe([outcome("choose_frames", error=CallError("out_of_range", "too far"))], turns_left=4)
     assert content_text(refused) == "The action was refused: out_of_range: too far"
 
 
@@ -140,7 +140,7 @@ def answer(text: str, thought: str | None = "done") -> Turn:
     return Turn(turn_text, thought=thought, answer=text, well_formed=thought is not None)
 
 
-REFUSED = Turn("", [CallRecord("unknown", {}, ok=False, error="malformed_call: x")], thought="so")
+REFUSED = Turn("", [CallRecord("unknown", {}, ok=False, error=CallError("malformed_call", "x"))], thought="so")
 
 
 def rollout(*turns: Turn, stop_reason: StopReason = StopReason.ANSWER) -> Trajectory:

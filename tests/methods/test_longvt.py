@@ -276,7 +276,7 @@ async def test_where_the_published_text_reward_differs(
 
 
 def codes(trajectory: Trajectory) -> list[str | None]:
-    return [record.error and record.error.split(":")[0] for record in trajectory.calls()]
+    return [record.error and record.error.code for record in trajectory.calls()]
 
 
 async def test_j39_calls_in_four_turns_and_an_answer(video: str) -> None:

@@ -63,8 +63,8 @@ async def play(
                     shown.append(() if plan.frames is None else plan.frames.indices)
                     continue
                 except CallRejected as rejection:
-                    record.error = str(rejection)
-            if not record.error.startswith("multiple_calls"):
+                    record.error = rejection.error
+            if record.error.code != "multiple_calls":
                 shown.append(None)
         turn.observation = content_text(method.observe([ToolOutcome(record) for record in turn.calls], 2))
         if method.ends_after(trajectory) is not None:

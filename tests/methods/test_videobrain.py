@@ -14,7 +14,13 @@ import pytest
 
 from benchmarks.video.files import MakeVideo
 from tests.tools.frame_index import awaited
-from verl_video_tools.core.errors import JudgeError, RetrievalError, UnreadableVideoError, UsageError
+from verl_video_tools.core.errors import (
+    CallError,
+    JudgeError,
+    RetrievalError,
+    UnreadableVideoError,
+    UsageError,
+)
 from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
@@ -600,7 +606,9 @@ def test_observations(turns_left: int) -> None:
     observe = get_method("videobrain").observe
     good = observe([ToolOutcome(CallRecord("uniform_sample", {}, ok=True), (IMAGE, IMAGE))], turns_left)
     assert content_text(good).endswith("\nframe 7: <image>\nframe 7: <image>")
-    bad = observe([ToolOutcome(CallRecord("x", {}, ok=False, error="unknown_tool: no tool x"))], turns_left)
+    bad = observe(
+        [ToolOutcome(CallRecord("x", {}, ok=False, error=CallError("unknown_tool", "no tool x")))], turns_left
+    )
     assert content_text(bad).startswith("Error: unknown_tool: no tool x\n")
     for content in (good, bad):
         assert ("No call is left" in content_text(content)) is (turns_left == 1)
@@ -608,7 +616,7 @@ def test_observations(turns_left: int) -> None:
 
 @pytest.mark.parametrize("code", ["video_error", "deadline", "retrieval_error"])
 def test_a_failure_is_told_without_the_files_name(code: str) -> None:
-    record = CallRecord("clip_sample", {}, ok=False, error=f"{code}: cannot read /data/goal.mp4")
+    record = CallRecord("clip_sample", {}, ok=False, error=CallError(code, "cannot read /data/goal.mp4"))
     text = content_text(get_method("videobrain").observe([ToolOutcome(record)], 2))
     assert text.startswith(f"Error: {code}: ") and "/data" not in text
 

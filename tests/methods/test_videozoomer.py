@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.core.errors import JudgeError, UsageError
+from verl_video_tools.core.errors import CallError, JudgeError, UsageError
 from verl_video_tools.core.types import (
     AnswerLabel,
     CallRecord,
@@ -119,7 +119,9 @@ def turn(text: str, **fields: Any) -> Turn:
 ZOOM = turn('<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>')
 ONE = replace(ZOOM, calls=[replace(call, frames=call.frames[:1] * 16) for call in ZOOM.calls])
 """A zoom that shows one frame sixteen times."""
-FAILED = replace(ZOOM, calls=[CallRecord("video_zoom", {}, ok=False, error="response_budget: does not fit")])
+FAILED = replace(
+    ZOOM, calls=[CallRecord("video_zoom", {}, ok=False, error=CallError("response_budget", "does not fit"))]
+)
 
 
 def answer(text: str) -> Turn:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks.video.files import MakeVideo
+from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
@@ -22,8 +23,8 @@ from verl_video_tools.replay import replay
 
 FOUR = ImagePart(FrameRecord(120, 4.0, 2, 2))
 QUESTION = "What happens?\nA. nothing\nB. a goal"
-REFUSED = CallRecord("video_zoom", {}, ok=False, error="out_of_range: too far")
-FAILED = CallRecord("video_zoom", {}, ok=False, error="video_error: /data/goal.mp4 is damaged")
+REFUSED = CallRecord("video_zoom", {}, ok=False, error=CallError("out_of_range", "too far"))
+FAILED = CallRecord("video_zoom", {}, ok=False, error=CallError("video_error", "/data/goal.mp4 is damaged"))
 
 RELEASED = """
 user = "{question}|{frames}"

@@ -51,7 +51,7 @@ def test_unreadable_calls(text: str, name: str, code: str, named: str) -> None:
     parsed = parse_turn(f"<think>x</think><tool_call>{text}</tool_call><turn_sum>y</turn_sum>")
     (call,) = parsed.calls
     assert call.name == name
-    assert call.error is not None and call.error.startswith(f"{code}: ") and named in call.error
+    assert str(call.error).startswith(f"{code}: ") and named in str(call.error)
     assert not parsed.well_formed
 
 

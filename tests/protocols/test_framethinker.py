@@ -30,7 +30,7 @@ def summary(parsed: ParsedTurn) -> object:
     if parsed.calls[0].error is None:
         (call,) = parsed.calls
         return call.name, dict(call.arguments)
-    return [(call.name, call.error.split(":")[0]) for call in parsed.calls if call.error is not None]
+    return [(call.name, call.error.code) for call in parsed.calls if call.error is not None]
 
 
 def choose(start: int, end: int) -> tuple[str, dict[str, int]]:

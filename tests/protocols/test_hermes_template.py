@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
@@ -35,7 +36,7 @@ OUTCOMES = [
         CallRecord("crop_video", {}, ok=True),
         (ImagePart(FrameRecord(30, 1.0, 56, 56)), ImagePart(FrameRecord(75, 2.5, 56, 56))),
     ),
-    ToolOutcome(CallRecord("crop_video", {}, ok=False, error="out_of_range: no")),
+    ToolOutcome(CallRecord("crop_video", {}, ok=False, error=CallError("out_of_range", "no"))),
 ]
 
 

@@ -20,7 +20,7 @@ def summary(parsed: ParsedTurn) -> tuple[str | list[str] | None, bool]:
     if parsed.answer is not None:
         assert not parsed.calls
         return parsed.answer, parsed.well_formed
-    calls = [call.error.split(":")[0] if call.error else call.name for call in parsed.calls]
+    calls = [call.error.code if call.error else call.name for call in parsed.calls]
     return calls or None, parsed.well_formed
 
 

@@ -31,7 +31,7 @@ def summary(parsed: ParsedTurn) -> object:
         (call,) = parsed.calls
         assert call.name == "video_zoom"
         return dict(call.arguments)
-    return [call.error.split(":")[0] for call in parsed.calls if call.error is not None]
+    return [call.error.code for call in parsed.calls if call.error is not None]
 
 
 GOOD = {"segment": [4, 6], "fps": 2}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, Turn
 from verl_video_tools.methods.framethinker.consistency import last_two_numbers
 from verl_video_tools.rewards import ConsistencyRules, verify_consistency
@@ -75,7 +76,11 @@ def test_the_gap_follows_the_frames_of_a_zoom() -> None:
     assert failed(turns, ConsistencyRules.inference(min_gap=12)) == "min_gap"
 
 
-REFUSED = Turn("", [CallRecord("choose_frames", {"start_frame": 5, "end_frame": 1}, ok=False, error="x")], thought="so")
+REFUSED = Turn(
+    "",
+    [CallRecord("choose_frames", {"start_frame": 5, "end_frame": 1}, ok=False, error=CallError("", "x"))],
+    thought="so",
+)
 
 
 @pytest.mark.parametrize(

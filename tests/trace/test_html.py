@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.video.files import MakeVideo
 from tests.viewer_page import Page, frames, line
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import CallError, UsageError
 from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.records.html import write_html
 from verl_video_tools.records.page import source_hash
@@ -40,7 +40,7 @@ def hostile_line() -> dict[str, Any]:
     for turn in hostile["trajectory"].turns:
         turn.observation = text
         for call in turn.calls:
-            call.name, call.arguments, call.error = text, {text: text}, text
+            call.name, call.arguments, call.error = text, {text: text}, CallError.parse(text)
     hostile["trajectory"].flags = [text]
     return hostile
 

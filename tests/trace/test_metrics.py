@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CacheUse,
     CallRecord,
@@ -42,7 +43,7 @@ def executed(latency_ms: float) -> CallRecord:
 
 
 def refused(code: str) -> CallRecord:
-    return CallRecord("choose_frames", {}, ok=False, error=f"{code}: no")
+    return CallRecord("choose_frames", {}, ok=False, error=CallError(code, "no"))
 
 
 def test_a_step_of_two_groups() -> None:
@@ -73,7 +74,7 @@ def test_a_step_of_two_groups() -> None:
 
 def test_names_that_a_policy_makes_up_count_as_one() -> None:
     """A logger keeps every name for good, and some refuse long ones."""
-    made_up = [CallRecord(f"look {i}" * 99, {}, ok=False, error="unknown_tool: no") for i in range(5)]
+    made_up = [CallRecord(f"look {i}" * 99, {}, ok=False, error=CallError("unknown_tool", "no")) for i in range(5)]
     plain = rollout("a", 0.0, [executed(1.0), *made_up], StopReason.ANSWER)
     plain.trajectory.video = VideoInfo(10.0, 50, 5.0, 64, 36)
     metrics = rollout_metrics([plain])

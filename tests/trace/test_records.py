@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+import pytest
+
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.records.records import RecordWriter, read_records, step_files
 from verl_video_tools.records.summary import main
@@ -59,3 +62,24 @@ def test_held_out_records_stay_apart(tmp_path: Path) -> None:
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:
     main(tmp_path)
     assert "no recorded step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("out_of_range: start: 9 s", "out_of_range", "start: 9 s"),
+        ("malformed_call: ", "malformed_call", ""),
+        ("code_of_another_version: why", "code_of_another_version", "why"),
+        ("no code", "", "no code"),
+        (": no code", "", ": no code"),
+        ("http://host:80", "", "http://host:80"),
+    ],
+)
+def test_a_calls_error_is_written_as_it_was_read(text: str, code: str, message: str) -> None:
+    written = line(1, "a", 0.0)["trajectory"]
+    written["turns"][0]["calls"][0] |= {"ok": False, "error": text}
+    trajectory = Trajectory.from_dict(written)
+    error = trajectory.calls()[0].error
+    assert error == CallError(code, message)
+    assert isinstance(error.code, CallErrorCode) == (code in {"out_of_range", "malformed_call"})
+    assert trajectory.to_dict() == written

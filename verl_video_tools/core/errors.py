@@ -27,11 +27,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 
 
 class CallErrorCode(StrEnum):
-    """Why a recognised tool call was not executed. Written as ``"<code>: <message>"`` in records."""
+    """Why a recognised tool call was not executed."""
 
     MALFORMED_CALL = "malformed_call"
     """The call does not follow the method's grammar (wrong syntax, missing or mistyped argument)."""
@@ -73,6 +74,30 @@ FAILURE_CODES = frozenset({CallErrorCode.VIDEO_ERROR, CallErrorCode.RETRIEVAL_ER
 
 BUDGET_CODES = frozenset({CallErrorCode.PROMPT_BUDGET, CallErrorCode.RESPONSE_BUDGET, CallErrorCode.IMAGE_BUDGET})
 """Codes of calls that were refused because what they would have shown did not fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallError:
+    """Why one call was not executed. As text ``"<code>: <message>"``: in records, and where a model reads it.
+
+    Attributes:
+        code: machine-readable reason. A record of another version may hold a code that this version does not know.
+        message: what was wrong, the value got, and what would be accepted.
+    """
+
+    code: CallErrorCode | str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}" if self.code else self.message
+
+    @classmethod
+    def parse(cls, text: str) -> CallError:
+        """The inverse of `str`. A text without a code is all message."""
+        code, separator, message = text.partition(": ")
+        if not code or not separator:
+            return cls("", text)
+        return cls(CallErrorCode(code) if code in set(CallErrorCode) else code, message)
 
 
 class VideoToolsError(Exception):
@@ -141,8 +166,13 @@ class CallRejected(VideoToolsError):
         self.code = code
         self.message = message
 
+    @property
+    def error(self) -> CallError:
+        """The refusal as a call's record holds it."""
+        return CallError(self.code, self.message)
+
     def __str__(self) -> str:
-        return f"{self.code}: {self.message}"
+        return str(self.error)
 
 
 class EndpointError(VideoToolsError):

@@ -6,9 +6,7 @@ Times are presentation times in seconds from the first frame shown; indices coun
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -47,14 +45,14 @@ class FrameBatch:
         frames_THWC: uint8 RGB.
         timestamps_seconds: float64, shape (T,).
         corrupt: bool, shape (T,); True where the nearest decodable frame stands in for a damaged one.
-        index_of: maps float64 times (T,) to int64 frame indices (T,); called once, on first use of `indices`.
+        indices: int64, shape (T,); numbers of the frames shown, in presentation order of the file.
         num_cached: frames that came from a cache.
     """
 
     frames_THWC: npt.NDArray[np.uint8]
     timestamps_seconds: npt.NDArray[np.float64]
     corrupt: npt.NDArray[np.bool_]
-    index_of: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.int64]]
+    indices: npt.NDArray[np.int64]
     num_cached: int = 0
 
     def __post_init__(self) -> None:
@@ -63,14 +61,9 @@ class FrameBatch:
             raise ValueError(
                 f"frames_THWC must be uint8 (T, H, W, 3), got {self.frames_THWC.dtype} {self.frames_THWC.shape}"
             )
-        for name in ("timestamps_seconds", "corrupt"):
+        for name in ("timestamps_seconds", "corrupt", "indices"):
             if getattr(self, name).shape != (num_frames,):
                 raise ValueError(f"{name} must have shape ({num_frames},), got {getattr(self, name).shape}")
-
-    @cached_property
-    def indices(self) -> npt.NDArray[np.int64]:
-        """Frame numbers in presentation order, int64, shape (T,). A file without an index is scanned once."""
-        return self.index_of(self.timestamps_seconds)
 
     def __len__(self) -> int:
         return len(self.frames_THWC)

@@ -31,8 +31,8 @@ look. Texts stay in every case."""
 
 
 @dataclass(frozen=True, slots=True)
-class RecipeBudget:
-    """What a method's recipe reserves per rollout, in tokens and pictures."""
+class RolloutLimits:
+    """Tokens and pictures that one rollout may take."""
 
     prompt_tokens: int
     response_tokens: int
@@ -59,8 +59,8 @@ class Method(ABC):
     """Those of `reward_components` that say something of the rollout and are no part of the sum."""
     renamed_fields: ClassVar[Mapping[str, str]] = {}
     """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other."""
-    recipe_budget: ClassVar[RecipeBudget]
-    """Limits of the method's recipe; `replay` applies them when it is given a processor."""
+    recipe_budget: ClassVar[RolloutLimits]
+    """What the method's recipe reserves; `replay` applies it when it is given a processor."""
     thought_tag: ClassVar[str | None] = "think"
     """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
     reasoning from the method's own thought (`core.reasoning`)."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from verl_video_tools.core.errors import BUDGET_CODES, FAILURE_CODES
+from verl_video_tools.core.errors import BUDGET_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
 
@@ -32,11 +32,11 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call as the parser read it. `error` is set (``"<code>: <message>"``) where it is not well-formed."""
+    """A call as the parser read it. `error` is set where it is not well-formed."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
+    error: CallError | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class CallRecord:
     name: str
     arguments: dict[str, Any]
     ok: bool
-    error: str | None = None
+    error: CallError | None = None
     frames: list[FrameRecord] = field(default_factory=list)
     result: dict[str, Any] = field(default_factory=dict)
     latency_ms: float = 0.0
@@ -87,14 +87,11 @@ class CallRecord:
 
     def failed(self) -> bool:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
-        return self._code() in FAILURE_CODES
+        return self.error is not None and self.error.code in FAILURE_CODES
 
     def found_no_room(self) -> bool:
         """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
-        return self._code() in BUDGET_CODES
-
-    def _code(self) -> str:
-        return (self.error or "").partition(":")[0]
+        return self.error is not None and self.error.code in BUDGET_CODES
 
 
 @dataclass(frozen=True)
@@ -195,8 +192,12 @@ class Trajectory:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able dict; `from_dict` is its inverse."""
-        return asdict(self)
+        """JSON-able dict; `from_dict` is its inverse. The error of a call is a text, as `CallError` writes it."""
+        data = asdict(self)
+        for turn in data["turns"]:
+            for call in turn["calls"]:
+                call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Trajectory:
@@ -204,7 +205,8 @@ class Trajectory:
             return [FrameRecord(**record) for record in records]
 
         def call(record: Mapping[str, Any]) -> CallRecord:
-            return CallRecord(**{**record, "frames": frames(record["frames"])})
+            error = None if record.get("error") is None else CallError.parse(record["error"])
+            return CallRecord(**{**record, "error": error, "frames": frames(record["frames"])})
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
         video = VideoInfo(**data["video"]) if data["video"] is not None else None

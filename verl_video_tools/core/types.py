@@ -5,7 +5,7 @@ Import the names from here. Nothing in this package imports torch, PyAV or verl.
 
 from verl_video_tools.core.frames import FrameBatch, FrameRecord, FrameRequest, PixelEnvelope, Rounding, VideoInfo
 from verl_video_tools.core.messages import IMAGE_MARK, Content, ImagePart, Message, content_images, content_text
-from verl_video_tools.core.method import Compat, ContextPolicy, Method, RecipeBudget
+from verl_video_tools.core.method import Compat, ContextPolicy, Method, RolloutLimits
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.segments import segment_of
 from verl_video_tools.core.services import AnswerLabel, Judge, Retriever
@@ -42,8 +42,8 @@ __all__ = [
     "ParsedTurn",
     "PixelEnvelope",
     "QuestionType",
-    "RecipeBudget",
     "Retriever",
+    "RolloutLimits",
     "Rounding",
     "Sample",
     "StopReason",

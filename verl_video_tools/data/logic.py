@@ -22,7 +22,7 @@ from verl_video_tools.data.append import appended
 from verl_video_tools.records.records import read_records
 from verl_video_tools.services.endpoint import AttemptFailed, EndpointClient, EndpointConfig
 from verl_video_tools.services.endpoint.chat import read_completion
-from verl_video_tools.services.endpoint.client import Turn
+from verl_video_tools.services.endpoint.client import Exchange
 
 Key = tuple[int, str, int]
 """What a record is known by: `step`, `uid` and `session_id`."""
@@ -140,13 +140,14 @@ async def _verdict(client: EndpointClient, prompt: str, trajectory: Trajectory) 
         {"role": "system", "content": prompt},
         {"role": "user", "content": json.dumps(dialogue, ensure_ascii=False)},
     ]
-    async with client.turn() as turn:
-        model = await turn.model()
-        return await turn.retried(lambda: _attempt(turn, model, messages))
+    async with client.exchange() as exchange:
+        model = await exchange.model()
+        return await exchange.retried(lambda: _attempt(exchange, model, messages))
 
 
-async def _attempt(turn: Turn, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
-    completion = read_completion(await turn.chat_completion({"model": model, "messages": messages, "temperature": 0.0}))
+async def _attempt(exchange: Exchange, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
+    body = {"model": model, "messages": messages, "temperature": 0.0}
+    completion = read_completion(await exchange.chat_completion(body))
     found = [
         entry for entry in json_objects(without_reasoning(completion.text)) if isinstance(entry.get("consistent"), bool)
     ]

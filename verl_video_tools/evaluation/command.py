@@ -16,7 +16,7 @@ from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from verl_video_tools.core.types import RecipeBudget
+    from verl_video_tools.core.types import RolloutLimits
     from verl_video_tools.evaluation.questions import Questions
 
 _MOST_FAILURES_SHOWN = 20
@@ -69,7 +69,7 @@ def eval_command(
     from verl_video_tools.evaluation.run import evaluate
     from verl_video_tools.evaluation.tables import markdown
     from verl_video_tools.methods import get_method
-    from verl_video_tools.rollout.cost import serving_budget
+    from verl_video_tools.rollout.cost import serving_limits
 
     if (base_url is None) == (serve is None):
         raise UsageError("give either --base-url or --serve")
@@ -87,7 +87,7 @@ def eval_command(
         model = model or serve
         facts["served"] = {"model": serve, "digest": model_digest(serve)}
         server = _announced(
-            serve, out / "vllm.log", serving_budget(configured, get_method(configured.name), envelope), options, model
+            serve, out / "vllm.log", serving_limits(configured, get_method(configured.name), envelope), options, model
         )
     policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
     judge, retriever = asking.judge(), asking.retriever()
@@ -133,13 +133,13 @@ def _names(paths: Sequence[Path]) -> dict[str, Path]:
 
 @asynccontextmanager
 async def _announced(
-    model: str, log: Path, budget: RecipeBudget, options: Mapping[str, Any], name: str
+    model: str, log: Path, limits: RolloutLimits, options: Mapping[str, Any], name: str
 ) -> AsyncIterator[str]:
     """`served_model`, told to the user when it starts."""
     from verl_video_tools.evaluation.serve import served_model
 
     typer.echo(f"starting vLLM, which prints to {log}", err=True)
-    async with served_model(model, log, budget, options, name=name) as base_url:
+    async with served_model(model, log, limits, options, name=name) as base_url:
         yield base_url
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from verl_video_tools.cli.probes import detect_device
 from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
-from verl_video_tools.core.types import RecipeBudget
+from verl_video_tools.core.types import RolloutLimits
 from verl_video_tools.evaluation import serve_guard
 
 # Not `vllm serve`: that command asks for the metadata of a distribution `vllm`, which the CPU build is not named.
@@ -58,7 +58,7 @@ _CPU_OPTIONS: dict[str, Any] = {
 async def served_model(
     model: str,
     log: Path,
-    budget: RecipeBudget,
+    limits: RolloutLimits,
     options: Mapping[str, Any] | None = None,
     *,
     name: str | None = None,
@@ -69,7 +69,7 @@ async def served_model(
     Args:
         model: folder or name.
         log: file for what the server prints.
-        budget: its pictures and its tokens together bound a request, as in the method's recipe.
+        limits: its pictures and its tokens together bound a request, as in the method's recipe.
         options: of `vllm serve`, without dashes; they win over ours. True stands for an option without a value.
         name: that it is served under; default: `model`.
         start_seconds: time until the server is healthy.
@@ -90,8 +90,8 @@ async def served_model(
         "port": _free_port(),
         # Else vLLM samples by the model's own generation_config.json, such as with a penalty on repetition.
         "generation-config": "vllm",
-        "limit-mm-per-prompt": {"image": budget.images, "video": 0},
-        "max-model-len": _max_tokens(model, budget),
+        "limit-mm-per-prompt": {"image": limits.images, "video": 0},
+        "max-model-len": _max_tokens(model, limits),
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
@@ -160,9 +160,9 @@ def _arguments(values: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
-def _max_tokens(model: str, budget: RecipeBudget) -> int:
+def _max_tokens(model: str, limits: RolloutLimits) -> int:
     """What the method's recipe reserves for a sequence, or what the model can read, where that is less and known."""
-    wanted = budget.prompt_tokens + budget.response_tokens
+    wanted = limits.prompt_tokens + limits.response_tokens
     try:
         config = json.loads((Path(model) / "config.json").read_text(encoding="utf-8"))
         known = (config.get("text_config") or {}).get("max_position_embeddings") or config["max_position_embeddings"]

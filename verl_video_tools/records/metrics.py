@@ -113,7 +113,7 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         for call in rollout.trajectory.calls():
             calls[_known_name(call.name, rollout.trajectory)].append(call)
             if call.error is not None:
-                errors[call.error.partition(":")[0]] += 1
+                errors[call.error.code] += 1
     for name, members in calls.items():
         metrics[f"tool/{name}/calls_per_rollout"] = len(members) / len(rollouts)
         metrics[f"tool/{name}/success_rate"] = _mean([call.ok for call in members])

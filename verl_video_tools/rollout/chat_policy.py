@@ -19,7 +19,7 @@ from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retrieve
 from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
-from verl_video_tools.services.endpoint.client import EndpointClient, Turn
+from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
 from verl_video_tools.services.endpoint.retries import AttemptFailed
 
@@ -187,21 +187,21 @@ class ChatPolicy:
             body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
-        async with self._client.turn() as turn:
-            body["model"] = await turn.model()
+        async with self._client.exchange() as exchange:
+            body["model"] = await exchange.model()
             try:
-                completion = await turn.retried(lambda: self._attempt(turn, body))
+                completion = await exchange.retried(lambda: self._attempt(exchange, body))
             except EndpointError as error:
                 if "max_tokens" not in body or not _OUTGROWN.search(str(error)):
                     raise
                 del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
-                completion = await turn.retried(lambda: self._attempt(turn, body))
+                completion = await exchange.retried(lambda: self._attempt(exchange, body))
             if "stop" not in body:
                 return completion
             completion = replace(completion, text=restore_stop(completion, method.stop))
             if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
                 del body["stop"]
-                whole = await turn.retried(lambda: self._attempt(turn, body))
+                whole = await exchange.retried(lambda: self._attempt(exchange, body))
                 if whole.reasoning is not None or CLOSING in whole.text:
                     self._names_stop = True
                     return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
@@ -219,10 +219,10 @@ class ChatPolicy:
         ends = [end for string in method.stop if (end := said.text.find(string) + len(string)) >= len(string)]
         return replace(said, text=said.text[: min(ends, default=None)])
 
-    async def _attempt(self, turn: Turn, body: dict[str, Any]) -> Completion:
+    async def _attempt(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
         try:
-            return read_completion(await turn.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
+            return read_completion(await exchange.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
         except AttemptFailed:
             raise
         except EndpointError as error:

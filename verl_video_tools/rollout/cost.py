@@ -14,7 +14,7 @@ from verl_video_tools.core.types import (
     FrameRequest,
     Method,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     ToolOutcome,
     VideoInfo,
@@ -45,7 +45,7 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Budget:
+class CostEstimate:
     """What a rollout with one call in each turn but the last takes at most.
 
     Attributes:
@@ -60,10 +60,10 @@ class Budget:
     call: Look | None
     max_turns: int
     turn_tokens: int
-    needed: RecipeBudget
-    reserved: RecipeBudget
+    needed: RolloutLimits
+    reserved: RolloutLimits
 
-    def calls_that_fit(self, limits: RecipeBudget) -> int:
+    def calls_that_fit(self, limits: RolloutLimits) -> int:
         """Calls of a rollout within limits and turns; 0 where the first look does not fit or nothing can be called."""
         look, call = self.first_look, self.call
         if call is None or look.tokens > limits.prompt_tokens:
@@ -73,15 +73,15 @@ class Budget:
         return max(0, min(by_tokens, by_images, self.max_turns - 1))
 
 
-def budget_of(
+def estimate_cost(
     method: Method,
     info: VideoInfo,
     model: ModelTokens,
     *,
     question: str,
     turn_tokens: int,
-) -> Budget:
-    """The budget of a method on a video.
+) -> CostEstimate:
+    """What a rollout of a method takes on a video.
 
     Args:
         info: of the video, which need not exist.
@@ -98,15 +98,15 @@ def budget_of(
     look = max((_first_look(member, info, sample, model) for member in group), key=lambda look: look.tokens)
     call = _call(method, info, sample, model)
     num_calls = 0 if call is None else method.max_turns - 1
-    needed = RecipeBudget(
+    needed = RolloutLimits(
         prompt_tokens=look.tokens,
         response_tokens=(num_calls + 1) * turn_tokens + num_calls * (call.tokens if call else 0),
         images=look.num_frames + num_calls * (call.num_frames if call else 0),
     )
-    return Budget(method.name, look, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
+    return CostEstimate(method.name, look, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
 
 
-def serving_budget(method: Method, usual: Method, envelope: PixelEnvelope) -> RecipeBudget:
+def serving_limits(method: Method, usual: Method, envelope: PixelEnvelope) -> RolloutLimits:
     """What a server of the method is given: its recipe's, and what its first look takes beyond the defaults' one.
 
     Args:

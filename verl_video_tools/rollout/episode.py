@@ -2,7 +2,7 @@
 
 `Episode` is the single place where turns are parsed, calls executed, budgets asked, records written and stop reasons
 decided. The token-level loop, `vvt replay`, the writers of training data and the evaluation all drive it, so they
-cannot disagree. It knows nothing of tokens: a `Budget` answers for those.
+cannot disagree. It knows nothing of tokens: a `BudgetCheck` answers for those.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from verl_video_tools.core.errors import (
+    CallError,
     CallErrorCode,
     CallRejected,
     DeadlineError,
@@ -57,7 +58,7 @@ _BUDGET_CODES = {
 }
 
 
-class Budget(Protocol):
+class BudgetCheck(Protocol):
     """Says, before a pixel is decoded, whether a message fits. Pictures may come without pixels; sizes are final."""
 
     def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
@@ -88,7 +89,7 @@ class Episode:
         method: Method,
         sample: Sample,
         envelope: PixelEnvelope | None = None,
-        budget: Budget | None = None,
+        budget: BudgetCheck | None = None,
         retriever: Retriever | None = None,
         group: Sequence[Method] = (),
     ) -> None:
@@ -254,8 +255,8 @@ class Episode:
 
         outcomes = [await self._carry_out(record, plan) for record, plan in plans]
         # A search that failed leaves the video and what was shown of it intact, so the model reads that and goes on.
-        errors = [record.error or "" for record in turn.calls if record.failed()]
-        lost = [error for error in errors if not error.startswith(CallErrorCode.RETRIEVAL_ERROR)]
+        errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
+        lost = [error for error in errors if error.code != CallErrorCode.RETRIEVAL_ERROR]
         if self.method.end_on_call_error and lost:
             self._leave_undone(turn, "another call of the turn failed")
             self._end_with_video_error(lost[0])
@@ -282,7 +283,7 @@ class Episode:
         record = CallRecord(name=call.name, arguments=dict(call.arguments), ok=False, error=call.error)
         plan = ToolPlan()
         if record.error is None and tool is None:
-            record.error = str(CallRejected(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}"))
+            record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
         if record.error is None and tool is not None:
             video = self._opened_video()
             retriever = self._recording_retriever(record.retrieved_frames)
@@ -291,10 +292,10 @@ class Episode:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result = True, dict(plan.result)
             except CallRejected as rejection:
-                record.error = str(rejection)
+                record.error = rejection.error
             except (RetrievalError, VideoError) as error:  # a tool that looks before it chooses; not the policy's fault
                 code = _failure_code(error)
-                record.error = str(CallRejected(code, str(error)))
+                record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
         return record, plan
@@ -339,7 +340,7 @@ class Episode:
 
     def _refuse(self, parsed: ParsedTurn, code: CallErrorCode, why: str) -> None:
         self.trajectory.turns[-1].calls = [
-            CallRecord(call.name, dict(call.arguments), ok=False, error=call.error or str(CallRejected(code, why)))
+            CallRecord(call.name, dict(call.arguments), ok=False, error=call.error or CallError(code, why))
             for call in parsed.calls
         ]
 
@@ -350,10 +351,10 @@ class Episode:
     @staticmethod
     def _fail(records: Sequence[CallRecord], code: CallErrorCode, why: str) -> None:
         for record in records:
-            record.ok, record.error = False, str(CallRejected(code, why))
+            record.ok, record.error = False, CallError(code, why)
             record.frames, record.result = [], {}
 
-    def _end_with_video_error(self, error: VideoError | str | None) -> None:
+    def _end_with_video_error(self, error: VideoError | CallError) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor its siblings' mean should learn from it.
         self.trajectory.flags.append(StopReason.VIDEO_ERROR.value)
         self._end(StopReason.VIDEO_ERROR, error=str(error))

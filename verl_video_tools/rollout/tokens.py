@@ -175,7 +175,7 @@ class TokenCounter:
 
 @dataclass(frozen=True)
 class TokenBudget:
-    """The `Budget` of a token-level rollout: exact token counts, before a pixel is decoded.
+    """The `BudgetCheck` of a token-level rollout: exact token counts, before a pixel is decoded.
 
     Args:
         prompt_length: tokens that verl reserves for the prompt of a sequence.

@@ -25,6 +25,7 @@ from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
     Message,
+    Method,
     PixelEnvelope,
     Sample,
     StopReason,
@@ -72,7 +73,7 @@ class VideoAgentLoop(AgentLoopBase):
                 f"no multimodal processor could be loaded for {self.config.actor_rollout_ref.model.path}; "
                 f"verl hides the reason: check that the folder loads with transformers.AutoProcessor"
             )
-        self.method = method_from_config(method, self.rollout_config)
+        self.run_method = method_from_config(method, self.rollout_config)
         self.judge = judge_config(self.config)  # the reward manager asks it; here it matters only that there is one
         found = retrieval_config(self.rollout_config)
         self.retriever = None if found is None else retrieval_actor.connect(found)
@@ -95,29 +96,28 @@ class VideoAgentLoop(AgentLoopBase):
         server_fields: dict[str, Any] = {}
         try:
             sample = Sample.from_row(kwargs)
-            self.method.check_sample(sample, self.judge)
+            self.run_method.check_sample(sample, self.judge)
         except (RowError, UsageError) as error:
             logger.error("%s", error)
-            trajectory = Trajectory(method=self.method.name, question="")
+            trajectory = Trajectory(method=self.run_method.name, question="")
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
             return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
 
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         validate = is_validation(sampling_params, self.rollout_config)
-        group = group_methods(self.method, self.rollout_config, validate)
-        own = group[session_id % len(group)]
-        settings, self.method = own.own_settings(self.method), own
+        group = group_methods(self.run_method, self.rollout_config, validate)
+        method = group[session_id % len(group)]
         builder = self.continuous_token_builder
         counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
-        tokens = rollout_tokens(self.method.context_policy(), builder, counter, self.end_of_turn_id)
+        tokens = rollout_tokens(method.context_policy(), builder, counter, self.end_of_turn_id)
         budget = TokenBudget(
             tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,
             response_length=self.rollout_config.response_length,
             max_images=self.rollout_config.get("limit_images"),
         )
-        episode = Episode(self.method, sample, self.envelope, budget, self.retriever, group=group)
-        episode.trajectory.settings = settings
+        episode = Episode(method, sample, self.envelope, budget, self.retriever, group=group)
+        episode.trajectory.settings = method.own_settings(self.run_method)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
         try:
             started = time.perf_counter()
@@ -134,12 +134,12 @@ class VideoAgentLoop(AgentLoopBase):
                 # The template may open a reasoning; the turn's text is then without the tag that began it.
                 opened = opens_reasoning(self._decode(tokens.current.ids[-_TAIL_TOKENS:]))
                 turn_text, truncated = await self._generate(
-                    tokens, budget, request_id, sampling_params, timing, server_fields
+                    method, tokens, budget, request_id, sampling_params, timing, server_fields
                 )
                 started = time.perf_counter()
                 said = SpokenTurn(turn_text)
                 if opened:
-                    said = take_apart(turn_text, self.method, opened=True, cut=truncated)
+                    said = take_apart(turn_text, method, opened=True, cut=truncated)
                 observation = await episode.step(said.text, truncated, said.reasoning)
                 if observation is not None:
                     await asyncio.to_thread(tokens.append_observation, observation)
@@ -164,6 +164,7 @@ class VideoAgentLoop(AgentLoopBase):
 
     async def _generate(
         self,
+        method: Method,
         tokens: RolloutTokens,
         budget: TokenBudget,
         request_id: str,
@@ -172,10 +173,10 @@ class VideoAgentLoop(AgentLoopBase):
         server_fields: dict[str, Any],
     ) -> tuple[str, bool]:
         """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit."""
-        max_tokens = max(1, min(budget.tokens_left(), self.method.max_turn_tokens or budget.tokens_left()))
+        max_tokens = max(1, min(budget.tokens_left(), method.max_turn_tokens or budget.tokens_left()))
         params = {**sampling_params, "max_tokens": max_tokens}
-        if self.method.stop:
-            params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
+        if method.stop:
+            params |= {"stop": list(method.stop), "include_stop_str_in_output": True}
         stream = tokens.current
         started = time.perf_counter()
         output = await self.server_manager.generate(
@@ -189,7 +190,7 @@ class VideoAgentLoop(AgentLoopBase):
         token_ids = list(output.token_ids)
         # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
         logprobs = list(output.log_probs or ()) if self.rollout_config.calculate_log_probs else None
-        if num_surplus := len(token_ids) - length_to_stop(token_ids, self.method.stop, self._decode):
+        if num_surplus := len(token_ids) - length_to_stop(token_ids, method.stop, self._decode):
             del token_ids[-num_surplus:]
             if logprobs is not None:
                 del logprobs[-num_surplus:]
@@ -198,7 +199,7 @@ class VideoAgentLoop(AgentLoopBase):
         ended = bool(token_ids) and token_ids[-1] in self.end_ids
         # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
         text = self._decode(token_ids[:-1] if ended else token_ids)
-        stopped = ended or any(string in text for string in self.method.stop)
+        stopped = ended or any(string in text for string in method.stop)
         return text, not stopped and len(token_ids) >= max_tokens
 
     def _decode(self, token_ids: Sequence[int]) -> str:

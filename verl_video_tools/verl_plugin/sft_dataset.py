@@ -375,7 +375,7 @@ def _first_trained_turn(row: Mapping[str, Any]) -> int:
 
 
 def _last_error(trajectory: Trajectory) -> str | None:
-    return trajectory.error or next((call.error for call in reversed(trajectory.calls()) if call.error), None)
+    return trajectory.error or next((str(call.error) for call in reversed(trajectory.calls()) if call.error), None)
 
 
 def _where(row: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ others are
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; a warning where engine and
   actor disagree.
-- `trainer_mode`, in each registered class: verl compares it with its own names, so it must not be the registered one.
+- `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import transfer_queue as tq
@@ -88,6 +88,8 @@ class VideoToolsMixin(PPOTrainer):
     """
 
     replay_buffer: Any
+    verl_mode: ClassVar[str]
+    """verl's own name of the mode."""
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
@@ -118,6 +120,16 @@ class VideoToolsMixin(PPOTrainer):
         self._watchdog: Watchdog | None = None
 
     # ------------------------------------------------------------------------------------------------- before training
+
+    @property
+    def trainer_mode(self) -> str:
+        """verl compares it with "sync" to choose replay buffer and batch size, and looks its options up by it
+        (`trainer.v1.<mode>`)."""
+        return self.verl_mode
+
+    @trainer_mode.setter
+    def trainer_mode(self, registered_name: str) -> None:
+        """verl's constructor sets the registered name, which must not show."""
 
     @cached_property
     def _judge_watch(self) -> JudgeWatch:
@@ -411,16 +423,14 @@ class VideoToolsMixin(PPOTrainer):
 class VideoToolsTrainer(VideoToolsMixin, PPOTrainerSync):
     """A step generates its batch, then trains on all of it."""
 
-    # verl compares the mode with "sync" to choose replay buffer and batch size; the registered name must not show.
-    trainer_mode = property(lambda self: "sync", lambda self, value: None)
+    verl_mode = "sync"
 
 
 @register_trainer("video_tools_colocate_async")
 class VideoToolsColocateAsyncTrainer(VideoToolsMixin, PPOTrainerColocateAsync):
     """A step trains on the groups that finish first; the others are interrupted and go on under the next policy."""
 
-    # verl looks its options up by the mode (`trainer.v1.<mode>`); under the registered name there are none.
-    trainer_mode = property(lambda self: "colocate_async", lambda self, value: None)
+    verl_mode = "colocate_async"
 
 
 def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,24 +24,30 @@ class BatchBuilder:
     """Rows of a batch of `num_frames` pictures; `frames_THWC` is theirs to write into."""
 
     def __init__(self, num_frames: int, height: int, width: int) -> None:
+        self.height = height
+        self.width = width
         self.frames_THWC: npt.NDArray[np.uint8] = np.empty((num_frames, height, width, 3), dtype=np.uint8)
         self._timestamps_seconds = np.empty(num_frames, dtype=np.float64)
         self._corrupt = np.zeros(num_frames, dtype=np.bool_)
-        self._index_by_time: dict[float, int] = {}
+        self._indices = np.empty(num_frames, dtype=np.int64)
         self._num_cached = 0
 
-    def label(self, positions: Sequence[int], facts: FrameFacts, cached: bool = False) -> None:
-        """Say what was put into the rows at `positions`."""
-        self._index_by_time[facts.timestamp_seconds] = facts.index
-        self._timestamps_seconds[positions] = facts.timestamp_seconds
-        self._corrupt[positions] = facts.corrupt
-        self._num_cached += len(positions) * cached
+    def put(self, row: int, picture_HWC: npt.NDArray[np.uint8], facts: FrameFacts, cached: bool = False) -> None:
+        """Copy a picture into a row, and label it."""
+        self.frames_THWC[row] = picture_HWC
+        self.label(row, facts, cached)
+
+    def label(self, row: int, facts: FrameFacts, cached: bool = False) -> None:
+        """Say what was put into a row."""
+        self._timestamps_seconds[row] = facts.timestamp_seconds
+        self._corrupt[row] = facts.corrupt
+        self._indices[row] = facts.index
+        self._num_cached += cached
 
     def build(self) -> FrameBatch:
         """The batch; every row must have been written and labelled."""
-        index_by_time = self._index_by_time
+        return FrameBatch(self.frames_THWC, self._timestamps_seconds, self._corrupt, self._indices, self._num_cached)
 
-        def index_of(times_seconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-            return np.array([index_by_time[time] for time in times_seconds.tolist()], dtype=np.int64)
 
-        return FrameBatch(self.frames_THWC, self._timestamps_seconds, self._corrupt, index_of, self._num_cached)
+BatchRow = tuple[BatchBuilder, int]
+"""One row of one of the batches in the making."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_video_tools.core.types import FrameBatch, FrameRequest
-from verl_video_tools.video.batch import BatchBuilder, FrameFacts
+from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameKey, FrameStore
 from verl_video_tools.video.settings import GIBIBYTE, VideoSettings
@@ -138,13 +138,14 @@ class _Collection:
         self._deadline = deadline
         self._digest = f"{video.identity.digest}-{video.backend}"  # backends differ in a pixel's last bits
         self._builders: list[BatchBuilder] = []
-        self._rows: dict[FrameKey, dict[int, list[int]]] = defaultdict(dict)
-        """Frame -> batch -> rows of the batch."""
-        for number, request in enumerate(requests):
+        self._rows: dict[FrameKey, list[BatchRow]] = defaultdict(list)
+        """Where each frame was asked for."""
+        for request in requests:
             keys = self._keys(request)
-            self._builders.append(BatchBuilder(len(keys), request.height, request.width))
+            builder = BatchBuilder(len(keys), request.height, request.width)
+            self._builders.append(builder)
             for row, key in enumerate(keys):
-                self._rows[key].setdefault(number, []).append(row)
+                self._rows[key].append((builder, row))
         self._siblings = siblings
         self._sibling_keys: dict[int, list[FrameKey]] = defaultdict(list)
         """Group of pictures -> frames that others are about to ask for."""
@@ -206,26 +207,22 @@ class _Collection:
                 facts = FrameFacts(index, float(batch.timestamps_seconds[row]), bool(batch.corrupt[row]))
                 for store in self._stores:
                     store.write(key, facts, batch.frames_THWC[row])
-                for number, rows in self._rows.get(key, {}).items():
-                    self._builders[number].frames_THWC[rows] = batch.frames_THWC[row]
-                    self._builders[number].label(rows, facts)
+                for builder, own_row in self._rows.get(key, ()):
+                    builder.put(own_row, batch.frames_THWC[row], facts)
 
     def _load(self, key: FrameKey) -> bool:
         """Take a frame from the first store that has it, straight into its first row."""
-        rows_of_batches = self._rows[key]
-        first_batch = next(iter(rows_of_batches))
-        first_row = rows_of_batches[first_batch][0]
-        picture_HWC = self._builders[first_batch].frames_THWC[first_row]
+        (first, first_row), *others = self._rows[key]
+        picture_HWC = first.frames_THWC[first_row]
         for level, store in enumerate(self._stores):
             facts = store.read(key, picture_HWC)
             if facts is None:
                 continue
             for faster in self._stores[:level]:
                 faster.write(key, facts, picture_HWC)
-            for number, rows in rows_of_batches.items():
-                copies = [row for row in rows if (number, row) != (first_batch, first_row)]
-                self._builders[number].frames_THWC[copies] = picture_HWC
-                self._builders[number].label(rows, facts, cached=True)
+            first.label(first_row, facts, cached=True)
+            for builder, row in others:
+                builder.put(row, picture_HWC, facts, cached=True)
             return True
         return False
 

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError, VideoToolsError
 from verl_video_tools.core.types import FrameBatch, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
-from verl_video_tools.video.batch import BatchBuilder, FrameFacts
+from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
@@ -322,19 +323,18 @@ class Video:
     def _batches(self, wanted: Sequence[tuple[list[int], int, int]], deadline: Deadline) -> list[FrameBatch]:
         """One batch for each (indices, height, width), decoded in one pass."""
         builders = [BatchBuilder(len(indices), height, width) for indices, height, width in wanted]
-        # frame index -> (height, width) -> batch -> rows of the batch
-        rows: dict[int, dict[tuple[int, int], dict[int, list[int]]]] = {}
-        for number, (indices, height, width) in enumerate(wanted):
+        rows_of_index: dict[int, list[BatchRow]] = defaultdict(list)
+        for builder, (indices, _, _) in zip(builders, wanted, strict=True):
             for row, index in enumerate(indices):
-                rows.setdefault(index, {}).setdefault((height, width), {}).setdefault(number, []).append(row)
-        for asked, shown, frame in self._frames(sorted(rows), deadline):
+                rows_of_index[index].append((builder, row))
+        for asked, shown, frame in self._frames(sorted(rows_of_index), deadline):
             time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
             facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
-            for (height, width), rows_of_batches in rows[asked].items():
-                picture_HWC = self._pictures.picture(frame, width, height)
-                for number, where in rows_of_batches.items():
-                    builders[number].frames_THWC[where] = picture_HWC
-                    builders[number].label(where, facts)
+            rows = rows_of_index[asked]
+            sizes = dict.fromkeys((builder.width, builder.height) for builder, _ in rows)
+            pictures_HWC = {size: self._pictures.picture(frame, *size) for size in sizes}
+            for builder, row in rows:
+                builder.put(row, pictures_HWC[builder.width, builder.height], facts)
         return [builder.build() for builder in builders]
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:

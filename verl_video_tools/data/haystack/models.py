@@ -63,8 +63,8 @@ class ChatModel:
         Raises:
             EndpointError: it lists none, or cannot be reached.
         """
-        async with self._client.turn() as turn:
-            return await turn.model()
+        async with self._client.exchange() as exchange:
+            return await exchange.model()
 
     async def check_reachable(self) -> None:
         """Raises EndpointError if nothing answers at the endpoint."""
@@ -129,7 +129,7 @@ class ChatModel:
 
         async def attempt() -> Result:
             body = {"model": model, "messages": messages, "temperature": 0.0, "max_tokens": max_tokens}
-            completion = read_completion(await turn.chat_completion(body))
+            completion = read_completion(await exchange.chat_completion(body))
             reply = completion.text
             try:
                 if completion.finish_reason == "length":
@@ -141,9 +141,9 @@ class ChatModel:
                 messages[2:] = [{"role": "assistant", "content": reply}, {"role": "user", "content": again}]
                 raise AttemptFailed(f"unusable reply: {error}: {reply[:200]!r}") from error
 
-        async with self._client.turn() as turn:
-            model = await turn.model()
-            return await turn.retried(attempt)
+        async with self._client.exchange() as exchange:
+            model = await exchange.model()
+            return await exchange.retried(attempt)
 
 
 def prompts_digest() -> str:

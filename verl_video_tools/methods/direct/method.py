@@ -24,7 +24,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     Tool,
     ToolOutcome,
@@ -46,7 +46,7 @@ class Direct(Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
     renamed_fields: ClassVar[Mapping[str, str]] = {"num_frames": "initial_frames"}
     thought_tag: ClassVar[str | None] = None
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=128)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=128)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.oracle:DirectExpert"
 
     max_turns: int = 1

@@ -13,9 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import Content, ImagePart, ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
+from verl_video_tools.methods.toolkit.frame_lines import frame_lines
 
 FRAME_AT = "FrameAt"
 VIDEO_CLIP = "VideoClip"
@@ -72,11 +73,7 @@ def num_summaries(text: str) -> int:
 
 def labelled_frames(images: Sequence[ImagePart], decimals: int) -> Content:
     """One line per frame, with its own time in seconds before it: ``[t=12.34s]``."""
-    content: list[str | ImagePart] = []
-    for number, image in enumerate(images):
-        label = f"[t={image.record.timestamp_seconds:.{decimals}f}s]"
-        content += [label if number == 0 else f"\n{label}", image]
-    return tuple(content)
+    return frame_lines(images, lambda seconds: f"[t={seconds:.{decimals}f}s]")
 
 
 def _tags(text: str) -> list[str]:
@@ -107,7 +104,8 @@ def _read_call(text: str) -> ToolCall:
         return ToolCall(UNKNOWN, shown, _malformed(f"{text.strip()[:80]!r} is not one function call"))
     name, listed = match.groups()
     if name not in PARAMETERS:
-        return ToolCall(name[:80], shown, f"{CallErrorCode.UNKNOWN_TOOL}: no tool is called {name[:80]!r}; {_ADVICE}")
+        error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {name[:80]!r}; {_ADVICE}")
+        return ToolCall(name[:80], shown, error)
     parameters = PARAMETERS[name]
     values = [value.strip() for value in listed.split(",")]
     if len(values) != len(parameters):
@@ -127,5 +125,5 @@ def _read_call(text: str) -> ToolCall:
 _ADVICE = "write FrameAt(t) or VideoClip(t_start, t_end) with seconds, such as VideoClip(15.5, 20.0)"
 
 
-def _malformed(why: str) -> str:
-    return f"{CallErrorCode.MALFORMED_CALL}: {why}; {_ADVICE}"
+def _malformed(why: str) -> CallError:
+    return CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {_ADVICE}")

@@ -15,7 +15,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import CallErrorCode
 from verl_video_tools.core.grading import answer_worth
 from verl_video_tools.core.prompt_files import load_prompt
 from verl_video_tools.core.types import (
@@ -29,7 +28,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     Tool,
     ToolOutcome,
@@ -40,7 +39,7 @@ from verl_video_tools.methods.framemind import grammar as protocol
 from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
 from verl_video_tools.methods.framemind.video_clip import VideoClip
 from verl_video_tools.methods.toolkit.arguments import told_seconds
-from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls, told_error
 from verl_video_tools.video.sampling import linspace_indices
 
 Rung = tuple[int, int]
@@ -91,7 +90,7 @@ class FrameMind(Method):
         "clip_min_frames": "min_call_frames",
         "clip_max_frames": "call_frames",
     }
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=12_288, response_tokens=16_384, images=128)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=12_288, response_tokens=16_384, images=128)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindExpert"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
@@ -241,10 +240,7 @@ class FrameMind(Method):
         return [Message("system", (system,)), Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
 
     def parse(self, text: str) -> ParsedTurn:
-        parsed = protocol.parse_turn(text)
-        allowed, surplus = parsed.calls[: self.max_calls_per_turn], parsed.calls[self.max_calls_per_turn :]
-        error = f"{CallErrorCode.MULTIPLE_CALLS}: at most {self.max_calls_per_turn} calls in one turn are carried out"
-        return replace(parsed, calls=(*allowed, *(replace(call, error=call.error or error) for call in surplus)))
+        return refuse_surplus_calls(protocol.parse_turn(text), self.max_calls_per_turn)
 
     def goes_on_after(self, parsed: ParsedTurn) -> bool:
         has_summary = parsed.summary is not None and self.continue_on != "tool_call"

@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import Block, find_blocks
 
@@ -49,7 +49,8 @@ def parse_turn(text: str) -> ParsedTurn:
     thought = thoughts[0].inner.strip() if len(thoughts) == 1 else None
     readings = [_read_action(action.inner.strip()) for action in actions]
     if len(readings) > 1:
-        error = f"{CallErrorCode.MULTIPLE_CALLS}: {len(readings)} actions in one turn; write exactly one <action> block"
+        message = f"{len(readings)} actions in one turn; write exactly one <action> block"
+        error = CallError(CallErrorCode.MULTIPLE_CALLS, message)
         calls = [replace(reading, error=error) for reading in readings if isinstance(reading, ToolCall)]
         return ParsedTurn(thought, tuple(calls) or (ToolCall(UNKNOWN, error=error),))
     calls_read = tuple(reading for reading in readings if isinstance(reading, ToolCall))
@@ -113,7 +114,7 @@ def _bounded(digits: str) -> int:
 
 
 def _malformed(name: str, action: str, advice: str) -> ToolCall:
-    error = f"{CallErrorCode.MALFORMED_CALL}: cannot read the action {action[:80]!r}; {advice}"
+    error = CallError(CallErrorCode.MALFORMED_CALL, f"cannot read the action {action[:80]!r}; {advice}")
     return ToolCall(name, {"action": action}, error)
 
 

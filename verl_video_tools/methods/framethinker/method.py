@@ -25,7 +25,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     StopReason,
     Tool,
@@ -70,7 +70,7 @@ class FrameThinker(Method):
         "num_frames_long": "initial_frames_long and call_frames_long",
         "require_time_in_question": "time_bonus_for",
     }
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=8192, images=60)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerExpert"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (ChooseFrames.name, GetFrameNumber.name)
     dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
@@ -212,7 +212,7 @@ class FrameThinker(Method):
     def _observation(self, outcome: ToolOutcome) -> Content:
         record = outcome.record
         if not record.ok:  # read only with end_on_call_error=False
-            return render(self, "refusal", error=told_error(record))
+            return render(self, "refusal", error=str(told_error(record)))
         if record.name == protocol.GET_FRAME_NUMBER:
             number = str(record.result["frame_number"])
             return render(self, "frame_number", time=str(record.arguments["time"]), number=number)

@@ -83,8 +83,8 @@ def observation(
 
 def _reason(method: HasTemplates, compat: Compat, outcome: ToolOutcome) -> str:
     if compat == "strict":
-        return told_error(outcome.record)
-    message = told_error(outcome.record).partition(": ")[2]
+        return str(told_error(outcome.record))
+    message = told_error(outcome.record).message
     name = message.partition(":")[0]
     if name not in _REASONS:
         return message

@@ -6,11 +6,10 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import CallErrorCode
 from verl_video_tools.core.grading import answer_worth
 from verl_video_tools.core.prompt_files import load_prompt
 from verl_video_tools.core.templates import Template, render
@@ -24,7 +23,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     StopReason,
     Tool,
@@ -39,6 +38,8 @@ from verl_video_tools.methods.longvt.crop_video import CropVideo, frame_size, se
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
 from verl_video_tools.methods.toolkit import hermes
 from verl_video_tools.methods.toolkit.arguments import told_seconds
+from verl_video_tools.methods.toolkit.frame_lines import frame_lines
+from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls
 
 Segment = tuple[float, float]
 
@@ -55,7 +56,7 @@ class LongVT(Method):
         "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment (docs/rows.md)",
     }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=40_960, response_tokens=16_384, images=1152)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=40_960, response_tokens=16_384, images=1152)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTExpert"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
@@ -160,9 +161,7 @@ class LongVT(Method):
             parsed = hermes.parse_turn_reference(text, (CropVideo.name,))
         else:
             parsed = hermes.parse_turn(text)
-        allowed, surplus = parsed.calls[: self.max_calls_per_turn], parsed.calls[self.max_calls_per_turn :]
-        error = f"{CallErrorCode.MULTIPLE_CALLS}: at most {self.max_calls_per_turn} calls in one turn are carried out"
-        return replace(parsed, calls=(*allowed, *(replace(call, error=call.error or error) for call in surplus)))
+        return refuse_surplus_calls(parsed, self.max_calls_per_turn)
 
     def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
         crop_video = CropVideo(
@@ -301,10 +300,7 @@ class LongVT(Method):
         """Bare pictures, or one line per frame with its time before it."""
         if not self._times:
             return tuple(images)
-        content: list[str | ImagePart] = []
-        for number, image in enumerate(images):
-            content += [f"{'' if number == 0 else chr(10)}{image.record.timestamp_seconds:.1f}s ", image]
-        return tuple(content)
+        return frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
 
 
 def is_well_formed(trajectory: Trajectory) -> bool:

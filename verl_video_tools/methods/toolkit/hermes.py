@@ -18,7 +18,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
@@ -160,6 +160,6 @@ def _shown(text: str) -> dict[str, str]:
     return {"text": text.strip()[:200]}
 
 
-def _malformed(why: str) -> str:
+def _malformed(why: str) -> CallError:
     advice = 'write {"name": ..., "arguments": {...}} between the tags'
-    return f"{CallErrorCode.MALFORMED_CALL}: {why}; {advice}"
+    return CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {advice}")

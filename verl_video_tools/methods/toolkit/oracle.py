@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Protocol, TypedDict
+from typing import ClassVar, Protocol, TypedDict, get_type_hints
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.types import Method, PixelEnvelope, Sample, VideoInfo
@@ -61,7 +61,8 @@ class ScriptedExpert:
     answers_in_words: bool = False
 
     def __post_init__(self) -> None:
-        for name in (field.name for field in fields(self) if field.type == "float"):  # all of them shares
+        shares = [name for name, kind in get_type_hints(type(self)).items() if kind is float]
+        for name in shares:
             require(self, name, 0.0 <= getattr(self, name) <= 1.0, "between 0 and 1")
 
     def _rng(self, spec: VideoSpec, question: Question) -> random.Random:

@@ -1,9 +1,11 @@
-"""What the model may read of a call that was not carried out."""
+"""Calls that are not carried out: which are surplus, and what the model may read of one."""
 
 from __future__ import annotations
 
-from verl_video_tools.core.errors import CallErrorCode
-from verl_video_tools.core.types import CallRecord
+from dataclasses import replace
+
+from verl_video_tools.core.errors import CallError, CallErrorCode
+from verl_video_tools.core.types import CallRecord, ParsedTurn
 
 _TOLD_WITHOUT_REASON: dict[str, str] = {
     CallErrorCode.VIDEO_ERROR: "the frames could not be read",
@@ -13,8 +15,15 @@ _TOLD_WITHOUT_REASON: dict[str, str] = {
 """Failures that are not the policy's. Their own words may name the file, and its name may hold the answer."""
 
 
-def told_error(record: CallRecord) -> str:
+def told_error(record: CallRecord) -> CallError:
     """The record's error; of a failure that is not the policy's no more than what it came to."""
     assert record.error is not None, "only a call that was not carried out has an error"
-    code = record.error.partition(":")[0]
-    return f"{code}: {_TOLD_WITHOUT_REASON[code]}" if code in _TOLD_WITHOUT_REASON else record.error
+    code = record.error.code
+    return CallError(code, _TOLD_WITHOUT_REASON[code]) if code in _TOLD_WITHOUT_REASON else record.error
+
+
+def refuse_surplus_calls(parsed: ParsedTurn, max_calls: int) -> ParsedTurn:
+    """The turn with its calls beyond the first `max_calls` refused (`multiple_calls`); malformed ones stay so."""
+    error = CallError(CallErrorCode.MULTIPLE_CALLS, f"at most {max_calls} calls in one turn are carried out")
+    surplus = (replace(call, error=call.error or error) for call in parsed.calls[max_calls:])
+    return replace(parsed, calls=(*parsed.calls[:max_calls], *surplus))

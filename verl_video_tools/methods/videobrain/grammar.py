@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import Block, find_blocks, without_blocks
@@ -36,7 +36,8 @@ def parse_turn(text: str) -> ParsedTurn:
     spoken = without_blocks(text, thoughts)
     calls = parse_calls(spoken, takes_parameters=False)
     if len(calls) > 1:
-        error = f"{CallErrorCode.MULTIPLE_CALLS}: {len(calls)} calls in one turn; write exactly one <tool_call>"
+        message = f"{len(calls)} calls in one turn; write exactly one <tool_call>"
+        error = CallError(CallErrorCode.MULTIPLE_CALLS, message)
         return ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
     if calls:
         is_good = calls[0].error is None and _is_in_order(text, thoughts, find_blocks(text, "tool_call"))

@@ -25,7 +25,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     Tool,
     ToolOutcome,
@@ -80,7 +80,7 @@ class VideoBrain(Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
     thought_tag: ClassVar[str | None] = "thinking"
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=8192, response_tokens=16_384, images=56)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainExpert"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
@@ -228,7 +228,7 @@ class VideoBrain(Method):
         outcome = outcomes[0]  # several only where all were refused for being several
         last = "_last" if turns_left <= 1 else ""
         if not outcome.record.ok:
-            return render(self, f"refusal{last}", error=told_error(outcome.record))
+            return render(self, f"refusal{last}", error=str(told_error(outcome.record)))
         return render(self, f"observation{last}", frames=numbered_frames(self, outcome.images))
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
@@ -288,7 +288,10 @@ class VideoBrain(Method):
         if question_class is None:
             return 0.0
         outcomes: Outcomes = getattr(self, f"{question_class}_behavior")
-        return outcomes[2 * (not is_right) + has_called]
+        right_uncalled, right_called, wrong_uncalled, wrong_called = outcomes
+        if is_right:
+            return right_called if has_called else right_uncalled
+        return wrong_called if has_called else wrong_uncalled
 
     def _question_class(self, sample: Sample) -> QuestionClass | None:
         """The class of a row's question; None, and a warning, where it names none."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import Content, ImagePart, ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import Block, find_blocks
@@ -40,7 +40,8 @@ def parse_turn(text: str) -> ParsedTurn:
     """
     requests = find_blocks(text, VIDEO_ZOOM)
     if len(requests) > 1:
-        error = f"{CallErrorCode.MULTIPLE_CALLS}: {len(requests)} requests in one turn; write exactly one <video_zoom>"
+        message = f"{len(requests)} requests in one turn; write exactly one <video_zoom>"
+        error = CallError(CallErrorCode.MULTIPLE_CALLS, message)
         return ParsedTurn(_thought(text), tuple(_refused(request.inner, error) for request in requests))
     if requests:
         body = requests[0].inner.strip()
@@ -97,7 +98,7 @@ def _read_object(text: str) -> ToolCall:
     except ValueError:
         request = None
     if request is None or not all(map(_is_flat, request.values())):
-        return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: cannot read {text[:80]!r}; write {_FORM}")
+        return _malformed(text, f"cannot read {text[:80]!r}; write {_FORM}")
     return ToolCall(VIDEO_ZOOM, request)
 
 
@@ -107,9 +108,9 @@ def _read_request_reference(text: str) -> ToolCall:
     try:
         found = [load_object(written) for written in objects[:_MOST_OBJECTS]]
     except (ValueError, RecursionError) as error:
-        return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: {error}")
+        return _malformed(text, str(error))
     if len(found) != 1:
-        return _refused(text, f"{CallErrorCode.MALFORMED_CALL}: ")
+        return _malformed(text, "")
     return ToolCall(VIDEO_ZOOM, found[0])
 
 
@@ -117,7 +118,11 @@ def _is_flat(value: Any) -> bool:
     return not any(isinstance(item, dict | list) for item in (value if isinstance(value, list) else [value]))
 
 
-def _refused(text: str, error: str) -> ToolCall:
+def _malformed(text: str, message: str) -> ToolCall:
+    return _refused(text, CallError(CallErrorCode.MALFORMED_CALL, message))
+
+
+def _refused(text: str, error: CallError) -> ToolCall:
     return ToolCall(VIDEO_ZOOM, {"request": text}, error)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from verl_video_tools.core.errors import CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.templates import Template, render
 from verl_video_tools.core.types import CallRecord, Content, Method, ToolOutcome, content_text
 from verl_video_tools.methods.toolkit.refusals import told_error
@@ -83,22 +83,22 @@ def observation(method: Method, outcome: ToolOutcome, max_frames: int, turns_lef
     record = outcome.record
     if record.ok:
         return render(method, f"observation{last}", frames=labelled_frames(outcome.images))
-    code, _, message = told_error(record).partition(": ")
-    name = "unreadable" if code == CallErrorCode.MALFORMED_CALL else "refusal"
-    if method.compat == "reference":
-        return render(method, f"{name}{last}", error=_reason_reference(method, record, code, message, max_frames))
-    return render(method, f"{name}{last}", error=told_error(record))
+    error = told_error(record)
+    name = "unreadable" if error.code == CallErrorCode.MALFORMED_CALL else "refusal"
+    reason = _reason_reference(method, record, error, max_frames) if method.compat == "reference" else str(error)
+    return render(method, f"{name}{last}", error=reason)
 
 
-def _reason_reference(method: Method, record: CallRecord, code: str, message: str, max_frames: int) -> str:
+def _reason_reference(method: Method, record: CallRecord, error: CallError, max_frames: int) -> str:
     """The reason as published, which names no code."""
-    if code == CallErrorCode.TOO_MANY_FRAMES:
+    if error.code == CallErrorCode.TOO_MANY_FRAMES:
         asked = frames_asked_reference(*numbers_reference(record.arguments))
-        return content_text(render(method, code, num_frames=str(asked), max_frames=str(max_frames)))
-    if code != CallErrorCode.MALFORMED_CALL or record.arguments.keys() == {"request"}:  # the latter: no JSON at all
-        return message
+        return content_text(render(method, error.code, num_frames=str(asked), max_frames=str(max_frames)))
+    is_json = record.arguments.keys() != {"request"}
+    if error.code != CallErrorCode.MALFORMED_CALL or not is_json:
+        return error.message
     try:
         numbers_reference(record.arguments)
-    except UNREADABLE as error:
-        message = content_text(render(method, "no_numbers", reason=str(error), request=str(record.arguments)))
-    return message
+    except UNREADABLE as reason:
+        return content_text(render(method, "no_numbers", reason=str(reason), request=str(record.arguments)))
+    return error.message

@@ -23,7 +23,7 @@ from verl_video_tools.core.types import (
     Method,
     ParsedTurn,
     PixelEnvelope,
-    RecipeBudget,
+    RolloutLimits,
     Sample,
     StopReason,
     Tool,
@@ -57,7 +57,7 @@ class VideoZoomer(Method):
     name: ClassVar[str] = "videozoomer"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
     renamed_fields: ClassVar[Mapping[str, str]] = {"glance_frames": "initial_frames", "max_frames": "call_frames"}
-    recipe_budget: ClassVar[RecipeBudget] = RecipeBudget(prompt_tokens=20_480, response_tokens=32_768, images=128)
+    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=20_480, response_tokens=32_768, images=128)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videozoomer.oracle:VideoZoomerExpert"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 

@@ -67,20 +67,20 @@ class EndpointClient:
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[Turn]:
-        """Wait for one of the turns that may be taken at once; what is done within has to meet the deadline.
+    async def exchange(self) -> AsyncIterator[Exchange]:
+        """Wait for one of the exchanges that may be under way at once; what is done within has to meet the deadline.
 
         Raises:
             EndpointError: no usable reply within `max_attempts` and `deadline_seconds`, or a request that is refused.
         """
         session = self._session()
         async with session.slots:
-            turn = Turn(self.config, session)
+            exchange = Exchange(self.config, session)
             try:
-                async with asyncio.timeout_at(turn.ends_at):
-                    yield turn
+                async with asyncio.timeout_at(exchange.ends_at):
+                    yield exchange
             except TimeoutError as error:
-                raise turn.out_of_time() from error
+                raise exchange.out_of_time() from error
 
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists.
@@ -88,8 +88,8 @@ class EndpointClient:
         Raises:
             EndpointError: it cannot be reached, or lists none.
         """
-        async with self.turn() as turn:
-            return await turn.retried(lambda: _list_models(turn.session), REACH_SECONDS)
+        async with self.exchange() as exchange:
+            return await exchange.retried(lambda: _list_models(exchange.session), REACH_SECONDS)
 
     async def check_reachable(self) -> None:
         """Ask for a reply of any kind.
@@ -97,8 +97,8 @@ class EndpointClient:
         Raises:
             EndpointError: nothing answers.
         """
-        async with self.turn() as turn:
-            await turn.retried(lambda: _any_reply(turn.session), REACH_SECONDS)
+        async with self.exchange() as exchange:
+            await exchange.retried(lambda: _any_reply(exchange.session), REACH_SECONDS)
 
     async def server_version(self) -> str | None:
         """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not.
@@ -137,8 +137,8 @@ class EndpointClient:
         return self._sessions[loop]
 
 
-class Turn:
-    """What one reply may do: requests, each tried again where that may help."""
+class Exchange:
+    """The requests that one reply may take, each tried again where that may help, until one deadline."""
 
     def __init__(self, config: EndpointConfig, session: _Session) -> None:
         self.config = config

@@ -18,7 +18,7 @@ from verl_video_tools.core.errors import EndpointError, JudgeError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.services.endpoint.chat import Completion, read_completion
-from verl_video_tools.services.endpoint.client import EndpointClient, Turn
+from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.retries import AttemptFailed, Unavailable
 from verl_video_tools.services.judge.breaker import CircuitBreaker
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
@@ -50,7 +50,7 @@ class JudgeCounters:
     failed_attempts: int = 0
     """Those of them without a usable reply."""
     latencies_ms: list[float] = field(default_factory=list)
-    """Of verdicts that the endpoint gave: from its turn to the verdict, failed attempts and waits between included."""
+    """Of verdicts that the endpoint gave: from the start of the exchange on, failed attempts and waits included."""
 
     @property
     def latency_ms_p50(self) -> float:
@@ -148,37 +148,37 @@ class LLMJudge:
             raise JudgeError(f"no verdict from the judge: {type(error).__name__}: {error}") from error
 
     async def _verdict(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        """Its turn, its model, the cache, then attempts until one is readable."""
+        """Its place in the queue, its model, the cache, then attempts until one is readable."""
         # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
         data = {"question": question, "reference": truth, "answer": without_labels(answer)}
         user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
         messages = [{"role": "system", "content": self._prompt}, user]
         breaker = self._breaker()
         try:
-            async with self._endpoint.turn() as turn:
-                if turn.known_model is None:
+            async with self._endpoint.exchange() as exchange:
+                if exchange.known_model is None:
                     breaker.check(messages)
-                model = await turn.model()
+                model = await exchange.model()
                 key = CacheKey(question, truth, answer, self._prompt, model)
                 if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                     self.counters.cache_hits += 1
                     return kept
                 breaker.check(messages)
-                label = await turn.retried(lambda: self._ask(turn, model, messages))
-                self.counters.latencies_ms.append((asyncio.get_running_loop().time() - turn.began_at) * 1e3)
+                label = await exchange.retried(lambda: self._ask(exchange, model, messages))
+                self.counters.latencies_ms.append((asyncio.get_running_loop().time() - exchange.began_at) * 1e3)
         except EndpointError as error:
-            if turn.is_late:
+            if exchange.is_late:
                 breaker.failed(messages, error)
             raise
         if self._cache is not None:
             await asyncio.to_thread(self._cache.put, key, label)
         return label
 
-    async def _ask(self, turn: Turn, model: str, messages: _Messages) -> AnswerLabel:
+    async def _ask(self, exchange: Exchange, model: str, messages: _Messages) -> AnswerLabel:
         """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
         self.counters.attempts += 1
         try:
-            completion = read_completion(await turn.chat_completion(self._body(model, messages)))
+            completion = read_completion(await exchange.chat_completion(self._body(model, messages)))
             self._breaker().replied()
             try:
                 return self._read(completion)
@@ -209,12 +209,12 @@ class LLMJudge:
     async def _probe(self, messages: _Messages) -> None:
         """Ask once more what nobody waits for; raises EndpointError where the judge does not reply."""
         try:
-            async with self._endpoint.turn() as turn:
-                await turn.chat_completion(self._body(await turn.model(), messages))
+            async with self._endpoint.exchange() as exchange:
+                await exchange.chat_completion(self._body(await exchange.model(), messages))
         except Unavailable:
             raise
         except EndpointError:
-            if turn.is_late:
+            if exchange.is_late:
                 raise
             # Else it replies, if not to this.
 
