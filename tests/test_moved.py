@@ -87,6 +87,7 @@ MOVED_NAMES = [
     "trace.records.read_records",
     "trace.summary.main",
     "types.Method",
+    "types.RecipeBudget",
     "types.frames.VideoInfo",
     "types.messages.Message",
     "types.method.Method",

@@ -48,5 +48,6 @@ def test_what_cannot_be_imported_is_told_with_the_reason(
     (tmp_path / "failing.py").write_text("X = 1 / 0")
     with pytest.raises(UsageError) as refused:
         resolve(spec, REGISTERED, "reader")
-    assert f"the reader {spec!r} cannot be imported: {reason}" in str(refused.value)
+    named = f"{spec!r} ({REGISTERED[spec]})" if spec in REGISTERED else repr(spec)
+    assert f"the reader {named} cannot be imported: {reason}" in str(refused.value)
     assert "write it as module:Class" in str(refused.value)

@@ -10,6 +10,7 @@ import importlib.util
 import warnings
 from importlib import abc
 from importlib.machinery import ModuleSpec
+from pkgutil import resolve_name
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -51,10 +52,12 @@ MOVED = {
 """Old module names and new ones, below the package; a package stands for all modules in it."""
 
 MOVED_NAMES = {
-    "retrieval.connect": "verl_plugin.retrieval_actor",
-    "retrieval.RayRetriever": "verl_plugin.retrieval_actor",
+    "agent_loop.episode.Budget": "rollout.episode:BudgetCheck",
+    "retrieval.RayRetriever": "verl_plugin.retrieval_actor:RayRetriever",
+    "retrieval.connect": "verl_plugin.retrieval_actor:connect",
+    "types.RecipeBudget": "core.types:RolloutLimits",
 }
-"""Names that did not go where their old module went."""
+"""Names that did not go where their old module went, or that have another name now."""
 
 
 def new_name(old: str) -> str | None:
@@ -101,7 +104,7 @@ class Loader(abc.Loader):
 
         def look_up(name: str) -> Any:
             home = MOVED_NAMES.get(f"{old.removeprefix(f'{PACKAGE}.')}.{name}")
-            return getattr(importlib.import_module(f"{PACKAGE}.{home}") if home else new, name)
+            return resolve_name(f"{PACKAGE}.{home}") if home else getattr(new, name)
 
         module.__dict__["__getattr__"] = look_up
 

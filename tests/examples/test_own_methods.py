@@ -163,7 +163,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> Non
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("theirs = no_such_module:Theirs", "'theirs' cannot be loaded from 'no_such_module:Theirs'"),
+        ("theirs = no_such_module:Theirs", "the method 'theirs' \\(no_such_module:Theirs\\) cannot be imported"),
         ("theirs = json:JSONDecoder", "must be a subclass of Method"),
         ("theirs = verl_video_tools.methods.longvt:LongVT", "`name` is the entry point's, 'theirs'"),
         ("longvt = json:JSONDecoder", "the distribution 'theirs' brings a method 'longvt', and there is one already"),

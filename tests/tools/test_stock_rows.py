@@ -213,5 +213,5 @@ def test_rows_for_videobrain(video: Path, tmp_path: Path) -> None:
 
 
 def test_methods_without_tools_for_verls_loop_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no tools of 'other'; choose one of: framethinker, longvt, videobrain"):
-        convert_parquet(tmp_path / "rows.parquet", tmp_path / "out.parquet", method_name="other")
+    with pytest.raises(UsageError, match="no tools of 'framemind'; choose one of: framethinker, longvt, videobrain"):
+        convert_parquet(tmp_path / "rows.parquet", tmp_path / "out.parquet", method_name="framemind")

@@ -21,6 +21,7 @@ def resolve(spec: str, registered: Mapping[str, str], kind: str) -> Any:
         UsageError: the name is not registered and no path, or the object cannot be imported.
     """
     path = registered.get(spec, spec)
+    named = repr(spec) if path == spec else f"{spec!r} ({path})"
     if ":" not in path:
         raise UsageError(
             f"there is no {kind} {spec!r}; choose one of: {', '.join(registered)}, or name your own as module:Class"
@@ -29,6 +30,6 @@ def resolve(spec: str, registered: Mapping[str, str], kind: str) -> Any:
         return resolve_name(path)
     except Exception as error:  # the module is the user's, and may fail in any way
         raise UsageError(
-            f"the {kind} {spec!r} cannot be imported: {type(error).__name__}: {error}; write it as module:Class, with "
+            f"the {kind} {named} cannot be imported: {type(error).__name__}: {error}; write it as module:Class, with "
             "the module installed or on PYTHONPATH"
         ) from error

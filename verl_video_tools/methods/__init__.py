@@ -82,7 +82,5 @@ def method_class(name: str) -> type[Method]:
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise UsageError(f"the method {name!r} must be a subclass of Method, got {found!r:.80}")
     if name in installed and found.name != name:
-        raise UsageError(
-            f"{installed[name].value!r} must have the `name` of its entry point, {name!r}, and has {found.name!r}"
-        )
+        raise UsageError(f"{installed[name].value!r} must be a Method whose `name` is the entry point's, {name!r}")
     return found
