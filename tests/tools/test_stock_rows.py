@@ -17,9 +17,9 @@ from PIL import Image
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from benchmarks.video.files import read_number, write_video
+from verl_video_tools.cli.convert import convert_command
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
 from verl_video_tools.core.types import Sample, content_images, content_text
-from verl_video_tools.data.convert_command import convert_command
 from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row, to_tool_agent_rows
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode

@@ -30,7 +30,7 @@ def run(
         SetupError: the installation lacks the base model or the encoder.
         UsageError: more different questions are wanted than a video allows, or `out` cannot be written.
     """
-    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.synthetic_rows import VIDEO_MME_FILE, make_demo
     from verl_video_tools.methods import METHOD_NAMES, get_method
     from verl_video_tools.methods.toolkit.synthetic import write_prompt

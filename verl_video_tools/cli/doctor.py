@@ -11,7 +11,8 @@ from verl_video_tools import __version__
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.cli.probes import Check, Status
-from verl_video_tools.cli.tested_versions import NEEDED, OPTIONAL
+from verl_video_tools.core.devices import detect_device
+from verl_video_tools.core.tested_versions import NEEDED, OPTIONAL
 
 
 def run(as_json: bool, judge_base_url: str | None = None, judge_model: str | None = None) -> int:
@@ -24,7 +25,7 @@ def run(as_json: bool, judge_base_url: str | None = None, judge_model: str | Non
     Returns:
         The exit code: 0 if everything needed is in place, else 1.
     """
-    device = probes.detect_device()
+    device = detect_device()
     checks = examine(device)
     if judge_base_url := judge_base_url or os.environ.get("VVT_JUDGE_BASE_URL"):
         checks += probes.check_judge(judge_base_url, judge_model)

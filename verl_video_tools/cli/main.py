@@ -14,22 +14,22 @@ from typing import Annotated
 import typer
 
 from verl_video_tools import __version__
-from verl_video_tools.budget_command import budget_command
 from verl_video_tools.cli.asking import Retrieval, Settings
+from verl_video_tools.cli.budget import budget_command
+from verl_video_tools.cli.classify import classify_command
+from verl_video_tools.cli.convert import convert_command
+from verl_video_tools.cli.data import app as data_app
+from verl_video_tools.cli.evaluate import eval_command, eval_table_command
+from verl_video_tools.cli.generate import generate_command, reflect_command
+from verl_video_tools.cli.haystack import haystack_command
+from verl_video_tools.cli.logic import logic_command
+from verl_video_tools.cli.mcp import mcp_command
+from verl_video_tools.cli.probe import probe_command
+from verl_video_tools.cli.report import report_command
+from verl_video_tools.cli.rows import decontaminate_command, split_command, stats_command
+from verl_video_tools.cli.validate import validate_command
+from verl_video_tools.cli.view import view_command
 from verl_video_tools.core.errors import UsageError, VideoToolsError
-from verl_video_tools.data.classify_command import classify_command
-from verl_video_tools.data.cli import app as data_app
-from verl_video_tools.data.convert_command import convert_command
-from verl_video_tools.data.generate_command import generate_command, reflect_command
-from verl_video_tools.data.haystack.command import haystack_command
-from verl_video_tools.data.logic_command import logic_command
-from verl_video_tools.data.probe_command import probe_command
-from verl_video_tools.data.rows_commands import decontaminate_command, split_command, stats_command
-from verl_video_tools.data.validate_command import validate_command
-from verl_video_tools.evaluation.command import eval_command, eval_table_command
-from verl_video_tools.mcp_server.command import mcp_command
-from verl_video_tools.records.report_command import report_command
-from verl_video_tools.records.view_command import view_command
 from verl_video_tools.synthetic import Family
 
 app = typer.Typer(

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, PackagePin
+from verl_video_tools.core.devices import list_gpus
 from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.core.tested_versions import ENGINES, FLASH_ATTENTION, PackagePin, install_command
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -62,14 +63,6 @@ class Check:
     found: str = ""
     detail: str = ""
     mend: str = ""
-
-
-def install_command(package: PackagePin) -> str:
-    """The command that installs the tested version into the environment of this process."""
-    command = f"uv pip install --python {sys.executable}"
-    if package == ENGINES["cpu"]:  # its demand for torch's CPU-only build must be overridden (pyproject.toml says why)
-        command += " --override <(echo torch==2.11.0)"
-    return f"{command} '{package.distribution}=={package.version}'"
 
 
 def installed_version(distribution: str) -> str | None:
@@ -223,24 +216,6 @@ def _round_trip_h264(num_frames: int) -> int:
     if error > 8:
         raise RuntimeError(f"the decoded frames differ by {error:.0f} of 255 grey levels from the encoded ones")
     return len(received)
-
-
-def detect_device() -> str:
-    """`gpu` or `cpu`: the environment variable DEVICE where it says so, else whether nvidia-smi lists a GPU."""
-    wanted = os.environ.get("DEVICE", "")
-    return wanted if wanted in ENGINES else ("gpu" if list_gpus() else "cpu")
-
-
-def list_gpus() -> list[str]:
-    """Names of the GPUs that nvidia-smi lists; empty where it is missing or fails."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip()]
 
 
 def check_gpu(device: str) -> Check:

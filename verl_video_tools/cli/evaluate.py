@@ -63,7 +63,7 @@ def eval_command(
     asking: Asking,
 ) -> int:
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
-    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.evaluation.model_files import model_digest
     from verl_video_tools.evaluation.processor import envelope_of_model
     from verl_video_tools.evaluation.run import evaluate

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.asking import Asking, Seed, Temperature, asks
+from verl_video_tools.cli.generate import RetryFlagged
 from verl_video_tools.core.assignments import read_assignments
-from verl_video_tools.data.generate_command import RetryFlagged
 
 
 @asks
@@ -38,9 +38,9 @@ def classify_command(
     asking: Asking,
 ) -> int:
     """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.classify import Evaluator, classify, evaluate
     from verl_video_tools.data.classify_export import export_classified, write_report
-    from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.methods import get_method
 
     teacher_method = get_method(method, **read_assignments(settings or []))

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.progress import progress_bars
 
 
 def view_command(

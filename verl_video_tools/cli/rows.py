@@ -30,7 +30,7 @@ def stats_command(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Count rows by source, method, type, options and letter of the truth, and tell of their videos."""
-    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.stats import row_stats
     from verl_video_tools.data.validate import probe_videos
 

@@ -23,8 +23,8 @@ def logic_command(
     api_key_env: APIKeyEnv = "VVT_API_KEY",
 ) -> int:
     """Let a model say whether right dialogues are reasoned soundly; exit 1 if none got a verdict."""
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.logic import check_logic
-    from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.services.endpoint import EndpointConfig
 
     if out.resolve() == records.resolve():

@@ -117,8 +117,8 @@ def _run(
     asking: Asking,
     **options: Any,
 ) -> int:
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.generate import generate
-    from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.methods import get_method
 
     configured = get_method(method, **read_assignments(settings or []))

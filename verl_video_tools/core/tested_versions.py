@@ -5,6 +5,7 @@ The same numbers stand in requirements/cpu.txt and gpu.txt; a test keeps them eq
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 
@@ -64,3 +65,11 @@ OPTIONAL = (
     ("haystack", PackagePin("scenedetect-headless", "scenedetect", "0.7.2")),
 )
 """Packages of our extras, each with the extra's name."""
+
+
+def install_command(package: PackagePin) -> str:
+    """The command that installs the tested version into the environment of this process."""
+    command = f"uv pip install --python {sys.executable}"
+    if package == ENGINES["cpu"]:  # its demand for torch's CPU-only build must be overridden (pyproject.toml says why)
+        command += " --override <(echo torch==2.11.0)"
+    return f"{command} '{package.distribution}=={package.version}'"

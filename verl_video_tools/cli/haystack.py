@@ -54,6 +54,7 @@ def haystack_command(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
 ) -> int:
     """Make questions about single moments of long videos; exit 1 if none is left."""
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.core.config import checked_fields
     from verl_video_tools.data.haystack.config import HaystackConfig, claim
     from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
@@ -68,7 +69,6 @@ def haystack_command(
     )
     from verl_video_tools.data.haystack.rows import write_rows
     from verl_video_tools.data.probe_files import find_videos
-    from verl_video_tools.data.progress import progress_bars
     from verl_video_tools.services.endpoint import EndpointConfig
 
     config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(settings or [])))

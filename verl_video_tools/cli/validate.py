@@ -41,7 +41,7 @@ def validate_command(
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0,
 ) -> int:
     """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
-    from verl_video_tools.data.progress import progress_bars
+    from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.validate import PromptCosts, RowMethods, probe_videos, validate_file
 
     of_prompts = {"--min-pixels": min_pixels, "--max-pixels": max_pixels}
