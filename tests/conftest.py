@@ -14,6 +14,8 @@ import pytest
 from hypothesis import settings
 
 from benchmarks.video.files import MakeVideo, write_grey
+from tests.context_method import NAME, PATH
+from verl_video_tools import methods
 from verl_video_tools.services.endpoint import client, retries
 
 # Before torch is imported anywhere: many small tests share few cores.
@@ -43,6 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "needs a CUDA device: torch.cuda.is_available() is False (`vvt doctor` tells more)"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def context_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the method of `tests.context_method` known for one test."""
+    monkeypatch.setitem(methods.REGISTERED, NAME, PATH)
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,10 @@
-"""A method that can take any context policy. Its import makes it known to `get_method`."""
+"""A method that can take any context policy, and what makes it known to `get_method`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verl_video_tools import methods
 from verl_video_tools.core.types import ContextPolicy
 from verl_video_tools.methods.framethinker import FrameThinker
 
@@ -24,4 +23,4 @@ class FrameThinkerWithContext(FrameThinker):
         return self.context
 
 
-methods._METHODS[NAME] = f"{__name__}:FrameThinkerWithContext"
+PATH = f"{__name__}:FrameThinkerWithContext"

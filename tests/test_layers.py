@@ -77,11 +77,9 @@ def is_there(name: str) -> bool:
     parent, _, last = name.rpartition(".")
     if find_spec(parent) is None:
         return False
-    return (
-        find_spec(name) is not None
-        if last.islower()
-        else re.search(rf"^class {last}\b", source(parent), re.M) is not None
-    )
+    if re.search(rf"^(class|(async )?def) {last}\b", source(parent), re.MULTILINE):
+        return True
+    return find_spec(name) is not None
 
 
 def source(module: str) -> str:

@@ -26,6 +26,8 @@ from verl_video_tools.data.sft import export_sft
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
+pytestmark = pytest.mark.usefixtures("context_method")
+
 END = "<|im_end|>"
 OPTIONS = {"pad_mode": "no_padding", "max_length": 4096}
 

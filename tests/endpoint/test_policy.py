@@ -22,7 +22,7 @@ from verl_video_tools.rollout.context import DROPPED_MARK
 from verl_video_tools.services.endpoint.chat import Completion, restore_stop
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
-pytestmark = pytest.mark.usefixtures("short_backoff")
+pytestmark = pytest.mark.usefixtures("short_backoff", "context_method")
 
 ZOOMER = get_method("videozoomer", initial_frames=4)
 LONGVT = get_method("longvt", initial_frames=4, call_frames=8)

@@ -14,7 +14,7 @@ from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, ru
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.tokens import placeholder_runs
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500), pytest.mark.usefixtures("context_method")]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def run(output_dir: Path, sft_model: Path) -> Run:
         MAX_PROMPT_LENGTH="1024",
         MAX_RESPONSE_LENGTH="128",
         MAX_MODEL_LEN="1152",
-        VERL_USE_EXTERNAL_MODULES="tests.context_method",
+        VERL_USE_EXTERNAL_MODULES="tests.integration.context_registration",
     )
     assert_succeeded(run)
     return run

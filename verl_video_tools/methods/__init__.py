@@ -16,7 +16,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.resolve import resolve
 
-_METHODS = {
+REGISTERED = {
     "framethinker": "verl_video_tools.methods.framethinker.method:FrameThinker",
     "videozoomer": "verl_video_tools.methods.videozoomer.method:VideoZoomer",
     "longvt": "verl_video_tools.methods.longvt.method:LongVT",
@@ -24,8 +24,10 @@ _METHODS = {
     "direct": "verl_video_tools.methods.direct.method:Direct",
     "videobrain": "verl_video_tools.methods.videobrain.method:VideoBrain",
 }
+"""Python path of each method by its name. A module that every process imports (VERL_USE_EXTERNAL_MODULES) may add
+its own; an installed distribution does it by entry point."""
 
-METHOD_NAMES: tuple[str, ...] = tuple(_METHODS)
+METHOD_NAMES: tuple[str, ...] = tuple(REGISTERED)
 """Methods of this package; also the `agent_name` of a row."""
 
 ENTRY_POINT_GROUP = "verl_video_tools.methods"
@@ -37,7 +39,7 @@ def method_names() -> tuple[str, ...]:
     Raises:
         UsageError: a distribution brings a method under a name that is taken.
     """
-    return (*_METHODS, *installed_methods())
+    return (*REGISTERED, *installed_methods())
 
 
 @cache
@@ -49,7 +51,7 @@ def installed_methods() -> dict[str, EntryPoint]:
     """
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        if point.name in _METHODS or point.name in found:
+        if point.name in REGISTERED or point.name in found:
             owner = point.dist.name if point.dist is not None else point.value
             raise UsageError(f"the distribution {owner!r} brings a method {point.name!r}, and there is one already")
         found[point.name] = point
@@ -77,8 +79,8 @@ def method_class(name: str) -> type[Method]:
     Raises:
         UsageError: there is none, or it is no subclass of `Method`.
     """
-    installed = {} if name in _METHODS else installed_methods()
-    found = resolve(name, {**_METHODS, **{own: point.value for own, point in installed.items()}}, "method")
+    installed = {} if name in REGISTERED else installed_methods()
+    found = resolve(name, {**REGISTERED, **{own: point.value for own, point in installed.items()}}, "method")
     if not (isinstance(found, type) and issubclass(found, Method)):
         raise UsageError(f"the method {name!r} must be a subclass of Method, got {found!r:.80}")
     if name in installed and found.name != name:
