@@ -498,7 +498,7 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     line = by_name["a_1"]
     counts = [line[f"num_{name}"] for name in ("sequences", "prompt_tokens", "generated_tokens", "observation_tokens")]
     assert counts == [3, 3 + 4 + 5, 1 + 2 + 3, 3]
-    assert (line["advantage"], line["reward"], line["trajectory"]["question"]) == (-0.5, {"score": 0.0}, "a_1")
+    assert (line["advantage"], line["reward"], line["trajectory"].question) == (-0.5, {"score": 0.0}, "a_1")
     assert [len(sequence["prompts"]) for sequence in line["sequences"]] == [3, 4, 5]
     assert line["sequences"][0].keys() == {
         *("prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages")
@@ -518,7 +518,7 @@ def test_a_flagged_rollout_has_generated_what_it_has(monkeypatch: pytest.MonkeyP
     """Its mask is 0 by then, so that it does not train."""
     step = Step(monkeypatch, flagged=("a_1",))
     step.advantages()
-    (line,) = [line for line in step.trainer._lines(step.batch, 1, trained=True) if line["trajectory"]["flags"]]
+    (line,) = [line for line in step.trainer._lines(step.batch, 1, trained=True) if line["trajectory"].flags]
     assert (line["num_generated_tokens"], line["num_observation_tokens"]) == (1 + 2 + 3, 3)
 
 

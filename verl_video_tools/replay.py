@@ -15,7 +15,6 @@ from typing import Any, get_args
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import (
-    Content,
     Message,
     Method,
     PixelEnvelope,
@@ -28,7 +27,11 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.records.html import write_html
 from verl_video_tools.records.thumbnails import decode_thumbnails
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
+from verl_video_tools.rollout.sequences import append_messages, rollout_tokens
+from verl_video_tools.rollout.tokens import TokenBudget
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 _CALL_FIELDS = ("name", "arguments", "ok", "error", "frames")
 
@@ -94,43 +97,20 @@ async def areplay(
         raise UsageError(f"turns must be a list of assistant texts, got {turns!r:.200}")
     configured = get_method(method, **(settings or {}))
     sample = _sample(video, question, answer, extra or {})
-    tokens = None if processor is None else _ScriptedTokens(processor, configured)
+    policy: Policy = ScriptedPolicy(turns)
+    envelope, budget = None, None
+    if processor is not None:
+        policy = tokenized = _TokenizedScript(turns, processor, configured)
+        envelope, budget = tokenized.envelope, tokenized.budget
     async with AsyncExitStack() as stack:
         judge = None
         if judge_base_url is not None:
             judge = await stack.enter_async_context(LLMJudge(JudgeConfig(base_url=judge_base_url)))
-        configured.check_sample(sample, judge)
-        trajectory = await _run(configured, sample, turns, tokens, retriever)
+        trajectory = await Episode(configured, sample, envelope, budget, retriever).run(policy)
         reward = await configured.score(trajectory, sample, judge)
     if html is not None:
         await asyncio.to_thread(_draw, trajectory, sample, reward, html)
     return _as_result(trajectory, reward)
-
-
-async def _run(
-    method: Method,
-    sample: Sample,
-    turns: Sequence[str],
-    tokens: _ScriptedTokens | None,
-    retriever: Retriever | None,
-) -> Trajectory:
-    if tokens is None:
-        episode = Episode(method, sample, retriever=retriever)
-    else:
-        episode = Episode(method, sample, tokens.envelope, tokens.budget, retriever)
-    messages = await episode.start()
-    if messages is not None and tokens is not None:
-        tokens.start(messages)
-    for text in turns:
-        if episode.trajectory.stop_reason is not None:
-            break
-        text, truncated = (text, False) if tokens is None else tokens.append_turn(text)
-        observation = await episode.step(text, truncated)
-        if observation is not None and tokens is not None:
-            tokens.append_observation(observation)
-    if episode.trajectory.stop_reason is None:
-        episode.exhaust_script()
-    return episode.trajectory
 
 
 def _sample(video: str, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
@@ -176,19 +156,15 @@ def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, An
     }
 
 
-class _ScriptedTokens:
-    """Tokens of a scripted rollout, by the same builder and budget as a generated one."""
+class _TokenizedScript:
+    """A script as a model under the recipe's limits could have written it, by the same token builder and budget."""
 
-    def __init__(self, processor_path: str, method: Method) -> None:
-        # Heavy: torch, transformers and verl, needed only here.
-        from verl_video_tools.rollout.sequences import rollout_tokens
-        from verl_video_tools.rollout.tokens import TokenBudget
-        from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
-
+    def __init__(self, turns: Sequence[str], processor_path: str, method: Method) -> None:
         model = load_model_tokens(processor_path)
         self.envelope: PixelEnvelope = model.envelope
         self._tokenizer = model.tokenizer
         self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
+        self._turns = iter(turns)
         self._max_turn_tokens = method.max_turn_tokens
         self._tokens = rollout_tokens(
             method.context_policy(), model.counter.builder, model.counter, self._end_of_turn_id
@@ -200,18 +176,15 @@ class _ScriptedTokens:
             max_images=method.recipe_budget.images,
         )
 
-    def start(self, messages: Sequence[Message]) -> None:
-        self._tokens.start(messages)
-
-    def append_turn(self, text: str) -> tuple[str, bool]:
-        """The turn as a model under these limits could have written it, and whether they cut it."""
+    async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        append_messages(self._tokens, messages)
+        text = next(self._turns, None)
+        if text is None:
+            return None
         ids = self._tokenizer.encode(text, add_special_tokens=False)
         tokens_left = max(1, self.budget.tokens_left())
         max_tokens = min(tokens_left, self._max_turn_tokens or tokens_left)
         truncated = len(ids) + 1 > max_tokens  # one for the end of the turn
         ids = ids[:max_tokens] if truncated else [*ids, self._end_of_turn_id]
         self._tokens.current.append_turn(ids, None)
-        return (self._tokenizer.decode(ids) if truncated else text), truncated
-
-    def append_observation(self, content: Content) -> None:
-        self._tokens.append_observation(content)
+        return AssistantTurn(self._tokenizer.decode(ids) if truncated else text, truncated)

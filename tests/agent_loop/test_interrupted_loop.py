@@ -14,7 +14,7 @@ from verl.workers.rollout.replica import TokenOutput
 
 from tests.agent_loop.harness import Rollout, run_loop, tokenizer
 from verl_video_tools.core.types import StopReason
-from verl_video_tools.verl_plugin.agent_loop import length_to_stop
+from verl_video_tools.rollout.token_policy import length_to_stop
 
 ZOOM = '<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'
 RIGHT = "<think>so</think><answer>B</answer>"

@@ -27,6 +27,7 @@ from verl_video_tools.core.errors import InvariantError, SetupError
 from verl_video_tools.core.types import Content, StopReason
 from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.video import Video
+from verl_video_tools.video.source import Deadline
 
 END = "<|im_end|>"
 LOOK_TWICE = [get("0:03"), choose(20, 60), answer("B")]
@@ -329,7 +330,7 @@ async def test_a_frame_number_is_looked_up_beside_the_event_loop(monkeypatch: py
     """The reader may be busy with another rollout's frames, or hang: all rollouts of the worker share the loop."""
     asked, release = threading.Event(), threading.Event()
 
-    def waiting(self: Video, seconds: float, deadline_seconds: float | None = None) -> int:
+    def waiting(self: Video, seconds: float, deadline: Deadline) -> int:
         asked.set()
         assert release.wait(20), "the event loop was held meanwhile"
         return 15

@@ -16,6 +16,7 @@ from tests.retrieval.encoder import ColourEncoder
 from verl_video_tools.core.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
 from verl_video_tools.video import Video
+from verl_video_tools.video.source import Deadline
 
 SECONDS = 30.0
 
@@ -168,14 +169,14 @@ async def test_queries_wait_for_a_slow_file_without_a_thread_each(
     in_flight, most_in_flight, deadlines = 0, 0, []
     keyframe_indices = Video.keyframe_indices
 
-    def slowly(video: Video, deadline_seconds: float | None = None) -> list[int]:
+    def slowly(video: Video, deadline: Deadline) -> list[int]:
         nonlocal in_flight, most_in_flight
         in_flight += 1
         most_in_flight = max(most_in_flight, in_flight)
-        deadlines.append(deadline_seconds)
+        deadlines.append(deadline.left_seconds())
         time.sleep(0.1)
         in_flight -= 1
-        return keyframe_indices(video, deadline_seconds)
+        return keyframe_indices(video, deadline)
 
     monkeypatch.setattr(Video, "keyframe_indices", slowly)
     service = make_service(frame_mode="keyframe")

@@ -35,6 +35,7 @@ from verl_video_tools.video import (
 )
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, result_of
 from verl_video_tools.video.pool import VideoShelf
+from verl_video_tools.video.source import Deadline
 
 
 @pytest.fixture
@@ -61,8 +62,10 @@ async def test_work_on_a_reader_knows_the_time_left_and_takes_turns(path: Path) 
     video = await open_video(path)
     spans = []
 
-    def work(reader: Video, left_seconds: float) -> float:
+    def work(reader: Video, deadline: Deadline) -> float:
         assert reader is video
+        left_seconds = deadline.left_seconds()
+        assert left_seconds is not None
         start = time.monotonic()
         time.sleep(0.05)
         spans.append((start, time.monotonic()))

@@ -25,6 +25,7 @@ from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore
 from verl_video_tools.video.provider import FrameProvider, open_provider
 from verl_video_tools.video.settings import VideoSettings
+from verl_video_tools.video.source import Deadline
 
 FRAME_BYTES = 20480
 """What a frame of 96 x 64 takes in a cache: 18,432 bytes of pixels and a header, in whole pages."""
@@ -34,6 +35,10 @@ SPAWN = multiprocessing.get_context("spawn")
 
 def provider_of(folder: Path, capacity_bytes: int = 64 << 20, **options: Any) -> FrameProvider:
     return FrameProvider([FrameStore(folder, capacity_bytes)], StripedLocks(folder / "locks"), **options)
+
+
+def within(seconds: float) -> Deadline:
+    return Deadline(seconds, "provide")
 
 
 def by_index(*indices: int, width: int = 96, height: int = 64) -> FrameRequest:
@@ -83,7 +88,7 @@ def test_cached_frames_equal_decoded_ones(video: Video, decoded: list[int], tmp_
     expected = video.decode_many(requests)
     decoded.clear()
     for num_cached in (0, 4):
-        batches = provider.provide(video, requests, deadline_seconds=60)
+        batches = provider.provide(video, requests, within(60))
         for batch, wanted in zip(batches, expected, strict=True):
             np.testing.assert_array_equal(batch.frames_THWC, wanted.frames_THWC)
             assert batch.timestamps_seconds.tolist() == wanted.timestamps_seconds.tolist()
@@ -98,7 +103,7 @@ def test_cached_frames_equal_decoded_ones(video: Video, decoded: list[int], tmp_
 def test_a_frame_that_several_times_mean_comes_once_if_asked(video: Video, tmp_path: Path) -> None:
     request = FrameRequest(96, 64, seconds=(1.0, 0.0, 0.01, 1.001, 2.0), unique=True)
     for provider in (FrameProvider(()), provider_of(tmp_path), provider_of(tmp_path)):
-        (batch,) = provider.provide(video, [request], deadline_seconds=60)
+        (batch,) = provider.provide(video, [request], within(60))
         assert numbers(batch) == batch.indices.tolist() == [30, 0, 60]
 
 
@@ -190,7 +195,7 @@ def test_errors_are_those_of_the_video(video: Video, tmp_path: Path) -> None:
     with pytest.raises(FrameRangeError, match="300"):
         provider.provide(video, [by_index(300)])
     with pytest.raises(DeadlineError):
-        provider.provide(video, [by_index(5)], deadline_seconds=0.0)
+        provider.provide(video, [by_index(5)], within(0.0))
     assert provider.provide(video, [FrameRequest(96, 64, seconds=())])[0].frames_THWC.shape == (0, 64, 96, 3)
 
 
@@ -321,7 +326,7 @@ def _request_much(
             num_wrong = 0
             for _ in range(num_requests):
                 indices = random.integers(0, 300, 8).tolist()
-                (batch,) = provider.provide(videos[thread], [by_index(*indices)], deadline_seconds=60)
+                (batch,) = provider.provide(videos[thread], [by_index(*indices)], within(60))
                 num_wrong += sum(a != b for a, b in zip(numbers(batch), indices, strict=True))
                 num_wrong += batch.indices.tolist() != indices
             return num_wrong
@@ -399,10 +404,11 @@ def holder(video: Video, tmp_path: Path) -> Iterator[Any]:
 
 def test_a_process_killed_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(provider_of(tmp_path).provide, video, [by_index(20, 100)], 60.0)
+        future = thread.submit(provider_of(tmp_path).provide, video, [by_index(20, 100)], within(60.0))
         time.sleep(0.3)
         assert not future.done()  # it waits for the other
-        assert provider_of(tmp_path).provide(video, [by_index(20)], 5.0)[0].num_cached == 1  # but took what was free
+        (free,) = provider_of(tmp_path).provide(video, [by_index(20)], within(5.0))
+        assert free.num_cached == 1  # but took what was free
         holder.kill()
         (batch,) = future.result(timeout=5.0)  # far less than its patience
     assert numbers(batch) == [20, 100]
@@ -410,7 +416,7 @@ def test_a_process_killed_while_it_holds_a_group(holder: Any, video: Video, tmp_
 
 def test_a_process_that_hangs_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
     start = time.monotonic()
-    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], deadline_seconds=2.0)
+    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], within(2.0))
     assert numbers(batch) == [100]
     assert 0.9 < time.monotonic() - start < 2.0
     assert holder.is_alive()
@@ -428,7 +434,7 @@ def test_a_failed_decode_gives_the_group_free(video: Video, tmp_path: Path) -> N
     with pytest.raises(RuntimeError, match="once"):
         provider.provide(video, [by_index(5)])
     start = time.monotonic()
-    assert numbers(provider.provide(video, [by_index(5)], 60.0)[0]) == [5]
+    assert numbers(provider.provide(video, [by_index(5)], within(60.0))[0]) == [5]
     assert time.monotonic() - start < 5
 
 
@@ -438,7 +444,7 @@ def test_threads_of_one_process_wait_for_each_other(path: Path, tmp_path: Path) 
     def work(_: int) -> int:
         with Video(path) as video:
             barrier.wait()
-            return provider.provide(video, [by_index(*range(0, 300, 30))], 60.0)[0].num_cached
+            return provider.provide(video, [by_index(*range(0, 300, 30))], within(60.0))[0].num_cached
 
     with ThreadPoolExecutor(4) as threads:
         assert sum(threads.map(work, range(4))) == 3 * 10
@@ -453,7 +459,11 @@ def test_memory_stays_flat(video: Video, tmp_path: Path) -> None:
     resident_bytes = []
     for _ in range(3):
         for _ in range(150):
-            provider.provide(video, [FrameRequest(192, 128, indices=tuple(random.integers(0, 300, 8).tolist()))], 60.0)
+            provider.provide(
+                video,
+                [FrameRequest(192, 128, indices=tuple(random.integers(0, 300, 8).tolist()))],
+                within(60.0),
+            )
         resident_bytes.append(process.memory_info().rss)
     assert resident_bytes[-1] - resident_bytes[0] < 8 << 20
     assert 0 < provider.stats().stored_bytes <= 4 << 20

@@ -104,6 +104,10 @@ class VideoToolsError(Exception):
     """Root of every error that this package raises on purpose."""
 
 
+class PolicyError(VideoToolsError):
+    """A policy cannot give its next turn, for a reason outside its reach: its rollout is aborted."""
+
+
 class UsageError(VideoToolsError, ValueError):
     """The user asked for something that does not exist or does not fit together."""
 

@@ -100,17 +100,21 @@ async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) 
     Numbers are compared beside the event loop, on which a reward worker scores all its rollouts, and for at most
     `NUMBER_DEADLINE_SECONDS`; an answer that takes longer is wrong.
 
+    Args:
+        sample: a question that can be graded, as `check_question` says; `Method.score` has asked it.
+
     Raises:
-        UsageError: as `check_question`.
+        UsageError: a judge has to decide and there is none.
         JudgeError: the judge gave no verdict.
     """
     if sample.question_type == "numeric":
         return await _grade_number(answer, sample)
-    check_question(sample, judge)
     label = decided_by_rule(answer, sample)
     if label is not None:
         return label
-    assert answer is not None and judge is not None  # only answers to open questions are left to a judge
+    assert answer is not None  # no answer is wrong by rule
+    if judge is None:
+        raise UsageError(f"an open question (truth {sample.ground_truth!r}) needs a judge and none is configured")
     return await judge.judge(sample.question, sample.ground_truth, answer)
 
 
@@ -118,8 +122,11 @@ async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) 
     """What an answer is worth, from 0 to 1, to methods that pay for a part: of an estimate one less its relative error,
     else that of its label (`AnswerLabel.worth`).
 
+    Args:
+        sample: as `grade_answer` takes it.
+
     Raises:
-        UsageError: as `check_question`.
+        UsageError: a judge has to decide and there is none.
         JudgeError: the judge gave no verdict.
     """
     label = await grade_answer(answer, sample, judge)
@@ -127,7 +134,6 @@ async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) 
 
 
 async def _grade_number(answer: str | None, sample: Sample) -> AnswerLabel:
-    await asyncio.to_thread(check_question, sample, None)  # imports the package, which takes its time once
     try:
         label = await asyncio.wait_for(asyncio.to_thread(decided_by_rule, answer, sample), NUMBER_DEADLINE_SECONDS)
     except TimeoutError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,7 +17,7 @@ IMAGE_MARK = "<image>"
 
 @dataclass(frozen=True)
 class ImagePart:
-    """One picture in a message. `pixels_HWC` is None while only its cost is being asked for."""
+    """One picture in a message. `pixels_HWC` is None until it is decoded."""
 
     record: FrameRecord
     pixels_HWC: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
@@ -35,6 +36,12 @@ class Message:
 def content_text(content: Content) -> str:
     """Content as one string, with `IMAGE_MARK` for each picture."""
     return "".join(part if isinstance(part, str) else IMAGE_MARK for part in content)
+
+
+def with_pixels(content: Content, images: Iterable[ImagePart]) -> Content:
+    """Content whose pictures were planned, with the decoded `images` of the same records in their places."""
+    decoded = {image.record: image for image in images}
+    return tuple(part if isinstance(part, str) else decoded[part.record] for part in content)
 
 
 def content_images(content: Content) -> list[ImagePart]:

@@ -197,7 +197,11 @@ class Method(ABC):
 
     @abstractmethod
     def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-        """System and user messages that start the rollout."""
+        """System and user messages that start the rollout.
+
+        Called before `images` are decoded: they come without pixels, which take their places later. Called again only
+        where other frames stand in for damaged ones.
+        """
 
     def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
         """Messages that ask about pictures, where fine-tuning has such rows (docs/cold-start.md). No video: no tools.
@@ -230,7 +234,10 @@ class Method(ABC):
 
     @abstractmethod
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
-        """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so."""
+        """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so.
+
+        Called before pictures are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
+        """
 
     def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
         """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`

@@ -4,7 +4,15 @@ Import the names from here. Nothing in this package imports torch, PyAV or verl.
 """
 
 from verl_video_tools.core.frames import FrameBatch, FrameRecord, FrameRequest, PixelEnvelope, Rounding, VideoInfo
-from verl_video_tools.core.messages import IMAGE_MARK, Content, ImagePart, Message, content_images, content_text
+from verl_video_tools.core.messages import (
+    IMAGE_MARK,
+    Content,
+    ImagePart,
+    Message,
+    content_images,
+    content_text,
+    with_pixels,
+)
 from verl_video_tools.core.method import Compat, ContextPolicy, Method, RolloutLimits
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.segments import segment_of
@@ -59,4 +67,5 @@ __all__ = [
     "content_text",
     "default_question_type",
     "segment_of",
+    "with_pixels",
 ]

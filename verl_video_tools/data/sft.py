@@ -19,6 +19,7 @@ from verl_video_tools.data.synthetic_rows import make_row, question_from_row, qu
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.methods.toolkit.oracle import Expert, Habits, Script
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.services.retrieval import recorded_answers
 from verl_video_tools.synthetic.questions import Kind, Question
 from verl_video_tools.synthetic.seconds import WorldJudge
@@ -257,12 +258,4 @@ async def execute(
     method: Method, sample: Sample, turns: Sequence[str], retriever: Retriever | None = None
 ) -> Trajectory:
     """One scripted rollout, without a model and without token budgets."""
-    episode = Episode(method, sample, retriever=retriever)
-    await episode.start()
-    for text in turns:
-        if episode.trajectory.stop_reason is not None:
-            break
-        await episode.step(text)
-    if episode.trajectory.stop_reason is None:
-        episode.exhaust_script()
-    return episode.trajectory
+    return await Episode(method, sample, retriever=retriever).run(ScriptedPolicy(turns))

@@ -31,7 +31,7 @@ from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.rollout.cost import GROUP_SIZE
 from verl_video_tools.rollout.counting import ModelTokens
-from verl_video_tools.rollout.episode import planned_images
+from verl_video_tools.rollout.planned_images import planned_images
 from verl_video_tools.rollout.special_tokens import prompt_messages
 from verl_video_tools.services.judge.config import JudgeConfig
 

@@ -175,10 +175,14 @@ class VideoTools:
     async def _indices_at(self, video: Video, seconds: tuple[float, ...]) -> tuple[int, ...]:
         request = FrameRequest(width=video.info.width, height=video.info.height, seconds=seconds)
 
-        def work(reader: Video, left_seconds: float) -> list[int]:
-            return reader.indices_of(request, left_seconds)
-
-        return tuple(await run_with_reader(video, work, self._limits.deadline_seconds, "find the frames"))
+        return tuple(
+            await run_with_reader(
+                video,
+                lambda reader, deadline: reader.indices_of(request, deadline),
+                self._limits.deadline_seconds,
+                "find the frames",
+            )
+        )
 
     async def _shown(self, video: Video, indices: tuple[int, ...], frame_pixels: int) -> list[ContentBlock]:
         width, height = self._limits.frame_size(video.info, len(indices), frame_pixels)

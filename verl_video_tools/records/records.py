@@ -28,10 +28,14 @@ class RecordWriter:
         partial = path.with_suffix(".partial")
         with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for line in lines:
-                # Rows may have columns of any type: dates, decimals and the like are kept as text.
-                file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+                file.write(json.dumps(line, ensure_ascii=False, default=_jsonable) + "\n")
         partial.replace(path)
         return path
+
+
+def _jsonable(value: Any) -> Any:
+    """Rows may have columns of any type: dates, decimals and the like are kept as text."""
+    return value.to_dict() if isinstance(value, Trajectory) else str(value)
 
 
 def step_files(folder: Path, *, held_out: bool = False) -> list[Path]:

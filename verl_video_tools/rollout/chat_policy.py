@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import EndpointError
+from verl_video_tools.core.errors import EndpointError, PolicyError
 from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, lacks_opening, take_apart
 from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retriever, Sample, Trajectory
 from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
@@ -106,47 +107,34 @@ class ChatPolicy:
             retriever: for tools that find frames by text.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever)
-        num_tokens = 0
-        start = await episode.start()
-        if start is None:
-            return ChatRollout(episode.trajectory, num_tokens)
-        if given_first_look is not None and (difference := episode.trajectory.other_first_look(given_first_look)):
-            episode.abort(
-                f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
-            )
-            return ChatRollout(episode.trajectory, num_tokens)
-        messages = list(start) if instruction is None else _instructed(start, instruction)
-        encoded = await self._encoded(messages)
-        number = 0
-        while episode.trajectory.stop_reason is None:
-            if number < len(given_turns):
-                text, truncated, reasoning = given_turns[number], False, None
-            else:
-                visible = visible_messages(method.context_policy(), messages)
-                request = [  # what has lost its pictures is text, and cheap to encode
-                    done if seen is whole else to_chat_message(seen)
-                    for whole, seen, done in zip(messages, visible, encoded, strict=True)
-                ]
-                try:
-                    completion = await self._complete(method, request, None if seed is None else seed + number)
-                except EndpointError as error:
-                    if number == 0 or not _OUTGROWN.search(str(error)):
-                        episode.abort(str(error))
-                        break
-                    completion = Completion("", finish_reason="length")
-                said = self._spoken(completion, method)
-                text, reasoning = said.text, said.reasoning
-                truncated = completion.finish_reason == "length" and not text.endswith(method.stop)
-                num_tokens += completion.num_tokens
-            number += 1
-            observation = await episode.step(text, truncated, reasoning)
-            if observation is not None:
-                messages += (answered := [Message("assistant", (text,)), Message("user", observation)])
-                encoded += await self._encoded(answered)
-        if given_turns and number <= len(given_turns) and not episode.trajectory.flags:
-            reason = episode.trajectory.stop_reason
-            episode.abort(f"the given turns do not replay: {reason} after {number} of {len(given_turns)}")
-        return ChatRollout(episode.trajectory, num_tokens)
+        dialogue = _Dialogue(self, episode, given_turns, given_first_look, instruction, seed)
+        trajectory = await episode.run(dialogue)
+        num_turns = len(trajectory.turns)
+        if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
+            reason = trajectory.stop_reason
+            episode.abort(f"the given turns do not replay: {reason} after {num_turns} of {len(given_turns)}")
+        return ChatRollout(trajectory, dialogue.num_generated_tokens)
+
+    async def spoken_turn(
+        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_outgrow: bool
+    ) -> tuple[AssistantTurn, int]:
+        """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
+
+        Args:
+            may_outgrow: a request that is longer than the server takes gives an empty turn that was cut.
+
+        Raises:
+            EndpointError: there is none.
+        """
+        try:
+            completion = await self._complete(method, messages, seed)
+        except EndpointError as error:
+            if not may_outgrow or not _OUTGROWN.search(str(error)):
+                raise
+            completion = Completion("", finish_reason="length")
+        said = self._spoken(completion, method)
+        truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
+        return AssistantTurn(said.text, truncated, said.reasoning), completion.num_tokens
 
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
@@ -169,10 +157,6 @@ class ChatPolicy:
         await self._client.aclose()
 
     # ------------------------------------------------------------------------------------------------------- internals
-
-    async def _encoded(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        quality = self.config.jpeg_quality
-        return await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
 
     async def _complete(self, method: Method, messages: list[dict[str, Any]], seed: int | None) -> Completion:
         """The next assistant turn, with the stop string that ended it.
@@ -230,6 +214,67 @@ class ChatPolicy:
                 raise
             self._knows_keep_stop = False
             raise AttemptFailed(str(error)) from error
+
+
+class _Dialogue:
+    """The policy of one rollout: the given turns, then the model's."""
+
+    def __init__(
+        self,
+        chat: ChatPolicy,
+        episode: Episode,
+        given_turns: Sequence[str],
+        given_first_look: Sequence[int] | None,
+        instruction: str | None,
+        seed: int | None,
+    ) -> None:
+        self._chat = chat
+        self._method, self._trajectory = episode.method, episode.trajectory
+        self._given_turns, self._given_first_look = given_turns, given_first_look
+        self._instruction, self._seed = instruction, seed
+        self._messages: list[Message] = []
+        self._encoded: list[dict[str, Any]] = []
+        self.num_generated_tokens = 0
+
+    async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
+        if not self._messages:
+            self._check_first_look()
+            messages = messages if self._instruction is None else _instructed(messages, self._instruction)
+        await self._add(messages)
+        number = len(self._trajectory.turns)
+        if number < len(self._given_turns):
+            turn = AssistantTurn(self._given_turns[number])
+        else:
+            turn = await self._asked(number)
+        await self._add([Message("assistant", (turn.text,))])
+        return turn
+
+    async def _asked(self, number: int) -> AssistantTurn:
+        visible = visible_messages(self._method.context_policy(), self._messages)
+        request = [  # what has lost its pictures is text, and cheap to encode
+            done if seen is whole else to_chat_message(seen)
+            for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
+        ]
+        seed = None if self._seed is None else self._seed + number
+        try:
+            turn, num_tokens = await self._chat.spoken_turn(self._method, request, seed, may_outgrow=number > 0)
+        except EndpointError as error:
+            raise PolicyError(str(error)) from error
+        self.num_generated_tokens += num_tokens
+        return turn
+
+    def _check_first_look(self) -> None:
+        if self._given_first_look is None:
+            return
+        if difference := self._trajectory.other_first_look(self._given_first_look):
+            raise PolicyError(
+                f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
+            )
+
+    async def _add(self, messages: Sequence[Message]) -> None:
+        quality = self._chat.config.jpeg_quality
+        self._messages += messages
+        self._encoded += await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
 
 
 def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:

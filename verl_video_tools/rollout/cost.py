@@ -21,7 +21,7 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.rollout.counting import ModelTokens
-from verl_video_tools.rollout.episode import planned_images
+from verl_video_tools.rollout.planned_images import planned_images
 from verl_video_tools.video import image_tokens
 
 GROUP_SIZE = 8

@@ -1,15 +1,15 @@
 """A rollout without a model: what the environment does between two assistant turns.
 
 `Episode` is the single place where turns are parsed, calls executed, budgets asked, records written and stop reasons
-decided. The token-level loop, `vvt replay`, the writers of training data and the evaluation all drive it, so they
-cannot disagree. It knows nothing of tokens: a `BudgetCheck` answers for those.
+decided. The token-level loop, `vvt replay`, the writers of training data and the evaluation are policies that
+`Episode.run` asks for turns, so they cannot disagree. It knows nothing of tokens: a `BudgetCheck` answers for those.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from verl_video_tools.core.errors import (
     CallErrorCode,
     CallRejected,
     DeadlineError,
+    PolicyError,
     RetrievalError,
     VideoError,
 )
@@ -46,16 +47,21 @@ from verl_video_tools.core.types import (
     VideoInfo,
     content_images,
     content_text,
+    with_pixels,
 )
+from verl_video_tools.rollout.policy import Policy
 from verl_video_tools.rollout.special_tokens import prompt_messages, spelt_apart
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
-from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video
+from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
 
 _BUDGET_CODES = {
     StopReason.PROMPT_BUDGET: CallErrorCode.PROMPT_BUDGET,
     StopReason.RESPONSE_BUDGET: CallErrorCode.RESPONSE_BUDGET,
     StopReason.IMAGE_BUDGET: CallErrorCode.IMAGE_BUDGET,
 }
+
+
+_TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
 
 class BudgetCheck(Protocol):
@@ -73,8 +79,8 @@ class BudgetCheck(Protocol):
 class Episode:
     """One rollout of `method` on `sample`.
 
-    Call `start` once, then `step` with each assistant turn, until either returns None; then
-    `trajectory.stop_reason` says why it ended.
+    `run` is all of it. A caller that needs no more than the prompt calls `start`; one that steps by itself calls `step`
+    with each assistant turn then, until it returns None.
 
     Args:
         envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
@@ -104,29 +110,51 @@ class Episode:
         )
         self._video: Video | None = None
 
+    async def run(self, policy: Policy) -> Trajectory:
+        """The whole rollout, with the turns that `policy` gives; its `stop_reason` says why it ended.
+
+        Raises:
+            Exception: whatever the policy raises, but for a `PolicyError`: that one aborts the rollout.
+        """
+        messages = await self.start()
+        while messages is not None:
+            try:
+                turn = await policy.turn(messages)
+            except PolicyError as error:
+                self.abort(str(error))
+                break
+            if turn is None:
+                self._end(StopReason.SCRIPT_EXHAUSTED)
+                break
+            observation = await self.step(turn.text, turn.truncated, turn.reasoning)
+            messages = None if observation is None else [Message("user", observation)]
+        return self.trajectory
+
     # ------------------------------------------------------------------------------------------------------ first look
 
     async def start(self) -> list[Message] | None:
         """Open the video and give the prompt with its first-look frames; None if the rollout ends here."""
-        deadline_seconds = self.method.tool_deadline_seconds
         try:
-            self._video = await open_video(self.sample.video_path, deadline_seconds=deadline_seconds)
+            self._video = await open_video(self.sample.video_path, deadline_seconds=self.method.tool_deadline_seconds)
             info = self._video.info
             request = await self._first_look(self._video)
-            planned = prompt_messages(self.method, self.sample, info, planned_images(request, info))
-            if await self._has_no_room(planned, info):
+            planned = await self._planned(request)
+            messages = prompt_messages(self.method, self.sample, info, planned)
+            if await self._has_no_room(messages, info):  # asked before anything is decoded
                 return None
-            images = await self._decode(request, deadline_seconds, self._siblings_looks(request))
+            images = await self._decode(request, self._siblings_looks(request))
         except VideoError as error:
             self._end_with_video_error(error)
             return None
         except RetrievalError as error:
             self.abort(str(error))
             return None
-        messages = prompt_messages(self.method, self.sample, info, images)
-        # The decoder's times can make the text a little longer than planned.
-        if await self._has_no_room(messages, info):
-            return None
+        if [image.record for image in images] == [image.record for image in planned]:
+            messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
+        else:  # another frame stands in for a damaged one, and labels tell what is shown
+            messages = prompt_messages(self.method, self.sample, info, images)
+            if await self._has_no_room(messages, info):
+                return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
         return messages
@@ -191,10 +219,6 @@ class Episode:
         self.trajectory.flags.append("aborted")
         self._end(StopReason.ABORTED, error=error)
 
-    def exhaust_script(self) -> None:
-        """End a scripted rollout whose script has no further turn."""
-        self._end(StopReason.SCRIPT_EXHAUSTED)
-
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _first_look(self, video: Video) -> FrameRequest:
@@ -242,18 +266,17 @@ class Episode:
             self._end(StopReason.INVALID_ACTION)
             return None
 
-        if self.budget is not None:  # asked before anything is decoded
-            planned = [
-                ToolOutcome(record, planned_images(plan.frames, video.info), video.info) for record, plan in plans
-            ]
-            if reason := await self._refuses(spelt_apart(self.method.observe(planned, turns_left))):
-                self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
-                if self.method.ends_on_budget():
-                    self._end(reason)
-                    return None
-                plans = [(record, ToolPlan()) for record in turn.calls]
+        planned = [await self._take(record, plan, self._planned) for record, plan in plans]
+        observation = spelt_apart(self.method.observe(planned, turns_left))
+        if reason := await self._refuses(observation):  # asked before anything is decoded
+            self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+            if self.method.ends_on_budget():
+                self._end(reason)
+                return None
+            plans = [(record, ToolPlan()) for record in turn.calls]
+            planned = []
 
-        outcomes = [await self._carry_out(record, plan) for record, plan in plans]
+        outcomes = [await self._take(record, plan, self._decode) for record, plan in plans]
         # A search that failed leaves the video and what was shown of it intact, so the model reads that and goes on.
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
         lost = [error for error in errors if error.code != CallErrorCode.RETRIEVAL_ERROR]
@@ -261,12 +284,15 @@ class Episode:
             self._leave_undone(turn, "another call of the turn failed")
             self._end_with_video_error(lost[0])
             return None
-        observation = spelt_apart(self.method.observe(outcomes, turns_left))
-        if reason := await self._refuses(observation):
-            # Times reported by the decoder can make the text a little longer than planned.
-            self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
-            self._end(reason)
-            return None
+        images = [image for outcome in outcomes for image in outcome.images]
+        if _records(outcomes) == _records(planned):
+            observation = with_pixels(observation, images)
+        else:  # a call was refused or failed, or another frame stands in for a damaged one
+            observation = spelt_apart(self.method.observe(outcomes, turns_left))
+            if reason := await self._refuses(observation):
+                self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+                self._end(reason)
+                return None
         turn.observation = content_text(observation)
         if reason := self.method.ends_after(self.trajectory):
             self._end(reason)
@@ -300,14 +326,14 @@ class Episode:
         record.latency_ms = (time.perf_counter() - started) * 1e3
         return record, plan
 
-    async def _carry_out(self, record: CallRecord, plan: ToolPlan) -> ToolOutcome:
-        """Decode what was planned. A failure is recorded on the call and flags the rollout: it is not the policy's."""
+    async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
+        """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
         info = self._opened_video().info
         if not record.ok or plan.frames is None:
             return ToolOutcome(record, video=info)
         started = time.perf_counter()
         try:
-            images = await self._decode(plan.frames, self.method.tool_deadline_seconds)
+            images = await take(plan.frames)
             record.frames = [image.record for image in images]
             return ToolOutcome(record, images, info)
         except VideoError as error:
@@ -318,9 +344,14 @@ class Episode:
         finally:
             record.latency_ms += (time.perf_counter() - started) * 1e3
 
-    async def _decode(
-        self, request: FrameRequest, deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
-    ) -> tuple[ImagePart, ...]:
+    async def _planned(self, request: FrameRequest) -> tuple[ImagePart, ...]:
+        """The frames of a request without pixels. Their times are in the file's index, so labels are final but where a
+        frame turns out to be damaged."""
+        records = await planned_frames(self._opened_video(), request, self.method.tool_deadline_seconds)
+        return tuple(ImagePart(record) for record in records)
+
+    async def _decode(self, request: FrameRequest, siblings: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
+        deadline_seconds = self.method.tool_deadline_seconds
         batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=siblings)
         cache = self.trajectory.cache
         cache.hits += batch.num_cached
@@ -363,20 +394,11 @@ class Episode:
         self.trajectory.stop_reason, self.trajectory.error = reason, error
 
 
+def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:
+    return [[image.record for image in outcome.images] for outcome in outcomes]
+
+
 def _failure_code(error: RetrievalError | VideoError) -> CallErrorCode:
     if isinstance(error, RetrievalError):
         return CallErrorCode.RETRIEVAL_ERROR
     return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR
-
-
-def planned_images(request: FrameRequest | None, info: VideoInfo) -> tuple[ImagePart, ...]:
-    """Pictures of a request without pixels, for asking what they would cost: right in number and size, and in their
-    labels as far as frames are evenly spaced."""
-    if request is None:
-        return ()
-    seconds = request.seconds or tuple(index / info.average_fps for index in request.indices or ())
-    indices = request.indices or tuple(min(round(time * info.average_fps), info.num_frames - 1) for time in seconds)
-    return tuple(
-        ImagePart(FrameRecord(index, time_seconds, request.width, request.height))
-        for index, time_seconds in zip(indices, seconds, strict=True)
-    )

@@ -30,6 +30,14 @@ def rollout_tokens(
     return SequencePerTurn(builder, counter, end_of_turn_id, policy)
 
 
+def append_messages(tokens: RolloutTokens, messages: Sequence[Message]) -> None:
+    """Append what `Policy.turn` is given: the prompt, and from then on observations."""
+    if tokens.current.prompt_ids:
+        tokens.append_observation(messages[0].content)
+    else:
+        tokens.start(messages)
+
+
 @dataclass
 class OneSequence:
     """All turns and observations of a rollout in one sequence."""

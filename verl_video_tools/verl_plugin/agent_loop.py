@@ -1,4 +1,4 @@
-"""verl's agent loop for every method: an `Episode` (what happens) joined to its token sequences (what is trained on).
+"""verl's agent loop for every method: an `Episode` (what happens) with a `TokenPolicy` (what is trained on).
 
 Selected per row by `agent_name` through the YAML file of `vvt path agent-loops`. A method's config comes from
 `actor_rollout_ref.rollout.custom.video_tools.<method>`.
@@ -10,22 +10,18 @@ import asyncio
 import logging
 import os
 import time
-from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools.core.errors import InvariantError, RowError, SetupError, UsageError
-from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import (
     FrameRecord,
     ImagePart,
     Message,
-    Method,
     PixelEnvelope,
     Sample,
     StopReason,
@@ -33,8 +29,8 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import rollout_tokens
+from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
-    RolloutTokens,
     TokenBudget,
     TokenCounter,
     TokenStream,
@@ -54,9 +50,6 @@ from verl_video_tools.verl_plugin.settings import (
 from verl_video_tools.video import envelope_of, fit_envelope
 
 logger = logging.getLogger(__name__)
-
-_TAIL_TOKENS = 8
-"""Of a prompt, enough for the tag that its end may open, however it is tokenised."""
 
 
 class VideoAgentLoop(AgentLoopBase):
@@ -81,7 +74,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
         # Models are served with several: Qwen's generation configs also name the one that ends a document.
-        self.end_ids = {self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id}
+        self.end_ids = frozenset({self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id})
         kinds = (get_processor_token_id(self.processor, kind) for kind in ("image", "video"))
         self.placeholders = {id: self._decode([id]) for id in kinds if id is not None}
 
@@ -93,7 +86,6 @@ class VideoAgentLoop(AgentLoopBase):
             The rollout's training sequence, or a list of several in order of turns.
         """
         timing = AgentLoopMetrics()
-        server_fields: dict[str, Any] = {}
         try:
             sample = Sample.from_row(kwargs)
             self.run_method.check_sample(sample, self.judge)
@@ -101,7 +93,7 @@ class VideoAgentLoop(AgentLoopBase):
             logger.error("%s", error)
             trajectory = Trajectory(method=self.run_method.name, question="")
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
-            return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
+            return self._outputs(trajectory, [await self._placeholder_stream()], timing, {})
 
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         validate = is_validation(sampling_params, self.rollout_config)
@@ -116,42 +108,35 @@ class VideoAgentLoop(AgentLoopBase):
             response_length=self.rollout_config.response_length,
             max_images=self.rollout_config.get("limit_images"),
         )
+        policy = TokenPolicy(
+            method,
+            self.server_manager,
+            tokens,
+            budget,
+            self._decode,
+            sampling_params,
+            self.mm_processor_kwargs,
+            self.end_ids,
+            with_logprobs=self.rollout_config.calculate_log_probs,
+        )
         episode = Episode(method, sample, self.envelope, budget, self.retriever, group=group)
-        episode.trajectory.settings = method.own_settings(self.run_method)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
+        trajectory.settings = method.own_settings(self.run_method)
+        sequences: Sequence[TokenStream] = ()
         try:
-            started = time.perf_counter()
-            messages = await episode.start()
-            timing.tool_calls += time.perf_counter() - started
-            if messages is None:
-                if trajectory.error:
-                    logger.warning("rollout of row %s: %s", index, trajectory.error)
-                return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
-            await asyncio.to_thread(tokens.start, messages)
-
-            request_id = uuid4().hex
-            while trajectory.stop_reason is None:
-                # The template may open a reasoning; the turn's text is then without the tag that began it.
-                opened = opens_reasoning(self._decode(tokens.current.ids[-_TAIL_TOKENS:]))
-                turn_text, truncated = await self._generate(
-                    method, tokens, budget, request_id, sampling_params, timing, server_fields
-                )
-                started = time.perf_counter()
-                said = SpokenTurn(turn_text)
-                if opened:
-                    said = take_apart(turn_text, method, opened=True, cut=truncated)
-                observation = await episode.step(said.text, truncated, said.reasoning)
-                if observation is not None:
-                    await asyncio.to_thread(tokens.append_observation, observation)
-                timing.tool_calls += time.perf_counter() - started
-            for stream in tokens.sequences:
-                await asyncio.to_thread(self._check, stream)
+            await _run_timed(episode, policy, timing)
+            if tokens.current.prompt_ids:
+                for stream in tokens.sequences:
+                    await asyncio.to_thread(self._check, stream)
+                sequences = tokens.sequences
+            elif trajectory.error:
+                logger.warning("rollout of row %s: %s", index, trajectory.error)
         except InvariantError as error:
             logger.error("rollout of row %s broke an invariant: %s", index, error)
             trajectory.flags.append("invariant")
             trajectory.error, trajectory.stop_reason = str(error), trajectory.stop_reason or StopReason.ABORTED
-            return self._outputs(trajectory, [await self._placeholder_stream()], timing, server_fields)
-        return self._outputs(trajectory, tokens.sequences, timing, server_fields)
+        sequences = sequences or [await self._placeholder_stream()]
+        return self._outputs(trajectory, sequences, timing, policy.server_fields)
 
     def _check(self, stream: TokenStream) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
@@ -161,46 +146,6 @@ class VideoAgentLoop(AgentLoopBase):
         text = self._decode([token for token in stream.ids if token not in self.placeholders])
         if spelt := [name for name in self.placeholders.values() if name in text]:
             raise InvariantError(f"the policy has written {', '.join(spelt)} letter by letter, not as a token")
-
-    async def _generate(
-        self,
-        method: Method,
-        tokens: RolloutTokens,
-        budget: TokenBudget,
-        request_id: str,
-        sampling_params: Mapping[str, Any],
-        timing: AgentLoopMetrics,
-        server_fields: dict[str, Any],
-    ) -> tuple[str, bool]:
-        """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit."""
-        max_tokens = max(1, min(budget.tokens_left(), method.max_turn_tokens or budget.tokens_left()))
-        params = {**sampling_params, "max_tokens": max_tokens}
-        if method.stop:
-            params |= {"stop": list(method.stop), "include_stop_str_in_output": True}
-        stream = tokens.current
-        started = time.perf_counter()
-        output = await self.server_manager.generate(
-            request_id=request_id,
-            prompt_ids=stream.ids,
-            sampling_params=params,
-            image_data=stream.pil_images,
-            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
-        )
-        timing.generate_sequences += time.perf_counter() - started
-        token_ids = list(output.token_ids)
-        # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
-        logprobs = list(output.log_probs or ()) if self.rollout_config.calculate_log_probs else None
-        if num_surplus := len(token_ids) - length_to_stop(token_ids, method.stop, self._decode):
-            del token_ids[-num_surplus:]
-            if logprobs is not None:
-                del logprobs[-num_surplus:]
-        stream.append_turn(token_ids, logprobs)
-        _merge_server_fields(server_fields, output.extra_fields)
-        ended = bool(token_ids) and token_ids[-1] in self.end_ids
-        # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
-        text = self._decode(token_ids[:-1] if ended else token_ids)
-        stopped = ended or any(string in text for string in method.stop)
-        return text, not stopped and len(token_ids) >= max_tokens
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(token_ids, skip_special_tokens=False)
@@ -257,30 +202,14 @@ class VideoAgentLoop(AgentLoopBase):
         )
 
 
-def length_to_stop(token_ids: Sequence[int], stop: Sequence[str], decode: Callable[[Sequence[int]], str]) -> int:
-    """Number of a turn's tokens up to the one that completes its first stop string; all of them if there is none.
-
-    The engine ends a turn there by itself, but for one that was interrupted inside the string, as in asynchronous
-    training: verl goes on with a new request, and vLLM looks for stop strings only in what a request generates itself.
-    """
-
-    def has_stopped(length: int) -> bool:
-        text = decode(token_ids[:length])
-        return any(string in text for string in stop)
-
-    if not stop or not has_stopped(len(token_ids) - 1):
-        return len(token_ids)
-    return bisect_left(range(len(token_ids)), True, key=has_stopped)
-
-
-def _merge_server_fields(fields: dict[str, Any], update: Mapping[str, Any]) -> None:
-    """Keep the oldest and the newest policy version that generated a turn of this rollout."""
-    version = update.get("global_steps")
-    oldest, newest = update.get("min_global_steps", version), update.get("max_global_steps", version)
-    if oldest is not None:
-        fields["min_global_steps"] = min(oldest, fields.get("min_global_steps", oldest))
-    if newest is not None:
-        fields["max_global_steps"] = max(newest, fields.get("max_global_steps", newest))
+async def _run_timed(episode: Episode, policy: TokenPolicy, timing: AgentLoopMetrics) -> None:
+    """Run the episode; what the policy did not take itself is the time of tools and observations."""
+    started = time.perf_counter()
+    try:
+        await episode.run(policy)
+    finally:
+        timing.generate_sequences = policy.generation_seconds
+        timing.tool_calls = time.perf_counter() - started - policy.own_seconds
 
 
 if os.environ.get("VERL_LOGGING_LEVEL"):

@@ -26,21 +26,18 @@ from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
-from verl_video_tools.core.reasoning import opens_reasoning, with_reasoning
-from verl_video_tools.core.types import Method, Sample, Trajectory
+from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
 from verl_video_tools.verl_plugin.model_inputs import image_inputs, position_ids_4L
+from verl_video_tools.verl_plugin.packed_script import PackedScript, PackedSequence
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.video import envelope_of
 
 logger = logging.getLogger(__name__)
-
-_TAIL_TOKENS = 8
-"""Of a prompt, enough for the tag of a reasoning that its end may open."""
 
 DEFAULT_CACHE_MIB = 1024
 
@@ -171,61 +168,41 @@ class TrajectorySFTDataset(Dataset):
             return self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
         episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever)
-        stream = TokenStream(self._builder)
-        messages = await episode.start()
-        if messages is None:
-            raise RowError(f"{_where(row)}: {episode.trajectory.error}")
-        _check_first_look(row, episode.trajectory)
-        stream.start(messages)
-        num_taken, first_trained_turn = 0, _first_trained_turn(row)
-        reasoning = row.get("reasoning") or [None] * len(row["turns"])
-        for text, thought_before in zip(row["turns"], reasoning, strict=True):
-            if episode.trajectory.stop_reason is not None:
-                break
-            opened = self._opens_reasoning(stream)
-            ids = self._turn_ids(with_reasoning(text, thought_before, opened=opened), method)
-            if num_taken < first_trained_turn:
-                stream.append_context(ids)
-            else:
-                stream.append_turn(ids, None)
-            observation = await episode.step(text)
-            num_taken += 1
-            if observation is not None:
-                stream.append_observation(observation, self.end_of_turn_id)
-        if episode.trajectory.flags:  # what the policy is not to blame for must not be learnt from, either
-            raise RowError(f"{_where(row)}: a call failed: {_last_error(episode.trajectory)}")
-        # Without a stop reason an observation nobody answers ends the sequence; with turns left some were never taken.
-        if episode.trajectory.stop_reason is None or num_taken < len(row["turns"]):
-            reason = episode.trajectory.stop_reason or "turns used up without an answer"
+        num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
+        turns = zip(row["turns"], reasoning, strict=True)
+        script = PackedScript(self._packed(method), turns, _first_trained_turn(row))
+        trajectory = await episode.run(script)
+        if not trajectory.turns:
+            raise RowError(f"{_where(row)}: {trajectory.error}")
+        _check_first_look(row, trajectory)
+        if trajectory.flags:  # what the policy is not to blame for must not be learnt from, either
+            raise RowError(f"{_where(row)}: a call failed: {_last_error(trajectory)}")
+        # A script that is used up ends in an observation nobody answers; with turns left some were never taken.
+        is_used_up = trajectory.stop_reason is StopReason.SCRIPT_EXHAUSTED
+        if is_used_up or len(trajectory.turns) < num_turns:
+            reason = "turns used up without an answer" if is_used_up else trajectory.stop_reason
             raise RowError(
-                f"{_where(row)}: its {len(row['turns'])} turns do not replay (after turn {num_taken}: {reason}); were "
-                "they exported with the same data.video_tools settings?"
+                f"{_where(row)}: its {num_turns} turns do not replay (after turn {len(trajectory.turns)}: {reason}); "
+                "were they exported with the same data.video_tools settings?"
             )
-        return self._checked(stream)
+        return self._checked(script.sequence.stream)
 
     def _encode_pictures(self, row: Mapping[str, Any], method: Method) -> TokenStream:
-        stream = TokenStream(self._builder)
+        sequence = self._packed(method)
         try:
-            stream.start(picture_messages(row, method, self.envelope))
+            sequence.append_messages(picture_messages(row, method, self.envelope))
         except RowError as error:
             raise RowError(f"{_where(row)}: {error}") from error
-        text = with_reasoning(row["turns"][0], None, opened=self._opens_reasoning(stream))
-        stream.append_turn(self._turn_ids(text, method), None)
-        return self._checked(stream)
+        sequence.append_turn(row["turns"][0])
+        return self._checked(sequence.stream)
 
-    def _opens_reasoning(self, stream: TokenStream) -> bool:
-        """Whether the chat template has opened a native reasoning that the turn to come goes on from."""
-        return opens_reasoning(self.tokenizer.decode(stream.ids[-_TAIL_TOKENS:], skip_special_tokens=False))
+    def _packed(self, method: Method) -> PackedSequence:
+        return PackedSequence(TokenStream(self._builder), self.tokenizer, self.end_of_turn_id, method.stop)
 
     def _checked(self, stream: TokenStream) -> TokenStream:
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
         check_invariants(stream, self.image_token_id, counts)
         return stream
-
-    def _turn_ids(self, text: str, method: Method) -> list[int]:
-        """A turn as the policy should sample it: its end token is learned, unless a stop string ends it."""
-        ids = list(self.tokenizer.encode(text, add_special_tokens=False))
-        return ids if text.endswith(method.stop) else [*ids, self.end_of_turn_id]
 
     def _method(self, row: Mapping[str, Any]) -> Method:
         """The method of a row, with the fields (JSON) that were its rollout's own."""

@@ -132,6 +132,11 @@ class VideoToolsMixin(PPOTrainer):
         """verl's constructor sets the registered name, which must not show."""
 
     @cached_property
+    def _trajectories(self) -> dict[str, Trajectory]:
+        """Records of the step's rollouts by the key of their last sequence: unpacked once, for advantages and lines."""
+        return {}
+
+    @cached_property
     def _judge_watch(self) -> JudgeWatch:
         """Made when verl's part of the trainer makes the replay buffer."""
         return JudgeWatch(judge_config(self.config))
@@ -314,7 +319,10 @@ class VideoToolsMixin(PPOTrainer):
                 f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
                 "verl 0.9.1 knows better for grpo alone. Set that, or the context policy append (docs/training.md)"
             )
-        trajectories, reward_infos = self._scored([rollout.keys[-1] for rollout in rollouts], batch.partition_id)
+        keys = [rollout.keys[-1] for rollout in rollouts]
+        trajectories, reward_infos = self._scored(keys, batch.partition_id)
+        self._trajectories.clear()
+        self._trajectories.update(zip(keys, trajectories, strict=True))
         for info in reward_infos:
             self._judge_watch.see(info)
         num_unjudged = sum(JUDGE_FLAG in trajectory.flags for trajectory in trajectories)
@@ -388,10 +396,7 @@ class VideoToolsMixin(PPOTrainer):
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         lines = self._lines(batch, global_steps, trained=True)
-        rollouts = [
-            Rollout.from_line({**line, "trajectory": Trajectory.from_dict(line["trajectory"])}) for line in lines
-        ]
-        metrics.update(rollout_metrics(rollouts))
+        metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
         if warning := disagreement(metrics, self._max_probs_diff):
             logger.warning("step %s: %s", global_steps, warning)
         self._records.write(global_steps, lines)
@@ -407,6 +412,7 @@ class VideoToolsMixin(PPOTrainer):
             trained=trained,
             with_tokens=self._record_tokens,
             with_log_probs=bool(self._log_probs),
+            trajectories=self._trajectories,
         )
 
     @staticmethod

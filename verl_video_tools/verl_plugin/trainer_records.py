@@ -11,6 +11,7 @@ import transfer_queue as tq
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
+from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin.settings import TOKEN_COUNTS, unpack_record
 from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
 
@@ -42,13 +43,17 @@ def record_lines(
     trained: bool,
     with_tokens: bool,
     with_log_probs: bool,
+    trajectories: Mapping[str, Trajectory] | None = None,
 ) -> list[dict[str, Any]]:
     """One line per rollout: what is the rollout's from its last row, counts of tokens summed over its sequences.
+
+    `line["trajectory"]` is a `Trajectory`, as in the lines that `records.records.read_records` gives.
 
     Args:
         trained: the batch has advantages; else those of the lines are None.
         with_tokens: keep the training sequences too.
         with_log_probs: the rows hold the engine's log-probabilities (`rollout.calculate_log_probs`).
+        trajectories: records that have been unpacked already, by the key of a rollout's last row.
     """
     token_fields = ["prompts", "response_mask", *(["advantages"] if trained else [])]
     if with_tokens:
@@ -61,7 +66,7 @@ def record_lines(
         rows = range(first, first + len(rollout.keys))
         first, last = rows.stop, rows[-1]
         extra_fields = batch_row(data["extra_fields"], last)
-        trajectory = unpack_record(extra_fields)
+        trajectory = (trajectories or {}).get(rollout.keys[-1]) or unpack_record(extra_fields)
         counts = [batch_row(data["extra_fields"], i) for i in rows]
         if trained:
             masks = [data["response_mask"][i] for i in rows]
@@ -81,7 +86,7 @@ def record_lines(
             "num_sequences": len(rows),
             "num_prompt_tokens": sum(len(data["prompts"][i]) for i in rows),
             **{name: sum(count[name] for count in counts) for name in TOKEN_COUNTS},
-            "trajectory": trajectory.to_dict(),
+            "trajectory": trajectory,
         }
         if with_tokens:
             line["sequences"] = [{name: data[name][i].tolist() for name in token_fields} for i in rows]

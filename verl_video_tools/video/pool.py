@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from verl_video_tools.core.errors import DeadlineError
-from verl_video_tools.core.types import FrameBatch, FrameRequest
+from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, Task, result_of
 from verl_video_tools.video.identity import FileIdentity, file_identity
 from verl_video_tools.video.provider import CacheStats, FrameProvider, open_provider
 from verl_video_tools.video.settings import VideoSettings
+from verl_video_tools.video.source import Deadline
 from verl_video_tools.video.video import Video
 
 Result = TypeVar("Result")
@@ -123,28 +124,21 @@ async def run_decode(function: Callable[..., Result], *args: object, deadline_se
 
 
 async def run_with_reader(
-    video: Video, work: Callable[[Video, float], Result], deadline_seconds: float, what: str
+    video: Video, work: Callable[[Video, Deadline], Result], deadline_seconds: float, what: str
 ) -> Result:
-    """Await `work(video, seconds left)` on a decode thread; works on one reader take turns, and wait without a thread.
+    """Await `work(video, deadline)` on a decode thread; works on one reader take turns, and wait without a thread.
 
     Should the reader hang, having missed a deadline, the file is opened anew.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
     """
-    end = time.monotonic() + deadline_seconds
-
-    def left_seconds() -> float:
-        return max(0.0, end - time.monotonic())
-
-    def run(reader: Video) -> Result:
-        return work(reader, left_seconds())
-
+    deadline = Deadline(deadline_seconds, what := f"{video.path}: {what}")
     while True:
         try:
-            return await _pool().run(partial(run, video), left_seconds(), f"{video.path}: {what}", lane=video)
+            return await _pool().run(partial(work, video, deadline), deadline.left_seconds(), what, lane=video)
         except StuckLaneError:
-            video = await open_video(video.path, left_seconds())
+            video = await open_video(video.path, deadline.left_seconds())
 
 
 async def index_at(video: Video, deadline_seconds: float, seconds: float) -> int:
@@ -155,7 +149,23 @@ async def index_at(video: Video, deadline_seconds: float, seconds: float) -> int
         DeadlineError: not done by the deadline.
     """
     return await run_with_reader(
-        video, lambda reader, left_seconds: reader.index_at(seconds, left_seconds), deadline_seconds, "index of a frame"
+        video, lambda reader, deadline: reader.index_at(seconds, deadline), deadline_seconds, "index of a frame"
+    )
+
+
+async def planned_frames(video: Video, request: FrameRequest, deadline_seconds: float) -> list[FrameRecord]:
+    """Await indices and presentation times of the frames of a request; none is decoded. See `Video.planned`.
+
+    Raises:
+        DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
+        VideoError: see `Video.frames_at`.
+    """
+    provider = _provider()
+    return await run_with_reader(
+        video,
+        lambda reader, deadline: provider.planned(reader, request, deadline),
+        deadline_seconds,
+        f"find {len(request)} frames",
     )
 
 
@@ -190,8 +200,8 @@ async def decode_many(
     """
     provider = _provider()
 
-    def work(reader: Video, left_seconds: float) -> list[FrameBatch]:
-        return provider.provide(reader, requests, left_seconds, siblings)
+    def work(reader: Video, deadline: Deadline) -> list[FrameBatch]:
+        return provider.provide(reader, requests, deadline, siblings)
 
     return await run_with_reader(video, work, deadline_seconds, f"decode {sum(map(len, requests))} frames")
 

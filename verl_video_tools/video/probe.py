@@ -86,8 +86,8 @@ def probe(
     deadline = Deadline(deadline_seconds, f"{path}: probe")
     with Video(path, deadline_seconds, backend="pyav") as video:
         info = video.info
-        timestamps_seconds = video.timestamps_seconds(deadline.left_seconds())
-        keyframe_indices = video.keyframe_indices(deadline.left_seconds())
+        timestamps_seconds = video.timestamps_seconds(deadline)
+        keyframe_indices = video.keyframe_indices(deadline)
         is_random_access = video.is_random_access
         first_tick_seconds = video.start_seconds
         num_damaged_frames = _count_damaged(video, deadline) if check_decoding else None

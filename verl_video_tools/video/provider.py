@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verl_video_tools.core.types import FrameBatch, FrameRequest
+from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameKey, FrameStore
 from verl_video_tools.video.settings import GIBIBYTE, VideoSettings
 from verl_video_tools.video.shared_folder import SharedFolder, shared_memory_root
-from verl_video_tools.video.source import Deadline
+from verl_video_tools.video.source import NEVER, Deadline
 from verl_video_tools.video.video import Video
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class FrameProvider:
         self,
         video: Video,
         requests: Sequence[FrameRequest],
-        deadline_seconds: float | None = None,
+        deadline: Deadline = NEVER,
         siblings: Sequence[FrameRequest] = (),
     ) -> list[FrameBatch]:
         """One batch per request, as `Video.decode_many` gives them.
@@ -80,12 +80,11 @@ class FrameProvider:
         Raises:
             FrameRangeError, UnreadableVideoError, DeadlineError: see `Video.frames_at`.
         """
-        deadline = Deadline(deadline_seconds, f"{video.path}: {sum(map(len, requests))} frames")
         requests, siblings = (
             [self._on_grid(request, video.info.duration_seconds) for request in asked] for asked in (requests, siblings)
         )
         if self._locks is None or not self._stores:
-            batches = video.decode_many(requests, deadline.left_seconds())
+            batches = video.decode_many(requests, deadline)
         else:
             batches = _Collection(video, requests, siblings, self._stores, self._locks, deadline).collect()
         num_hits = sum(batch.num_cached for batch in batches)
@@ -93,6 +92,10 @@ class FrameProvider:
             self._num_hits += num_hits
             self._num_misses += sum(map(len, batches)) - num_hits
         return batches
+
+    def planned(self, video: Video, request: FrameRequest, deadline: Deadline = NEVER) -> list[FrameRecord]:
+        """What the frames of a request are, before they are decoded; see `Video.planned`."""
+        return video.planned(self._on_grid(request, video.info.duration_seconds), deadline)
 
     def stats(self) -> CacheStats:
         memory = self._stores[0] if self._stores else None
@@ -160,11 +163,11 @@ class _Collection:
         return [builder.build() for builder in self._builders]
 
     def _keys(self, request: FrameRequest) -> list[FrameKey]:
-        indices = self._video.indices_of(request, self._deadline.left_seconds())
+        indices = self._video.indices_of(request, self._deadline)
         return [FrameKey(self._digest, index, request.width, request.height) for index in indices]
 
     def _by_group(self, keys: Sequence[FrameKey]) -> dict[int, list[FrameKey]]:
-        numbers = self._video.groups_of([key.index for key in keys], self._deadline.left_seconds())
+        numbers = self._video.groups_of([key.index for key in keys], self._deadline)
         groups: dict[int, list[FrameKey]] = defaultdict(list)
         for number, key in sorted(zip(numbers, keys, strict=True)):
             groups[number].append(key)
@@ -201,7 +204,7 @@ class _Collection:
             FrameRequest(width, height, indices=tuple(key.index for key in members))
             for (width, height), members in by_size.items()
         ]
-        batches = self._video.decode_many(requests, self._deadline.left_seconds()) if requests else []
+        batches = self._video.decode_many(requests, self._deadline) if requests else []
         for batch, members in zip(batches, by_size.values(), strict=True):
             for row, (key, index) in enumerate(zip(members, batch.indices.tolist(), strict=True)):
                 facts = FrameFacts(index, float(batch.timestamps_seconds[row]), bool(batch.corrupt[row]))

@@ -39,6 +39,9 @@ class Deadline:
             raise self.error()
 
 
+NEVER = Deadline(None, "")
+
+
 class VideoSource:
     """The video stream of one file. Not thread-safe: PyAV forbids two threads in one container.
 

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError, VideoToolsError
-from verl_video_tools.core.types import FrameBatch, FrameRequest, VideoInfo
+from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
-from verl_video_tools.video.source import Deadline, VideoSource
+from verl_video_tools.video.source import NEVER, Deadline, VideoSource
 
 logger = logging.getLogger(__name__)
 
@@ -126,13 +126,12 @@ class Video:
             height=height,
         )
 
-    def index_at(self, seconds: float, deadline_seconds: float | None = None) -> int:
+    def index_at(self, seconds: float, deadline: Deadline = NEVER) -> int:
         """Index of the frame shown at a time, 0 <= seconds <= duration.
 
         Raises:
             FrameRangeError: the time is outside the video or not finite.
         """
-        deadline = Deadline(deadline_seconds, f"{self.path}: index at {seconds} s")
         with self._held(deadline):
             return self._index_at(seconds, deadline)
 
@@ -175,19 +174,17 @@ class Video:
         with self._held(deadline):
             return self._batches([(checked, *size)], deadline)[0]
 
-    def timestamps_seconds(self, deadline_seconds: float | None = None) -> npt.NDArray[np.float64]:
+    def timestamps_seconds(self, deadline: Deadline = NEVER) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
-        deadline = Deadline(deadline_seconds, f"{self.path}: read all times")
         with self._held(deadline):
             pts = [self._reader.pts_at(index, deadline) for index in range(self.info.num_frames)]
         return np.array([self._seconds_of(tick) for tick in pts], dtype=np.float64)
 
-    def keyframe_indices(self, deadline_seconds: float | None = None) -> list[int]:
+    def keyframe_indices(self, deadline: Deadline = NEVER) -> list[int]:
         """Ascending indices of the frames that can be decoded without any other: the cheapest to ask for.
 
         Only the first frame where the file does not tell them reliably.
         """
-        deadline = Deadline(deadline_seconds, f"{self.path}: find key frames")
         with self._held(deadline):
             return self._reader.keyframe_indices(deadline)
 
@@ -201,17 +198,16 @@ class Video:
         """Time of the first frame on the file's own clock."""
         return float(self._first_pts * self._time_base)
 
-    def frames(self, request: FrameRequest, deadline_seconds: float | None = None) -> FrameBatch:
+    def frames(self, request: FrameRequest, deadline: Deadline = NEVER) -> FrameBatch:
         """Frames of a request; see `frames_at`."""
-        return self.decode_many([request], deadline_seconds)[0]
+        return self.decode_many([request], deadline)[0]
 
-    def decode_many(self, requests: Sequence[FrameRequest], deadline_seconds: float | None = None) -> list[FrameBatch]:
+    def decode_many(self, requests: Sequence[FrameRequest], deadline: Deadline = NEVER) -> list[FrameBatch]:
         """Frames of several requests in one pass: each frame is decoded once and scaled to every size asked of it.
 
         Raises:
             VideoError: as `frames_at`; one request that cannot be met fails all.
         """
-        deadline = Deadline(deadline_seconds, f"{self.path}: decode {sum(map(len, requests))} frames")
         sizes = [self._size(request.height, request.width) for request in requests]
         with self._held(deadline):
             wanted = [
@@ -219,24 +215,38 @@ class Video:
             ]
             return self._batches(wanted, deadline)
 
-    def indices_of(self, request: FrameRequest, deadline_seconds: float | None = None) -> list[int]:
+    def indices_of(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[int]:
         """Indices of the frames that a request asks for; none is decoded.
 
         Raises:
             FrameRangeError: a time or index is outside the video.
             DeadlineError: another thread kept the video busy, or reading the file took too long.
         """
-        deadline = Deadline(deadline_seconds, f"{self.path}: indices of {len(request)} frames")
         with self._held(deadline):
             return self._indices_of(request, deadline)
 
-    def groups_of(self, indices: Sequence[int], deadline_seconds: float | None = None) -> list[int]:
+    def planned(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[FrameRecord]:
+        """Indices and presentation times of the frames that a request asks for; none is decoded.
+
+        Decoding shows the same, but where a frame turns out to be damaged and another stands in for it.
+
+        Raises:
+            VideoError: see `indices_of`.
+        """
+        with self._held(deadline):
+            return [
+                FrameRecord(
+                    index, self._seconds_of(self._reader.pts_at(index, deadline)), request.width, request.height
+                )
+                for index in self._indices_of(request, deadline)
+            ]
+
+    def groups_of(self, indices: Sequence[int], deadline: Deadline = NEVER) -> list[int]:
         """For each frame the number of the group of pictures that decoding has to begin with.
 
         Frames of one group are best decoded together; those of different groups share no work worth mentioning.
         """
         checked = self._checked(indices)
-        deadline = Deadline(deadline_seconds, f"{self.path}: groups of {len(checked)} frames")
         with self._held(deadline):
             return [self._reader.group_of(index, deadline) for index in checked]
 
