@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -258,6 +259,22 @@ def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size < 150_000 for picture in pictures)
     for picture in pictures:
         assert any(picture.name in path.read_text(encoding="utf-8") for path in PAGES), f"{picture.name} is not shown"
+
+
+def test_the_picture_of_imports_is_up_to_date() -> None:
+    script = DOCS / "make_architecture.py"
+    committed = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")
+    assert runpy.run_path(str(script))["make_picture"]() == committed, f"run: python {script.relative_to(REPO)}"
+
+
+def test_decisions_are_listed() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", page("decisions/index.md"))
+    assert sorted([*listed, "index.md"]) == sorted(path.name for path in (DOCS / "decisions").iterdir())
+    nav = (REPO / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [name for name in listed if f"decisions/{name}" not in nav] == []
+    for name in listed:
+        headings = re.findall(r"^## (.+)$", page(f"decisions/{name}"), flags=re.MULTILINE)
+        assert headings == ["Context", "Decision", "Why", "Consequences", "How to undo it"], name
 
 
 def test_first_steps_of_the_quick_start(tmp_path: Path) -> None:
