@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -27,7 +29,7 @@ from verl_video_tools.video import fit_envelope, image_tokens
 REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
-READMES = [REPO / "README.md", *sorted((REPO / "examples").rglob("README.md"))]
+READMES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "examples").rglob("README.md"))]
 """What stands outside the site, so that `mkdocs --strict` checks none of it."""
 FACTORS = {"Qwen2.5-VL": 28, "Qwen3-VL": 32}
 
@@ -258,6 +260,33 @@ def test_pictures_are_small() -> None:
     assert all(picture.stat().st_size < 150_000 for picture in pictures)
     for picture in pictures:
         assert any(picture.name in path.read_text(encoding="utf-8") for path in PAGES), f"{picture.name} is not shown"
+
+
+def test_the_picture_of_imports_is_up_to_date() -> None:
+    script = DOCS / "make_architecture.py"
+    committed = (DOCS / "images" / "architecture.svg").read_text(encoding="utf-8")
+    assert runpy.run_path(str(script))["make_picture"]() == committed, f"run: python {script.relative_to(REPO)}"
+
+
+def test_decisions_are_listed() -> None:
+    listed = re.findall(r"\]\(([\w-]+\.md)\)", page("decisions/index.md"))
+    assert sorted([*listed, "index.md"]) == sorted(path.name for path in (DOCS / "decisions").iterdir())
+    nav = (REPO / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [name for name in listed if f"decisions/{name}" not in nav] == []
+    for name in listed:
+        headings = re.findall(r"^## (.+)$", page(f"decisions/{name}"), flags=re.MULTILINE)
+        assert headings == ["Context", "Decision", "Why", "Consequences", "How to undo it"], name
+
+
+def test_citation() -> None:
+    citation = yaml.safe_load((REPO / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+    assert (citation["title"], citation["version"]) == (project["name"], project["version"])
+    cited = {reference["title"]: reference["url"] for reference in citation["references"]}
+    readme = (REPO / "README.md").read_text(encoding="utf-8")
+    papers = re.findall(r"^- (.+?)\. \[arXiv [\d.]+\]\((.+)\)$", readme, flags=re.MULTILINE)
+    assert len(papers) == 5
+    assert [title for title, address in papers if cited.get(title) != address] == []
 
 
 def test_first_steps_of_the_quick_start(tmp_path: Path) -> None:
