@@ -24,7 +24,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.rollout.episode import Budget, Episode
+from verl_video_tools.rollout.episode import BudgetCheck, Episode
 from verl_video_tools.rollout.policy import AssistantTurn, ScriptedPolicy
 
 
@@ -108,7 +108,7 @@ CROP = (
 )
 
 
-def uneven_episode(tmp_path: Path, budget: Budget | None) -> Episode:
+def uneven_episode(tmp_path: Path, budget: BudgetCheck | None) -> Episode:
     times_seconds = [i / 30 for i in range(30)] + [1 + i / 2 for i in range(10)]
     path = write_video(tmp_path / "variable.mp4", times_seconds=times_seconds)
     return Episode(get_method("longvt", initial_frames=4), Sample(QUESTION, "B", str(path), "mc"), budget=budget)
