@@ -6,12 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import FrameRequest, Tool, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.longvt.crop_video import frame_size
-from verl_video_tools.methods.toolkit.arguments import finite_number
-from verl_video_tools.methods.toolkit.hermes import tool_schema
+from verl_video_tools.methods.toolkit import (
+    CallErrorCode,
+    CallRejected,
+    FrameRequest,
+    Tool,
+    ToolContext,
+    ToolPlan,
+    VideoInfo,
+    finite_number,
+    frame_size,
+    tool_schema,
+)
 from verl_video_tools.video import uniform_seconds
 
 

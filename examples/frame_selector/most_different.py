@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from verl_video_tools.core.types import FrameRequest, ToolContext
+from verl_video_tools.methods.toolkit import FrameRequest, ToolContext
 from verl_video_tools.video import decode_frames, linspace_indices, open_video
 
 NUM_CANDIDATES = 64

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from omegaconf import OmegaConf
 
 from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import run_loop
+from tests.examples.conftest import EXAMPLES
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample, StopReason
@@ -50,6 +53,48 @@ def test_the_methods_command_prints_its_reward(
     assert result["counts"] == {"assistant_turns": 2, "executed_calls": 1, "initial_frames": 8, "tool_frames": 4}
     assert result["turns"][0]["observation"].startswith("\n4.0 s: <image>\n")
     assert result["turns"][0]["observation"].endswith("\nTurns left: 3")
+
+
+async def test_a_method_needs_no_installation(make_video: MakeVideo) -> None:
+    """A Python path names it, as it names a benchmark or a selector."""
+    turns = turns_of(EXAMPLES / "add_a_method")
+    result = await areplay("examples.add_a_method.frugal:Frugal", make_video(300), QUESTION, "B", turns)
+    assert result["method"] == "frugal"
+    assert result["reward"] == {"score": 0.9, "accuracy": 1.0, "price": -0.1}
+
+
+def test_a_method_is_small_and_imports_documented_names_alone() -> None:
+    path = EXAMPLES / "add_a_method" / "frugal.py"
+    assert len(path.read_text().splitlines()) < 100
+    for example in (
+        path,
+        EXAMPLES / "add_a_tool" / "look_around.py",
+        EXAMPLES / "frame_selector" / "most_different.py",
+    ):
+        assert undocumented(example) == []
+
+
+def undocumented(path: Path) -> list[str]:
+    """Names of ours that a file imports, or takes from the toolkit, and that no page of docs/api gives."""
+    pages = "\n".join(page.read_text() for page in (EXAMPLES.parent / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: (\S+)", pages, re.MULTILINE))
+    listed = {f"verl_video_tools.methods.toolkit.{name}" for name in re.findall(r"`(\w+)`", pages)}
+    tree = ast.parse(path.read_text())
+    imported = {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("verl_video_tools")
+        for alias in node.names
+    }
+    toolkit = "verl_video_tools.methods.toolkit"
+    if toolkit in imported:
+        of_toolkit = {
+            f"{toolkit}.{node.attr}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "vt"
+        }
+        imported = imported - {toolkit} | of_toolkit
+    return sorted(imported - shown - listed)
 
 
 async def test_every_look_costs(install: Install, make_video: MakeVideo) -> None:

@@ -11,14 +11,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Compat, FrameRequest, PixelEnvelope, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
 from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
-from verl_video_tools.video.resize import fit_envelope
-
-PATCH_FACTOR = 28
-"""Sides are multiples of this many pixels where no processor says otherwise (Qwen2.5-VL: patches of 14, merged 2x2)."""
-
+from verl_video_tools.methods.toolkit.frame_size import frame_size
 
 _LABEL_ROUNDING_SECONDS = 0.05
 """LongVT tells times to a tenth of a second: that of the last frame may lie so far beyond the end."""
@@ -126,14 +122,6 @@ def segment_seconds(start: float, end: float, info: VideoInfo, fps: float, max_f
     count = min(max(num_frames_inside * frame_seconds * fps, 2.0), max_frames, num_frames_inside)
     nearest = np.linspace(start, last, 2 * math.floor(count / 2.0 + 1e-9)) + frame_seconds / 2.0
     return tuple(float(time) for time in np.minimum(nearest, info.duration_seconds))
-
-
-def frame_size(info: VideoInfo, min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> tuple[int, int]:
-    """Width and height of shown frames in pixels: multiples of the model's factor, area within all bounds."""
-    factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
-    most = min(max_pixels, envelope.max_pixels)
-    bounds = PixelEnvelope(factor, min(max(min_pixels, envelope.min_pixels), most), most)
-    return fit_envelope(info.width, info.height, bounds)
 
 
 def _check_video(named: Any, video_path: str) -> None:

@@ -34,11 +34,12 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
-from verl_video_tools.methods.longvt.crop_video import CropVideo, frame_size, segment_seconds
+from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_seconds
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
 from verl_video_tools.methods.toolkit import hermes
 from verl_video_tools.methods.toolkit.arguments import told_seconds
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
+from verl_video_tools.methods.toolkit.frame_size import frame_size
 from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls
 
 Segment = tuple[float, float]
