@@ -32,9 +32,7 @@ from verl_video_tools.core.types import Method
 from verl_video_tools.data.stock_rows import to_tool_agent_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
-from verl_video_tools.verl_plugin import stock_tools as stock
-from verl_video_tools.verl_plugin.config import config_path
-from verl_video_tools.verl_plugin.stock_tools import (
+from verl_video_tools.tools.stock import (
     ChooseFramesTool,
     ClipSampleTool,
     FrameAtTool,
@@ -43,6 +41,8 @@ from verl_video_tools.verl_plugin.stock_tools import (
     VideoClipTool,
     VideoZoomTool,
 )
+from verl_video_tools.verl_plugin import stock_tools as stock
+from verl_video_tools.verl_plugin.config import config_path
 
 NUM_FRAMES = 300
 ZOOM = [101, 115, 129, 143, 157, 171, 185, 199]

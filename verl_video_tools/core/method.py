@@ -19,7 +19,7 @@ from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.services import Judge
 from verl_video_tools.core.templates import Template, check_templates
-from verl_video_tools.core.tool import Tool
+from verl_video_tools.core.tool import Tool, ToolDescription
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
 
 Compat = Literal["strict", "reference"]
@@ -71,8 +71,10 @@ class Method(ABC):
     synthetic_question: ClassVar[str | None] = None
     """Python path `module:function` of what puts a question of the synthetic world in the method's words, such as
     `synthetic.seconds:frames_in_seconds`; None: as it is, with frame numbers."""
+    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = ()
+    """Of the tools that verl's own loop may be given (`tools.stock`)."""
     tool_agent_tools: ClassVar[tuple[str, ...]] = ()
-    """Names of the tools that `tools.stock` offers to verl's own loop; none: no rows are made for that loop."""
+    """Names of those that rows for that loop select; none: no rows are made for it."""
     dialogue_templates: ClassVar[str | None] = None
     """File beside the method's module with the forms of a teacher's dialogues (`data.dialogue_templates`)."""
 

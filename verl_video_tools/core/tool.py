@@ -39,6 +39,28 @@ class Tool(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class ToolDescription:
+    """How a tool is offered to a model by verl's own tool loop, and how its result is told there.
+
+    Attributes:
+        name: the tool's, for the model and in a row's `tools_kwargs`.
+        parameters: JSON type and description of each. The description of an array must say what it holds, since verl's
+            schema drops nested types.
+        optional: parameters that a call may leave out.
+        frame_label: how the text names a picture, which verl's loop puts before all text; a format of its
+            `FrameRecord`.
+        result_text: the text of a call's arguments and result, for a tool that shows no frames.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, tuple[str, str]]
+    optional: tuple[str, ...] = ()
+    frame_label: str = "{frame.timestamp_seconds:.2f} s"
+    result_text: Callable[[Mapping[str, Any], Mapping[str, Any]], str] | None = None
+
+
 class FrameSelector(Protocol):
     """Chooses the frames that are shown with the question in a method's place: a field `first_look_selector`."""
 

@@ -17,7 +17,7 @@ from verl_video_tools.core.method import Compat, ContextPolicy, Method, RolloutL
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.segments import segment_of
 from verl_video_tools.core.services import AnswerLabel, Judge, Retriever
-from verl_video_tools.core.tool import FrameSelector, Tool, ToolContext
+from verl_video_tools.core.tool import FrameSelector, Tool, ToolContext, ToolDescription
 from verl_video_tools.core.trajectory import (
     CacheUse,
     CallRecord,
@@ -58,6 +58,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolContext",
+    "ToolDescription",
     "ToolOutcome",
     "ToolPlan",
     "Trajectory",

@@ -1,25 +1,65 @@
 """Tool classes for verl's own tool loop, by the names that a tool YAML gives (docs/stock-tool-loop.md)."""
 
-from verl_video_tools.verl_plugin.stock_tools import (
-    ChooseFramesTool,
-    ClipSampleTool,
-    CropVideoTool,
-    FrameAtTool,
-    GetFrameNumberTool,
-    UniformSampleTool,
-    VideoClipTool,
-    VideoTool,
-    VideoZoomTool,
-)
+from __future__ import annotations
 
-__all__ = [
-    "ChooseFramesTool",
-    "ClipSampleTool",
-    "CropVideoTool",
-    "FrameAtTool",
-    "GetFrameNumberTool",
-    "UniformSampleTool",
-    "VideoClipTool",
-    "VideoTool",
-    "VideoZoomTool",
-]
+from verl_video_tools.verl_plugin.stock_tools import SearchTool, VideoTool
+
+
+class ChooseFramesTool(VideoTool):
+    """FrameThinker's zoom (`methods.toolkit.choose_frames`): pictures, then one line that names them in their
+    order."""
+
+    method_name = "framethinker"
+    tool_name = "choose_frames"
+
+
+class GetFrameNumberTool(VideoTool):
+    """FrameThinker's clock (`methods.framethinker.get_frame_number`): one sentence, no picture."""
+
+    method_name = "framethinker"
+    tool_name = "get_frame_number"
+
+
+class VideoZoomTool(VideoTool):
+    """VideoZoomer's zoom (`methods.videozoomer.video_zoom`): pictures, then one line that gives their times in their
+    order."""
+
+    method_name = "videozoomer"
+    tool_name = "video_zoom"
+
+
+class CropVideoTool(VideoTool):
+    """LongVT's crop (`methods.longvt.crop_video`): pictures, then one line that lists their times in their order."""
+
+    method_name = "longvt"
+    tool_name = "crop_video"
+
+
+class FrameAtTool(VideoTool):
+    """FrameMind's single frame (`methods.framemind.frame_at`): a picture, then one line with its time."""
+
+    method_name = "framemind"
+    tool_name = "FrameAt"
+
+
+class VideoClipTool(VideoTool):
+    """FrameMind's clip (`methods.framemind.video_clip`): pictures, then one line that lists their times in order."""
+
+    method_name = "framemind"
+    tool_name = "VideoClip"
+
+
+class UniformSampleTool(VideoTool):
+    """VideoBrain's uniform agent (`methods.videobrain.uniform_sample`): pictures, then one line that names them in
+    their order."""
+
+    method_name = "videobrain"
+    tool_name = "uniform_sample"
+
+
+class ClipSampleTool(SearchTool):
+    """VideoBrain's CLIP agent (`methods.videobrain.clip_sample`): pictures, then one line that names them in their
+    order."""
+
+    method_name = "videobrain"
+    tool_name = "clip_sample"

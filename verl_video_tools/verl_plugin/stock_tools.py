@@ -32,16 +32,7 @@ from verl_video_tools.core.errors import (
 )
 from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, Sample, ToolContext
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.framemind.frame_at import FrameAt
-from verl_video_tools.methods.framemind.video_clip import VideoClip
-from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
-from verl_video_tools.methods.framethinker.grammar import frame_number_sentence
-from verl_video_tools.methods.longvt.crop_video import CropVideo
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
 from verl_video_tools.methods.toolkit.hermes import tool_schema
-from verl_video_tools.methods.videobrain.clip_sample import ClipSample
-from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
-from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 from verl_video_tools.rollout.special_tokens import text_spelt_apart
 from verl_video_tools.video import decode_frames, index_at, open_video
 
@@ -72,19 +63,11 @@ class VideoTool(BaseTool):
 
     method_name: ClassVar[str]
     tool_name: ClassVar[str]
-    """The tool's name in the method, for the model, and in the row's `tools_kwargs`."""
-    description: ClassVar[str]
-    parameters: ClassVar[Mapping[str, tuple[str, str]]]
-    """JSON type and description of each parameter. The description of an array must say what it holds, since verl's
-    schema drops nested types."""
-    optional: ClassVar[tuple[str, ...]] = ()
-    """Parameters that a call may leave out."""
-    frame_label: ClassVar[str] = "{frame.timestamp_seconds:.2f} s"
-    """How the text names a picture, which verl's loop puts before all text; a format of its `FrameRecord`."""
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         fields = {name: value for name, value in config.items() if name != "type"}
         self._method = get_method(self.method_name, **fields)
+        self._tool = next(tool for tool in self._method.tool_descriptions if tool.name == self.tool_name)
         self._video_paths: dict[str, str | None] = {}
         if tool_schema is not None and tool_schema.function.name != self.tool_name:
             raise UsageError(f"tool_schema must be called {self.tool_name!r}, got {tool_schema.function.name!r}")
@@ -143,7 +126,9 @@ class VideoTool(BaseTool):
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         """The text of a call that was carried out; its pictures stand before it."""
-        return "Shown above, in order: " + ", ".join(self.frame_label.format(frame=frame) for frame in frames)
+        if self._tool.result_text is not None:
+            return self._tool.result_text(arguments, result)
+        return "Shown above, in order: " + ", ".join(self._tool.frame_label.format(frame=frame) for frame in frames)
 
     async def _observe(self, video_path: str | None, parameters: Any) -> _Observation:
         if not isinstance(parameters, Mapping):
@@ -174,143 +159,16 @@ class VideoTool(BaseTool):
         return None
 
     def _own_schema(self) -> OpenAIFunctionToolSchema:
-        schema = tool_schema(self.tool_name, self.description, self.parameters, self.optional)
+        schema = tool_schema(self._tool.name, self._tool.description, self._tool.parameters, self._tool.optional)
         return OpenAIFunctionToolSchema.model_validate(schema)
 
 
-_NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
-
-
-class ChooseFramesTool(VideoTool):
-    """FrameThinker's zoom (`methods.toolkit.choose_frames`): pictures, then one line that names them in their
-    order."""
-
-    method_name = "framethinker"
-    frame_label = _NUMBER_AND_TIME
-    tool_name = ChooseFrames.name
-    description = (
-        "Look closer at a part of the video: shows a fixed number of frames spread evenly between two frame numbers, "
-        "both exclusive, then lists their numbers and times in the order shown."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "start_frame": ("integer", "Frame number after which the segment starts, from 0."),
-        "end_frame": ("integer", "Frame number before which the segment ends; at most the number of frames."),
-    }
-
-
-class GetFrameNumberTool(VideoTool):
-    """FrameThinker's clock (`methods.framethinker.get_frame_number`): one sentence, no picture."""
-
-    method_name = "framethinker"
-    tool_name = GetFrameNumber.name
-    description = "Tells the number of the frame that is shown at a time of the video."
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "time": ("string", "Minutes and seconds as MM:SS; hours count as minutes, so 1:05:20 is 65:20."),
-    }
-
-    def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        return frame_number_sentence(arguments["time"], result["frame_number"])
-
-
-class VideoZoomTool(VideoTool):
-    """VideoZoomer's zoom (`methods.videozoomer.video_zoom`): pictures, then one line that gives their times in their
-    order."""
-
-    method_name = "videozoomer"
-    tool_name = VideoZoom.name
-    description = (
-        "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in the "
-        "order shown. Too many frames, (end - start) * fps, are refused with the limit."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "segment": ("array", "Start and end in seconds, [start, end], within the video."),
-        "fps": ("number", "Frames per second to show."),
-    }
-
-
-class CropVideoTool(VideoTool):
-    """LongVT's crop (`methods.longvt.crop_video`): pictures, then one line that lists their times in their order."""
-
-    method_name = "longvt"
-    frame_label = "{frame.timestamp_seconds:.1f} s"
-    tool_name = CropVideo.name
-    description = (
-        "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times in "
-        "the order shown."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "video_path": ("string", "Path of the video, if it was given with the question; may be left out."),
-        "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
-        "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
-    }
-    optional = ("video_path",)
-
-
-class FrameAtTool(VideoTool):
-    """FrameMind's single frame (`methods.framemind.frame_at`): a picture, then one line with its time."""
-
-    method_name = "framemind"
-    tool_name = FrameAt.name
-    description = (
-        "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "t": ("number", "Time in seconds from the start of the video."),
-    }
-
-
-class VideoClipTool(VideoTool):
-    """FrameMind's clip (`methods.framemind.video_clip`): pictures, then one line that lists their times in order."""
-
-    method_name = "framemind"
-    tool_name = VideoClip.name
-    description = (
-        "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, then "
-        "lists their times in the order shown."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "t_start": ("number", "Where the part starts, in seconds from the start of the video."),
-        "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
-    }
-
-
-class UniformSampleTool(VideoTool):
-    """VideoBrain's uniform agent (`methods.videobrain.uniform_sample`): pictures, then one line that names them in
-    their order."""
-
-    method_name = "videobrain"
-    frame_label = _NUMBER_AND_TIME
-    tool_name = UniformSample.name
-    description = (
-        "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
-        "numbers, then lists their numbers and times in the order shown."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "start_frame": ("number", "First frame of the range, from 0."),
-        "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
-    }
-
-
-class ClipSampleTool(VideoTool):
-    """VideoBrain's CLIP agent (`methods.videobrain.clip_sample`): pictures, then one line that names them in their
-    order.
+class SearchTool(VideoTool):
+    """A tool that finds frames by text.
 
     The entry `retrieval` of `config` has the fields of `services.retrieval.RetrievalConfig`. The retriever of the node
     is connected to at the first call.
     """
-
-    method_name = "videobrain"
-    frame_label = _NUMBER_AND_TIME
-    tool_name = ClipSample.name
-    description = (
-        "Search a part of the video for pictures that look like a text: shows the best few frames in order of time, "
-        "then lists their numbers and times in the order shown."
-    )
-    parameters: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "start_frame": ("number", "First frame of the range that is searched, from 0."),
-        "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
-        "prompt": ("string", "What can be seen in the frames looked for, in a few words."),
-    }
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         super().__init__({name: value for name, value in config.items() if name != "retrieval"}, tool_schema)

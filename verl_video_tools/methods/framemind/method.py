@@ -31,12 +31,14 @@ from verl_video_tools.core.types import (
     RolloutLimits,
     Sample,
     Tool,
+    ToolDescription,
     ToolOutcome,
     Trajectory,
     VideoInfo,
 )
 from verl_video_tools.methods.framemind import grammar as protocol
 from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
+from verl_video_tools.methods.framemind.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.framemind.video_clip import VideoClip
 from verl_video_tools.methods.toolkit.arguments import told_seconds
 from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls, told_error
@@ -92,6 +94,7 @@ class FrameMind(Method):
     }
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=12_288, response_tokens=16_384, images=128)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindExpert"
+    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 3

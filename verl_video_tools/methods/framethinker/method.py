@@ -29,6 +29,7 @@ from verl_video_tools.core.types import (
     Sample,
     StopReason,
     Tool,
+    ToolDescription,
     ToolOutcome,
     Trajectory,
     VideoInfo,
@@ -37,6 +38,7 @@ from verl_video_tools.methods.framethinker import grammar as protocol
 from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
 from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transcript
+from verl_video_tools.methods.framethinker.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
 from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
 from verl_video_tools.methods.toolkit.refusals import told_error
@@ -72,6 +74,7 @@ class FrameThinker(Method):
     }
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerExpert"
+    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     tool_agent_tools: ClassVar[tuple[str, ...]] = (ChooseFrames.name, GetFrameNumber.name)
     dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
 

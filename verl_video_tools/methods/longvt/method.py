@@ -27,6 +27,7 @@ from verl_video_tools.core.types import (
     Sample,
     StopReason,
     Tool,
+    ToolDescription,
     ToolOutcome,
     Trajectory,
     VideoInfo,
@@ -36,6 +37,7 @@ from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
 from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_seconds
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
+from verl_video_tools.methods.longvt.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.toolkit import hermes
 from verl_video_tools.methods.toolkit.arguments import told_seconds
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
@@ -59,6 +61,7 @@ class LongVT(Method):
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=40_960, response_tokens=16_384, images=1152)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTExpert"
+    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
 

@@ -28,6 +28,7 @@ from verl_video_tools.core.types import (
     RolloutLimits,
     Sample,
     Tool,
+    ToolDescription,
     ToolOutcome,
     Trajectory,
     VideoInfo,
@@ -39,6 +40,7 @@ from verl_video_tools.methods.videobrain import grammar as protocol
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
+from verl_video_tools.methods.videobrain.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.video.resize import Aspect, size_in_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -82,6 +84,7 @@ class VideoBrain(Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainExpert"
+    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
 

@@ -27,6 +27,7 @@ from verl_video_tools.core.types import (
     Sample,
     StopReason,
     Tool,
+    ToolDescription,
     ToolOutcome,
     Trajectory,
     VideoInfo,
@@ -34,6 +35,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods.videozoomer import grammar as protocol
 from verl_video_tools.methods.videozoomer import messages
 from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
+from verl_video_tools.methods.videozoomer.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
@@ -59,6 +61,7 @@ class VideoZoomer(Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {"glance_frames": "initial_frames", "max_frames": "call_frames"}
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=20_480, response_tokens=32_768, images=128)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videozoomer.oracle:VideoZoomerExpert"
+    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 
     max_turns: int = 5
