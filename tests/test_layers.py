@@ -19,6 +19,8 @@ pytest.importorskip("importlinter", reason="import-linter is not installed (extr
 REPO = Path(__file__).resolve().parents[1]
 PACKAGE = REPO / "verl_video_tools"
 LINT = Path(sys.executable).with_name("lint-imports")
+UPWARD = (Path("core/selectors.py"), "verl_video_tools.methods.toolkit.selectors.most_similar")
+"""The one name in a string that points upwards: a registered name stands for a function that decodes frames."""
 
 
 def copy_of_package(folder: Path) -> Path:
@@ -97,5 +99,6 @@ def test_names_in_strings_point_downwards_too() -> None:
     ]
     assert len(edges) > 20
     assert [edge for edge in edges if not is_there(edge[1])] == []
+    edges.remove(UPWARD)
     of_file = {path: rank[path.parts[0].removesuffix(".py")] for path, _ in edges}
     assert [(path, name) for path, name in edges if rank[name.split(".")[1]] < of_file[path]] == []

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.video.files import MakeVideo
 from verl_video_tools.core.errors import RetrievalError, UsageError
+from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.rollout.episode import Episode
@@ -87,8 +88,14 @@ async def test_a_faulty_selector_is_told_in_the_record(selector: str, message: s
     assert trajectory.flags == ["aborted"] and message in (trajectory.error or "")
 
 
+def test_ours_has_a_registered_name() -> None:
+    path = "verl_video_tools.methods.toolkit.selectors:most_similar"
+    assert load_selector("most_similar") is load_selector(path)
+
+
 async def test_mistakes_are_told(make_video: MakeVideo) -> None:
     for path in (
+        "least_similar",
         "no_such_module:select",
         f"{__name__}:nothing",
         "verl_video_tools.methods.toolkit.selectors",

@@ -30,7 +30,7 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
 from verl_video_tools.rollout.sequences import append_messages, rollout_tokens
 from verl_video_tools.rollout.tokens import TokenBudget
-from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.judge import JudgeConfig, make_judge
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 _CALL_FIELDS = ("name", "arguments", "ok", "error", "frames")
@@ -105,7 +105,7 @@ async def areplay(
     async with AsyncExitStack() as stack:
         judge = None
         if judge_base_url is not None:
-            judge = await stack.enter_async_context(LLMJudge(JudgeConfig(base_url=judge_base_url)))
+            judge = await stack.enter_async_context(make_judge(JudgeConfig(base_url=judge_base_url)))
         trajectory = await Episode(configured, sample, envelope, budget, retriever).run(policy)
         reward = await configured.score(trajectory, sample, judge)
     if html is not None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, sometimes_bad
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge, cache, client
+from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge, cache, client, make_judge
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
@@ -456,3 +457,16 @@ def test_a_judge_needs_an_address_and_a_readable_prompt() -> None:
         LLMJudge(JudgeConfig())
     with pytest.raises(UsageError, match="prompt_file"):
         LLMJudge(JudgeConfig(base_url="http://x/v1", prompt_file="/no/such/file"))
+
+
+class StrictJudge(LLMJudge):
+    """A judge of a user's own."""
+
+
+def test_a_judge_of_ones_own_is_named_by_its_python_path() -> None:
+    config = JudgeConfig(base_url="http://localhost:1/v1", judge_class=f"{__name__}:StrictJudge")
+    assert type(make_judge(config)) is StrictJudge
+    assert type(make_judge(replace(config, judge_class="llm"))) is LLMJudge
+    for name, message in (("lm", "there is no judge_class 'lm'; choose one of: llm"), ("json:dumps", "a subclass of")):
+        with pytest.raises(UsageError, match=message):
+            make_judge(replace(config, judge_class=name))

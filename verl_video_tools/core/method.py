@@ -93,8 +93,8 @@ class Method(ABC):
     rollouts included: 512 frames of an hour of video take more than a minute. Too short a time is a silent bias: the
     rollouts that it flags are those on the longest videos."""
     first_look_selector: str | None = None
-    """Python path `module:function` of a `FrameSelector` that chooses the frames shown with the question; None: the
-    method's own. `verl_video_tools.methods.toolkit.selectors:most_similar` takes those most like the question."""
+    """A `FrameSelector` that chooses the frames shown with the question: `most_similar`, which takes those most like
+    it, or the Python path `module:function` of another one. None: the method's own frames."""
     prompt_file: str | None = None
     """Path of a system prompt that replaces the packaged one; same placeholders. Read once per process."""
     templates_file: str | None = None

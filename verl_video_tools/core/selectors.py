@@ -1,26 +1,21 @@
-"""Load a user's own selector of the frames shown with the question."""
+"""Load the selector of the frames shown with the question."""
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.resolve import resolve
 from verl_video_tools.core.tool import FrameSelector
 
+REGISTERED = {"most_similar": "verl_video_tools.methods.toolkit.selectors:most_similar"}
 
-def load_selector(path: str) -> FrameSelector:
-    """The selector at a Python path such as `package.module:function`.
+
+def load_selector(name: str) -> FrameSelector:
+    """The selector of a registered name, or at a Python path such as `package.module:function`.
 
     Raises:
         UsageError: there is none.
     """
-    module_name, _, name = path.partition(":")
-    try:
-        selector: FrameSelector = getattr(import_module(module_name), name)
-        if not callable(selector):
-            raise TypeError(f"{selector!r:.80} is no function")
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"first_look_selector={path!r}: {error}; write it as package.module:function, importable on every node"
-        ) from error
+    selector: FrameSelector = resolve(name, REGISTERED, "first_look_selector")
+    if not callable(selector):
+        raise UsageError(f"the first_look_selector {name!r} must be a function, got {selector!r:.80}")
     return selector

@@ -28,7 +28,7 @@ from verl_video_tools.data.parquet import read_table
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ async def generate(
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
-        asked = await stack.enter_async_context(LLMJudge(judge)) if isinstance(judge, JudgeConfig) else judge
+        asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out), "step"))
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
         left = [task for task in tasks if task.key not in done]

@@ -31,7 +31,7 @@ from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.tables import write_plot, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
-from verl_video_tools.services.judge import JudgeConfig, LLMJudge
+from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
 
@@ -179,7 +179,7 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
 
 
 async def _judge(judge: JudgeConfig) -> dict[str, Any]:
-    async with LLMJudge(judge) as asked:
+    async with make_judge(judge) as asked:
         model = judge.model or (await asked.served_models())[0]
     return {"model": model, "prompt_file": judge.prompt_file, "prompt_digest": prompt_digest(judge.prompt_file)}
 

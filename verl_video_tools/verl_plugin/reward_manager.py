@@ -19,7 +19,7 @@ from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods.breakdown import reward_info
-from verl_video_tools.services.judge import JudgeCounters, LLMJudge
+from verl_video_tools.services.judge import JudgeCounters, LLMJudge, make_judge
 from verl_video_tools.verl_plugin.settings import judge_config, method_from_config, unpack_record
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class VideoToolsRewardManager(RewardManagerBase):
         judge = judge_config(config, reward_router_address)
         if judge is not None:
             concurrency = math.ceil(judge.concurrency / config.reward.num_workers)
-            self._judge = LLMJudge(replace(judge, concurrency=concurrency))
+            self._judge = make_judge(replace(judge, concurrency=concurrency))
 
     async def run_single(self, data: DataProto) -> dict[str, Any]:
         """Score the last output of one rollout. A judge without a verdict flags the rollout; the trainer then keeps it

@@ -29,6 +29,9 @@ class JudgeConfig(EndpointConfig):
     max_tokens: int | None = 1024
     """Tokens of one reply at most: enough to think before the verdict, and a bound on a model that rambles on. None:
     the server's own limit."""
+    judge_class: str = "llm"
+    """`llm`, which is `LLMJudge`, or the Python path `module:Class` of a subclass of it (with a `cache_dir` of its
+    own, since verdicts are kept by model and instructions)."""
     cache_dir: str | None = None
     """Folder that keeps verdicts from run to run; processes may share it. None: nothing is kept."""
     prompt_file: str | None = None
