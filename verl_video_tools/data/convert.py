@@ -15,7 +15,7 @@ from verl_video_tools.data.formats import BenchmarkFiles, read_rows
 from verl_video_tools.data.formats.entries import Row
 from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
-from verl_video_tools.data.parquet import ROWS_PER_BATCH, whole_file
+from verl_video_tools.data.parquet import ROWS_PER_BATCH, row_writer
 from verl_video_tools.data.picture_rows import turns_fault
 from verl_video_tools.data.stock_rows import Conversion
 from verl_video_tools.methods import get_method, method_names
@@ -93,7 +93,7 @@ def convert_annotations(
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
     skipped: list[str] = []
     num_written = num_with_subtitles = 0
-    with whole_file(target, schema) as writer:
+    with row_writer(target, schema) as writer:
         for rows in _in_batches(
             _good_rows(read_rows(source, files, taught=taught), files.annotations, skipped, method)
         ):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.core.errors import UsageError, writing
+from verl_video_tools.core.files import whole_file
 
 ROWS_PER_BATCH = 256
 """Rows held in memory at once. Rows without pictures take a few kilobytes each."""
@@ -77,7 +78,7 @@ def row_batches(
 
 
 @contextmanager
-def whole_file(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
+def row_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """A writer whose file appears, or replaces an older one, only if the block ends without an exception.
 
     Raises:
@@ -86,16 +87,15 @@ def whole_file(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     with writing(path, _ADVICE):
         if path.is_dir():  # told before the work; and "." has no name to write beside
             raise UsageError(f"cannot write {path}: it is a folder; name a file")
-        partial = path.with_name(f"{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer = pq.ParquetWriter(partial, schema)
-    try:
+    with ExitStack() as stack:
+        with writing(path, _ADVICE):
+            partial = stack.enter_context(whole_file(path))
+            writer = pq.ParquetWriter(partial, schema)
         with writer:
             yield writer
-        with writing(path, _ADVICE):
-            partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+        with writing(path, _ADVICE):  # what the block raises is not the file's fault; that it cannot be replaced is
+            stack.close()
 
 
 def write_table(table: pa.Table, path: str | Path) -> None:
@@ -104,5 +104,5 @@ def write_table(table: pa.Table, path: str | Path) -> None:
     Raises:
         UsageError: it cannot be written.
     """
-    with whole_file(Path(path), table.schema) as writer:
+    with row_writer(Path(path), table.schema) as writer:
         writer.write_table(table)

@@ -20,7 +20,7 @@ from PIL import Image
 
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
 from verl_video_tools.core.types import ImagePart, Method, Sample, content_images, content_text
-from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
+from verl_video_tools.data.parquet import read_schema, row_batches, row_writer
 from verl_video_tools.methods import METHOD_NAMES, get_method, method_class
 from verl_video_tools.rollout.episode import Episode
 
@@ -131,7 +131,7 @@ def convert_parquet(
     schema = _converted_schema(read_schema(source), source, tool_names)
     num_written = 0
     skipped: list[str] = []
-    with asyncio.Runner() as runner, whole_file(target, schema) as writer:
+    with asyncio.Runner() as runner, row_writer(target, schema) as writer:
         for batch in row_batches(source, rows_per_batch=_ROWS_PER_GROUP):
             rows, reasons = runner.run(_convert(batch.to_pylist(), method, system_prompt, skip_unreadable))
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))

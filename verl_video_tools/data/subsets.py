@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.parquet import read_schema, row_batches, whole_file
+from verl_video_tools.data.parquet import read_schema, row_batches, row_writer
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
 
 
@@ -184,7 +184,7 @@ def _write_parts(source: Path, parts: Mapping[Path, Callable[[str], bool]], rena
     there is such a field, becomes the part's name."""
     with ExitStack() as stack:
         schema = read_schema(source)
-        writers = {part: stack.enter_context(whole_file(part, schema)) for part in parts}
+        writers = {part: stack.enter_context(row_writer(part, schema)) for part in parts}
         for batch in row_batches(source):
             paths = [_media_path(extra_info) for extra_info in batch.column("extra_info").to_pylist()]
             for part, wants in parts.items():

@@ -24,7 +24,7 @@ from verl_video_tools.core.numbers import is_number
 from verl_video_tools.core.regression import estimate
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.formats.entries import without_letters
-from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, whole_file
+from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
@@ -176,7 +176,7 @@ def validate_file(
             yield checker.report(number, row)
         return
     number = 0
-    with whole_file(out, read_schema(source)) as writer:
+    with row_writer(out, read_schema(source)) as writer:
         for batch in row_batches(source):
             columns = [name for name in CHECKED_COLUMNS if name in batch.schema.names]
             good = []

@@ -21,6 +21,7 @@ from typing import Any
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
@@ -262,8 +263,6 @@ def _short(value: Any) -> str:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Appears whole or not at all."""
-    partial = path.with_suffix(".partial")
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")

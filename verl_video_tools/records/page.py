@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 
 
 def resource(name: str) -> str:
@@ -28,9 +29,8 @@ def write_whole(out: Path, content: bytes) -> None:
     """
     if out.is_dir():  # "." has no name to write beside
         raise UsageError(f"{out}: cannot be written, it is a folder; name a file")
-    partial = out.with_name(f"{out.name}.partial")
     try:
-        partial.write_bytes(content)
-        partial.replace(out)
+        with whole_file(out) as partial:
+            partial.write_bytes(content)
     except OSError as error:
         raise UsageError(f"{out}: cannot be written ({error.strerror or error})") from error

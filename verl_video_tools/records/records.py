@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import Trajectory
 
 
@@ -25,11 +26,9 @@ class RecordWriter:
 
     def write(self, step: int, lines: Iterable[Mapping[str, Any]], held_out: bool = False) -> Path:
         path = self.folder / f"{'val_' if held_out else ''}step_{step:06d}.jsonl"
-        partial = path.with_suffix(".partial")
-        with partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
+        with whole_file(path) as partial, partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False, default=_jsonable) + "\n")
-        partial.replace(path)
         return path
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +97,8 @@ def claim(folder: Path, facts: Mapping[str, Any]) -> None:
         theirs = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         others = {name: theirs[name] for name, value in facts.items() if theirs.get(name, value) != value}
         if facts.keys() - theirs.keys() and not others:
-            partial = path.with_name(f"{path.name}.partial")
-            partial.write_text(json.dumps({**theirs, **facts}, indent=1) + "\n", encoding="utf-8")
-            partial.replace(path)
+            with whole_file(path) as partial:
+                partial.write_text(json.dumps({**theirs, **facts}, indent=1) + "\n", encoding="utf-8")
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot use {folder}: {error}") from error
     changed = [f"{name}={value!r}, not {facts[name]!r}" for name, value in others.items()]

@@ -8,11 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import AnswerLabel
 
 logger = logging.getLogger(__name__)
@@ -52,14 +51,8 @@ class VerdictCache:
         entry.pop("prompt")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle, partial = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(entry, file)
-                os.replace(partial, path)
-            except BaseException:
-                os.unlink(partial)
-                raise
+            with whole_file(path) as partial:
+                partial.write_text(json.dumps(entry), encoding="utf-8")
         except OSError as error:
             logger.warning("a verdict could not be kept in %s: %s", self.folder, error)
 

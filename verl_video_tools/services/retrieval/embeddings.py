@@ -6,8 +6,6 @@ Axes: T frames of one video in ascending order of their index, D dimensions of a
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
+
+from verl_video_tools.core.files import whole_file
 
 logger = logging.getLogger(__name__)
 
@@ -121,14 +121,8 @@ class DiskTier:
         content = save({"indices": embeddings.indices_T, "embeddings": embeddings.embeddings_TD})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".part")
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(content)
-                os.replace(name, self._path(digest))
-            except BaseException:
-                os.unlink(name)
-                raise
+            with whole_file(self._path(digest)) as partial:
+                partial.write_bytes(content)
         except OSError as error:
             logger.warning("retrieval cache: %s; going on without writing", error)
 

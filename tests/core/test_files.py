@@ -1,0 +1,42 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from verl_video_tools.core.files import whole_file
+
+
+def test_a_file_appears_once_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    with whole_file(path) as partial:
+        partial.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_block_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_text("old")
+    with pytest.raises(KeyError), whole_file(path) as partial:
+        partial.write_text("half")
+        raise KeyError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_writers_do_not_meet(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    with whole_file(path) as first, whole_file(path) as second:
+        first.write_text("first")
+        second.write_text("second")
+    assert path.read_text() == "first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "rows.json"):
+        pass
