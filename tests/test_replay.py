@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.judge_server import JudgeServer, Reply
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.replay import areplay, replay

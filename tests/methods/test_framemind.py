@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     AnswerLabel,

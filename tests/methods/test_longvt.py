@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     AnswerLabel,

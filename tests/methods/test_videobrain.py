@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.tools.frame_index import awaited
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import (
     CallError,
     JudgeError,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.video.files import write_video
 from tests.tools.frame_index import awaited
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods.framemind import FrameMind
