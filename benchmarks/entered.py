@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from types import CodeType, FrameType
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.replay import replay
 
 PACKAGE = str(Path(__file__).parent.parent / "verl_video_tools")

@@ -13,8 +13,8 @@ from functools import cache
 import pytest
 from hypothesis import settings
 
-from benchmarks.video.files import MakeVideo, write_grey
 from tests.context_method import NAME, PATH
+from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
 from verl_video_tools.services.endpoint import client, retries
 

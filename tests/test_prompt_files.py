@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.prompt_files import prompt_digest, read_prompt
 from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo, content_text

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.judge_server import JudgeServer, Reply
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.replay import areplay, replay
@@ -59,29 +59,27 @@ class Case:
 
 
 AT_100_S = [  # T = 3000 frames at 30 per second
-    Case("J1 direct answer", [ANSWER], 1.0),
-    Case("J2 direct wrong answer", [WRONG], 0.0),
-    Case("J3 zoom", [choose(100, 200), ANSWER], 1.02),
-    Case("J3 zoom, wrong", [choose(100, 200), WRONG], 0.0),
-    Case("J4 numbers reversed in the thought", [choose(100, 200, "200 then 100"), ANSWER], 0.0, ccv=0),
-    Case("J5 a number after the pair", [choose(100, 200, "100 to 200, 8 frames"), ANSWER], 0.0, ccv=0),
-    Case("J6 a time after the pair", [choose(100, 200, "100 to 200 near 00:34"), ANSWER], 1.02),
-    Case("J7 thousands separators", [choose(1400, 1500, "1,400 and 1,500"), ANSWER], 0.0, ccv=0),
-    Case("J8 thought without numbers", [choose(100, 200, "look closer"), ANSWER], 0.0, ccv=0),
-    Case("J9 the same segment twice", [choose(100, 200), choose(100, 200), ANSWER], 0.0, ccv=0),
-    Case("J11 nearly the same segment", [choose(100, 200), choose(101, 200), ANSWER], 1.02),
+    Case("direct answer", [ANSWER], 1.0),
+    Case("direct wrong answer", [WRONG], 0.0),
+    Case("zoom", [choose(100, 200), ANSWER], 1.02),
+    Case("zoom, wrong", [choose(100, 200), WRONG], 0.0),
+    Case("numbers reversed in the thought", [choose(100, 200, "200 then 100"), ANSWER], 0.0, ccv=0),
+    Case("a number after the pair", [choose(100, 200, "100 to 200, 8 frames"), ANSWER], 0.0, ccv=0),
+    Case("a time after the pair", [choose(100, 200, "100 to 200 near 00:34"), ANSWER], 1.02),
+    Case("thousands separators", [choose(1400, 1500, "1,400 and 1,500"), ANSWER], 0.0, ccv=0),
+    Case("thought without numbers", [choose(100, 200, "look closer"), ANSWER], 0.0, ccv=0),
+    Case("the same segment twice", [choose(100, 200), choose(100, 200), ANSWER], 0.0, ccv=0),
+    Case("nearly the same segment", [choose(100, 200), choose(101, 200), ANSWER], 1.02),
     Case("the frames inside a seen segment", [choose(100, 200), choose(101, 199), ANSWER], 0.0, ccv=0),
-    Case("J12 the whole video", [choose(0, 2999), ANSWER], 0.0, ccv=0),
-    Case("J12 the whole video, end exclusive", [choose(0, 3000), ANSWER], 1.02),
+    Case("the whole video", [choose(0, 2999), ANSWER], 0.0, ccv=0),
+    Case("the whole video, end exclusive", [choose(0, 3000), ANSWER], 1.02),
+    Case("frame number 0 earns no time bonus", [get("0:00"), choose(0, 100), ANSWER], 1.02, question=TIMED_QUESTION),
+    Case("answer with a full stop", [a("done", "output answer: B.")], 0.0),
+    Case("small letter", [a("done", "output answer: b")], 0.0),
+    Case("letter and text", [a("done", "output answer: B. The dog")], 0.0),
+    Case("no colon", [a("done", "output answer B")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]),
     Case(
-        "J19 frame number 0 earns no time bonus", [get("0:00"), choose(0, 100), ANSWER], 1.02, question=TIMED_QUESTION
-    ),
-    Case("J20 answer with a full stop", [a("done", "output answer: B.")], 0.0),
-    Case("J20 small letter", [a("done", "output answer: b")], 0.0),
-    Case("J20 letter and text", [a("done", "output answer: B. The dog")], 0.0),
-    Case("J20 no colon", [a("done", "output answer B")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]),
-    Case(
-        "J22 two actions in one turn",
+        "two actions in one turn",
         [a("100 and 200", "choose frames between 100 and 200") + "<action>output answer: B</action>"],
         0.0,
         ccv=0,
@@ -90,7 +88,7 @@ AT_100_S = [  # T = 3000 frames at 30 per second
         errors=["multiple_calls"],
     ),
     Case(
-        "J24 four digits of minutes",
+        "four digits of minutes",
         [get("1234:56"), choose(100, 200), ANSWER],
         0.0,
         ccv=0,
@@ -100,7 +98,7 @@ AT_100_S = [  # T = 3000 frames at 30 per second
         errors=["malformed_call"],
     ),
     Case(
-        "J24 one digit of seconds",
+        "one digit of seconds",
         [get("0:3"), choose(50, 200), ANSWER],
         0.0,
         ccv=0,
@@ -109,11 +107,11 @@ AT_100_S = [  # T = 3000 frames at 30 per second
         question=TIMED_QUESTION,
         errors=["malformed_call"],
     ),
-    Case("J28 beyond the end", [choose(3000, 5000)], 0.0, ccv=0, stop="invalid_action", errors=["out_of_range"]),
-    Case("J28 eight apart", [choose(2992, 3000)], 0.0, ccv=0, stop="invalid_action", errors=["segment_too_short"]),
-    Case("J28 nine apart, up to the end", [choose(2991, 3000), ANSWER], 1.02),
+    Case("beyond the end", [choose(3000, 5000)], 0.0, ccv=0, stop="invalid_action", errors=["out_of_range"]),
+    Case("eight apart", [choose(2992, 3000)], 0.0, ccv=0, stop="invalid_action", errors=["segment_too_short"]),
+    Case("nine apart, up to the end", [choose(2991, 3000), ANSWER], 1.02),
     Case(
-        "J36 zoom and answer in one turn: never executed",
+        "zoom and answer in one turn: never executed",
         [choose(100, 200) + ANSWER],
         0.0,
         ccv=0,
@@ -124,7 +122,7 @@ AT_100_S = [  # T = 3000 frames at 30 per second
         errors=["multiple_calls"],
     ),
     Case(
-        "J37 a made-up reply",
+        "a made-up reply",
         [get("0:34") + "Frame number at time 0:34 is: 815." + choose(700, 900) + ANSWER],
         0.0,
         ccv=0,
@@ -135,17 +133,15 @@ AT_100_S = [  # T = 3000 frames at 30 per second
         question=TIMED_QUESTION,
         errors=["multiple_calls", "multiple_calls"],
     ),
-    Case(
-        "J38 empty answer", [a("done", "output answer:")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]
-    ),
-    Case("J38 answer on the next line", [a("done", "output answer:\nB")], 1.0),
-    Case("J40 a number before the pair", [choose(100, 200, "3 people, 100 to 200"), ANSWER], 1.02),
-    Case("J40 leading zeros", [choose(100, 200, "0100 0200"), ANSWER], 1.02),
-    Case("J40 hyphens", [choose(100, 200, "frame-100 to frame-200"), ANSWER], 1.02),
-    Case("J40 underscores", [choose(100, 200, "frame_100 to frame_200"), ANSWER], 0.0, ccv=0),
-    Case("J40 decimals", [choose(100, 200, "100.0 200.0"), ANSWER], 0.0, ccv=0),
-    Case("J40 a range", [choose(100, 200, "range 100-200."), ANSWER], 1.02),
-    Case("J41 action before thought", ["<action>output answer: B</action><think>done</think>"], 1.0),
+    Case("empty answer", [a("done", "output answer:")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]),
+    Case("answer on the next line", [a("done", "output answer:\nB")], 1.0),
+    Case("a number before the pair", [choose(100, 200, "3 people, 100 to 200"), ANSWER], 1.02),
+    Case("leading zeros", [choose(100, 200, "0100 0200"), ANSWER], 1.02),
+    Case("hyphens", [choose(100, 200, "frame-100 to frame-200"), ANSWER], 1.02),
+    Case("underscores", [choose(100, 200, "frame_100 to frame_200"), ANSWER], 0.0, ccv=0),
+    Case("decimals", [choose(100, 200, "100.0 200.0"), ANSWER], 0.0, ccv=0),
+    Case("a range", [choose(100, 200, "range 100-200."), ANSWER], 1.02),
+    Case("action before thought", ["<action>output answer: B</action><think>done</think>"], 1.0),
     # What the list does not name.
     Case("no action", ["<think>hm</think>"], 0.0, ccv=0, stop="no_action"),
     Case("no thought", ["<action>output answer: B</action>"], 0.0, ccv=0),
@@ -225,12 +221,12 @@ AT_100_S = [  # T = 3000 frames at 30 per second
 ]
 
 AT_125_S = [  # T = 3000 frames at 24000/1001 per second: 0:34 is frame 815, 0:10 is frame 239
-    Case("J14 time, zoom", [get("0:34"), choose(700, 900), ANSWER], 1.52, question=TIMED_QUESTION),
-    Case("J14 no time in the question", [get("0:34"), choose(700, 900), ANSWER], 1.02),
-    Case("J14 wrong answer", [get("0:34"), choose(700, 900), WRONG], 0.0, question=TIMED_QUESTION),
-    Case("J16 time, answer", [get("0:34"), ANSWER], 0.0, ccv=0, question=TIMED_QUESTION),
+    Case("time, zoom", [get("0:34"), choose(700, 900), ANSWER], 1.52, question=TIMED_QUESTION),
+    Case("no time in the question", [get("0:34"), choose(700, 900), ANSWER], 1.02),
+    Case("wrong answer", [get("0:34"), choose(700, 900), WRONG], 0.0, question=TIMED_QUESTION),
+    Case("time, answer", [get("0:34"), ANSWER], 0.0, ccv=0, question=TIMED_QUESTION),
     Case("a zoom elsewhere", [get("0:34"), choose(565, 645), ANSWER], 0.0, ccv=0, question=TIMED_QUESTION),
-    Case("J17 time, time, zoom", [get("0:10"), get("0:34"), choose(700, 900), ANSWER], 1.52, question=TIMED_QUESTION),
+    Case("time, time, zoom", [get("0:10"), get("0:34"), choose(700, 900), ANSWER], 1.52, question=TIMED_QUESTION),
     Case(
         "the same time twice",
         [get("0:34"), choose(700, 900), get("0:34"), choose(800, 900), ANSWER],
@@ -290,7 +286,7 @@ def size(frame: dict[str, Any]) -> tuple[int, int]:
 
 
 def test_the_record(make_video: MakeVideo) -> None:
-    """J25, and every field of the contract."""
+    """Every field of the contract."""
     path = make_video(*VIDEOS["125 s"])
     turns = [get("0:34"), choose(800, 900), ANSWER]
     result = replay("framethinker", path, TIMED_QUESTION, "B", turns)
@@ -335,13 +331,13 @@ def test_the_record(make_video: MakeVideo) -> None:
 
 
 @pytest.mark.parametrize("compat", ["strict", "reference"])
-def test_j25_eight_frames(make_video: MakeVideo, compat: str) -> None:
+def test_eight_frames(make_video: MakeVideo, compat: str) -> None:
     result = run(make_video(), [choose(100, 200), ANSWER], compat)
     assert indices(result["turns"][0]["calls"][0]["frames"]) == [101, 115, 129, 143, 157, 171, 185, 199]
 
 
 @pytest.mark.parametrize("compat", ["strict", "reference"])
-def test_j26_twelve_frames_after_300_seconds(make_video: MakeVideo, compat: str) -> None:
+def test_twelve_frames_after_300_seconds(make_video: MakeVideo, compat: str) -> None:
     at_300_s = run(make_video(9000), [choose(100, 200), ANSWER], compat)
     assert at_300_s["video"]["duration_seconds"] == 300.0
     assert indices(at_300_s["turns"][0]["calls"][0]["frames"]) == [101, 115, 129, 143, 157, 171, 185, 199]
@@ -358,7 +354,7 @@ def test_a_long_video_needs_a_longer_segment(make_video: MakeVideo) -> None:
         assert result["turns"][0]["calls"][0]["error"].startswith("segment_too_short: ")
 
 
-def test_j28_end_of_the_video(make_video: MakeVideo) -> None:
+def test_end_of_the_video(make_video: MakeVideo) -> None:
     for compat in ("strict", "reference"):
         result = run(make_video(), [choose(2991, 3000), ANSWER], compat)
         assert indices(result["turns"][0]["calls"][0]["frames"]) == list(range(2992, 3000))
@@ -380,7 +376,7 @@ SECOND, TWENTY_SECONDS = Fraction(1), Fraction(1, 20)  # sixteen frames: 16 s, a
         ((320, 240), SECOND, (320, 240), (320, 240)),
     ],
 )
-def test_j30_sizes(
+def test_sizes(
     make_video: MakeVideo,
     video_size: tuple[int, int],
     fps: Fraction,
@@ -395,7 +391,7 @@ def test_j30_sizes(
 
 
 @pytest.mark.parametrize("compat", ["strict", "reference"])
-def test_j32_a_call_in_the_last_turn(make_video: MakeVideo, compat: str) -> None:
+def test_a_call_in_the_last_turn(make_video: MakeVideo, compat: str) -> None:
     turns = [choose(100 * number, 100 * number + 50) for number in range(1, 6)]
     result = run(make_video(), [*turns, ANSWER], compat)
     last = result["turns"][-1]
@@ -426,7 +422,7 @@ def processor(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def test_j31_the_fourth_zoom_exceeds_the_response_budget(make_video: MakeVideo, processor: str) -> None:
+def test_the_fourth_zoom_exceeds_the_response_budget(make_video: MakeVideo, processor: str) -> None:
     """644x364 pixels are 299 tokens: three zooms of 8 frames fit into 8192 tokens, a fourth does not."""
     turns = [*(choose(10 * number, 10 * number + 50) for number in range(1, 5)), ANSWER]
     result = replay("framethinker", make_video(300, width=640, height=360), QUESTION, "B", turns, processor=processor)
@@ -444,7 +440,7 @@ def test_three_zooms_fit(make_video: MakeVideo, processor: str) -> None:
     assert (result["stop_reason"], result["reward"]["score"]) == ("answer", pytest.approx(1.02))
 
 
-def test_j43_a_turn_cut_at_its_limit_runs_no_tool(make_video: MakeVideo, processor: str) -> None:
+def test_a_turn_cut_at_its_limit_runs_no_tool(make_video: MakeVideo, processor: str) -> None:
     rambling = choose(100, 200) + " and so on" * 100
     settings = {"max_turn_tokens": 150}
     result = replay("framethinker", make_video(), QUESTION, "B", [rambling], settings=settings, processor=processor)

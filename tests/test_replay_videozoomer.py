@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.video.files import MakeVideo, read_number, write_video
+from tests.videos.files import MakeVideo, read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoError
 from verl_video_tools.core.types import Sample, StopReason, content_images, content_text
 from verl_video_tools.methods import get_method
@@ -64,40 +64,40 @@ class Case:
 NOTHING = (0.0, 0.0, 0.0)
 
 CASES = [
-    Case("J1 direct answer", [RIGHT], (0.9, 0.1, 0)),
-    Case("J2 direct wrong answer", [WRONG], (0, 0.1, 0)),
-    Case("J3 zoom", [GOOD, RIGHT], (0.9, 0.1, 0.5)),
-    Case("J3 zoom, as the published script is configured", [GOOD, RIGHT], (0.9, 0.1, 0), settings={"tool_bonus": 0}),
-    Case("J4 zoom, wrong", [GOOD, WRONG], (0, 0.1, 0)),
-    Case("J5 four zooms, one bonus", [GOOD] * 4 + [RIGHT], (0.9, 0.1, 0.5)),
+    Case("direct answer", [RIGHT], (0.9, 0.1, 0)),
+    Case("direct wrong answer", [WRONG], (0, 0.1, 0)),
+    Case("zoom", [GOOD, RIGHT], (0.9, 0.1, 0.5)),
+    Case("zoom, as the published script is configured", [GOOD, RIGHT], (0.9, 0.1, 0), settings={"tool_bonus": 0}),
+    Case("zoom, wrong", [GOOD, WRONG], (0, 0.1, 0)),
+    Case("four zooms, one bonus", [GOOD] * 4 + [RIGHT], (0.9, 0.1, 0.5)),
     Case(
-        "J7 over budget",
+        "over budget",
         [zoom(0, 17, 1), RIGHT],
         (0.9, 0, 0),
         reference=(0.9, 0, 0.5),
         errors=["too_many_frames"],
     ),
     Case(
-        "J8 over budget by less than a frame",
+        "over budget by less than a frame",
         [zoom(0, 16.9, 1), RIGHT],
         (0.9, 0, 0),
         reference=(0.9, 0.1, 0.5),
         errors=["too_many_frames"],
     ),
     Case(
-        "J9 reversed", [zoom(8, 0), RIGHT], (0.9, 0, 0), reference=(0.9, 0.1, 0.5), errors=["reversed_segment"]
+        "reversed", [zoom(8, 0), RIGHT], (0.9, 0, 0), reference=(0.9, 0.1, 0.5), errors=["reversed_segment"]
     ),
     Case(
-        "J10 no frames", [zoom(4, 4.1), RIGHT], (0.9, 0, 0), reference=(0.9, 0.1, 0.5), errors=["segment_too_short"]
+        "no frames", [zoom(4, 4.1), RIGHT], (0.9, 0, 0), reference=(0.9, 0.1, 0.5), errors=["segment_too_short"]
     ),
     Case(
-        "J11 no fps",
+        "no fps",
         [think('<video_zoom>{"segment": [4, 6]}</video_zoom>'), RIGHT],
         (0.9, 0, 0),
         reference=(0.9, 0, 0.5),
         errors=["malformed_call"],
     ),
-    Case("J12 fps in quotes", [zoom(4, 6, "4"), RIGHT], (0.9, 0.1, 0.5)),
+    Case("fps in quotes", [zoom(4, 6, "4"), RIGHT], (0.9, 0.1, 0.5)),
     Case(
         "a third number in the segment",
         [think('<video_zoom>{"segment": [4, 6, 8], "fps": 2}</video_zoom>'), RIGHT],
@@ -106,20 +106,20 @@ CASES = [
         errors=["malformed_call"],
     ),
     Case(
-        "J13 words around the JSON",
+        "words around the JSON",
         [think('<video_zoom>see {"segment": [4, 6], "fps": 2} please</video_zoom>'), RIGHT],
         (0.9, 0, 0.5),
     ),
-    Case("J15 zoom and answer in one turn: the zoom", [GOOD + "<answer>C</answer>", RIGHT], (0.9, 0, 0.5)),
+    Case("zoom and answer in one turn: the zoom", [GOOD + "<answer>C</answer>", RIGHT], (0.9, 0, 0.5)),
     Case(
         "answer and zoom in one turn: the zoom",
         [think('<answer>C</answer><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'), RIGHT],
         (0.9, 0, 0.5),
     ),
-    Case("J16 five zooms", [GOOD] * 5, NOTHING, stop="max_turns", errors=["turn_limit"]),
-    Case("J17 zoom only", [GOOD], NOTHING, stop="script_exhausted"),
+    Case("five zooms", [GOOD] * 5, NOTHING, stop="max_turns", errors=["turn_limit"]),
+    Case("zoom only", [GOOD], NOTHING, stop="script_exhausted"),
     Case(
-        "J18 zoom and answer in the only turn",
+        "zoom and answer in the only turn",
         [GOOD + "<answer>B</answer>"],
         NOTHING,
         stop="script_exhausted",
@@ -134,36 +134,36 @@ CASES = [
         errors=["turn_limit"],
     ),
     Case(
-        "J19 two objects in one request",
+        "two objects in one request",
         [think('<video_zoom>{"segment": [4, 6], "fps": 2} {"segment": [8, 9], "fps": 2}</video_zoom>'), RIGHT],
         (0.9, 0, 0),
         reference=(0.9, 0, 0.5),
         errors=["malformed_call"],
     ),
-    Case("J21 text after the answer", [RIGHT + " done"], (0.9, 0, 0)),
-    Case("J21 text before the answer", [think(" Clearly: <answer>B</answer>")], (0.9, 0.1, 0)),
-    Case("J22 two answers: the last", [think("<answer>A</answer><answer>B</answer>")], (0.9, 0, 0)),
-    Case("J23 letter and text", [answer("B. The cat")], (0.9, 0.1, 0)),
-    Case("J23 boxed letter", [answer(r"\boxed{B}")], (0.9, 0.1, 0)),
-    Case("J23 boxed letter and text", [answer(r"\boxed{B. The shark.}")], (0.9, 0.1, 0)),
-    Case("J24 letter in brackets", [answer("(B)")], (0.9, 0.1, 0), reference=(0, 0.1, 0)),
-    Case("J24 letter and bracket", [answer("B)")], (0.9, 0.1, 0), reference=(0, 0.1, 0)),
-    Case("J24 small letter", [answer("b")], (0.9, 0.1, 0), reference=(0, 0.1, 0)),
-    Case("J26 no tags", ["B"], NOTHING, stop="no_action", reference=(0.9, 0, 0)),
+    Case("text after the answer", [RIGHT + " done"], (0.9, 0, 0)),
+    Case("text before the answer", [think(" Clearly: <answer>B</answer>")], (0.9, 0.1, 0)),
+    Case("two answers: the last", [think("<answer>A</answer><answer>B</answer>")], (0.9, 0, 0)),
+    Case("letter and text", [answer("B. The cat")], (0.9, 0.1, 0)),
+    Case("boxed letter", [answer(r"\boxed{B}")], (0.9, 0.1, 0)),
+    Case("boxed letter and text", [answer(r"\boxed{B. The shark.}")], (0.9, 0.1, 0)),
+    Case("letter in brackets", [answer("(B)")], (0.9, 0.1, 0), reference=(0, 0.1, 0)),
+    Case("letter and bracket", [answer("B)")], (0.9, 0.1, 0), reference=(0, 0.1, 0)),
+    Case("small letter", [answer("b")], (0.9, 0.1, 0), reference=(0, 0.1, 0)),
+    Case("no tags", ["B"], NOTHING, stop="no_action", reference=(0.9, 0, 0)),
     Case(
-        "J27 a penalty per zoom",
+        "a penalty per zoom",
         [GOOD, GOOD, RIGHT],
         (0.9, 0.1, -0.1),
         settings={"tool_bonus": 0, "call_penalty": 0.05},
     ),
     Case(
-        "J28 a penalty whatever the answer",
+        "a penalty whatever the answer",
         [GOOD, WRONG],
         (0, 0.1, -0.1),
         settings={"tool_bonus": -0.1, "bonus_condition": "always"},
     ),
-    Case("J29 bonus suppressed", [GOOD, RIGHT], (0.9, 0.1, 0), settings={"tool_bonus": 0}),
-    Case("J30 forced to zoom", [RIGHT], NOTHING, settings={"require_zoom": True}),
+    Case("bonus suppressed", [GOOD, RIGHT], (0.9, 0.1, 0), settings={"tool_bonus": 0}),
+    Case("forced to zoom", [RIGHT], NOTHING, settings={"require_zoom": True}),
     Case("forced to zoom, and did", [GOOD, RIGHT], (0.9, 0.1, 0.5), settings={"require_zoom": True}),
     Case(
         "forced to zoom, and only tried",
@@ -174,14 +174,14 @@ CASES = [
         errors=["reversed_segment"],
     ),
     Case(
-        "J53 two requests in one turn",
+        "two requests in one turn",
         [GOOD + zoom(8, 9), RIGHT],
         (0.9, 0, 0),
         reference=(0.9, 0, 0.5),
         errors=["multiple_calls", "multiple_calls"],
     ),
     Case(
-        "J54 JSON on two lines: refused as published, but paid",
+        "JSON on two lines: refused as published, but paid",
         [think('<video_zoom>{"segment": [4, 6],\n"fps": 2}</video_zoom>'), RIGHT],
         (0.9, 0.1, 0.5),
     ),
@@ -244,7 +244,7 @@ def test_acceptance(case: Case, compat: str, make_video: MakeVideo) -> None:
 
 
 @pytest.mark.parametrize("compat", ["strict", "reference"])
-def test_j26_truth_with_a_full_stop(make_video: MakeVideo, compat: str) -> None:
+def test_truth_with_a_full_stop(make_video: MakeVideo, compat: str) -> None:
     extra = {"question_type": "mc"}
     result = replay("videozoomer", make_video(), QUESTION, "B.", [RIGHT], extra, settings={"compat": compat})
     assert result["reward"]["score"] == pytest.approx(1.0)
@@ -284,27 +284,43 @@ TO_THE_END = [98.0, 98.17, 98.33, 98.53, 98.7, 98.87, 99.07, 99.23, 99.4, 99.6, 
 @pytest.mark.parametrize(
     ("request_", "strict", "reference"),
     [
-        ((4, 6, 2), [4.0, 4.67, 5.33, 6.0], None),  # J33
-        ((0, 17, 1), "too_many_frames: 1 fps over [0, 17] are 17 frames; a zoom shows at most 16: ", None),  # J35
-        ((4, 6, 100), "too_many_frames: 100 fps over [4, 6] are 200 frames; a zoom shows at most 16: ", None),  # J35
+        ((4, 6, 2), [4.0, 4.67, 5.33, 6.0], None),  # four frames
+        (
+            (0, 17, 1),
+            "too_many_frames: 1 fps over [0, 17] are 17 frames; a zoom shows at most 16: ",
+            None,
+        ),  # one frame too many
+        (
+            (4, 6, 100),
+            "too_many_frames: 100 fps over [4, 6] are 200 frames; a zoom shows at most 16: ",
+            None,
+        ),  # a rate beyond that of the video
         ((0, 16, 1), [round(32 * i / 30, 2) for i in range(16)], None),
         (
-            (0, 16.99, 1),  # J36
+            (0, 16.99, 1),  # a fraction of a frame too many
             "too_many_frames: 1 fps over [0, 16.99] are 16.99 frames; ",
             [*(round(int(509 * i / 15) / 30, 2) for i in range(15)), 16.97],
         ),
-        ((10, 10.4, 2), "segment_too_short: segment [10, 10.4] holds no frame at 2 fps; ", []),  # J37
-        ((10, 10, 2), "segment_too_short: ", []),
-        ((6, 4, 2), "reversed_segment: segment [6, 4] ends before it starts; ", "reversed_segment: "),  # J38
-        ((6, 5.9, 2), "reversed_segment: ", []),  # J38
         (
-            (150, 152, 4),  # J39
+            (10, 10.4, 2),
+            "segment_too_short: segment [10, 10.4] holds no frame at 2 fps; ",
+            [],
+        ),  # shorter than the distance of two frames
+        ((10, 10, 2), "segment_too_short: ", []),
+        (
+            (6, 4, 2),
+            "reversed_segment: segment [6, 4] ends before it starts; ",
+            "reversed_segment: ",
+        ),  # the end two seconds before the start
+        ((6, 5.9, 2), "reversed_segment: ", []),  # less than one frame before it
+        (
+            (150, 152, 4),  # wholly past the end
             "out_of_range: segment [150, 152] leaves the video, which lasts from 0 to 100.00 s",
             [99.97] * 8,
         ),
-        ((98, 104, 2), "out_of_range: segment [98, 104] leaves the video", TO_THE_END),  # J40
-        ((-2, 2, 2), "out_of_range: ", [0.0, 0.27, 0.57, 0.83, 1.13, 1.4, 1.7, 2.0]),  # J40
-        ((4, 6, 0.5), [4.0], None),  # J42
+        ((98, 104, 2), "out_of_range: segment [98, 104] leaves the video", TO_THE_END),  # past the end
+        ((-2, 2, 2), "out_of_range: ", [0.0, 0.27, 0.57, 0.83, 1.13, 1.4, 1.7, 2.0]),  # before the start
+        ((4, 6, 0.5), [4.0], None),  # one frame in two seconds
         ((4, 4.001, 16_000), [4.0], [4.0] * 16),  # each frame once, however high the rate
         ((4, 4.25, 64), EIGHT_FRAMES, [round((120 + int(7 * i / 15)) / 30, 2) for i in range(16)]),
         ((99, 100, 3), [99.0, 99.5, 99.97], [99.0, 99.47, 99.97]),  # up to the very end
@@ -376,7 +392,7 @@ def test_sizes(make_video: MakeVideo, compat: str, native: tuple[int, int], expe
 
 
 def test_the_record(make_video: MakeVideo) -> None:
-    """J44, J49, and every field of the contract."""
+    """Every field of the contract."""
     turns = [zoom(42, 44), zoom(42.5, 43.5, 4), RIGHT]
     result = run(make_video(), turns)
     assert len(result["initial_frames"]) == 50
@@ -402,7 +418,7 @@ def test_the_record(make_video: MakeVideo) -> None:
     assert result["counts"] == {"assistant_turns": 3, "executed_calls": 2, "initial_frames": 50, "tool_frames": 8}
 
 
-def test_j45_the_fourth_observation_says_that_no_zoom_is_left(make_video: MakeVideo) -> None:
+def test_the_fourth_observation_says_that_no_zoom_is_left(make_video: MakeVideo) -> None:
     for compat in ("strict", "reference"):
         result = run(make_video(), [GOOD] * 5, compat)
         notices = ["No zoom is left" in (turn["observation"] or "") for turn in result["turns"]]
@@ -418,7 +434,7 @@ def test_an_error_before_the_last_turn_carries_the_notice_too(make_video: MakeVi
     assert "No zoom is left" not in result["turns"][0]["observation"]
 
 
-def test_j46_an_error_is_read_and_shows_no_frame(make_video: MakeVideo) -> None:
+def test_an_error_is_read_and_shows_no_frame(make_video: MakeVideo) -> None:
     result = run(make_video(), [zoom(150, 152, 4), RIGHT])
     observation = result["turns"][0]["observation"]
     assert observation.startswith("<tool_response>\nError: out_of_range: ")
@@ -432,7 +448,7 @@ def test_j46_an_error_is_read_and_shows_no_frame(make_video: MakeVideo) -> None:
     ("error", "code"),
     [(UnreadableVideoError("/data/answer_is_b.mp4: gone"), "video_error"), (DeadlineError("/data/b.mp4"), "deadline")],
 )
-async def test_j55_a_video_that_fails_during_the_rollout(
+async def test_a_video_that_fails_during_the_rollout(
     make_video: MakeVideo, monkeypatch: pytest.MonkeyPatch, error: VideoError, code: str
 ) -> None:
     """The model reads an error and goes on; the rollout is flagged, since the failure is not the policy's."""

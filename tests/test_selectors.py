@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import RetrievalError, UsageError
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.types import FrameRequest, Sample, StopReason, ToolContext, Trajectory

@@ -19,10 +19,12 @@ from tensordict import TensorDict
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from transfer_queue import KVBatchMeta
+from transfer_queue.storage.managers.simple_storage_manager import AsyncSimpleStorageManager
 from verl.trainer.ppo import padding_utils
 from verl.trainer.ppo.core_algos import FixedKLController
 from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 
 from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.core.types import Trajectory
@@ -54,7 +56,10 @@ def test_engine_and_actor_that_disagree_are_told() -> None:
 
 
 class MemoryQueue:
-    """The part of TransferQueue's key-value interface that the advantage step uses."""
+    """The part of TransferQueue's key-value interface that the advantage step uses.
+
+    Rows are packed by TransferQueue's own code, without the Ray actors that hold them in a run.
+    """
 
     def __init__(self, rows: dict[str, dict[str, Any]]) -> None:
         self.rows = rows
@@ -64,8 +69,7 @@ class MemoryQueue:
         for name in select_fields or self.rows[keys[0]]:
             values = [self.rows[key][name] for key in keys if name in self.rows[key]]
             if len(values) == len(keys):
-                tensors = isinstance(values[0], torch.Tensor)
-                data[name] = torch.nested.as_nested_tensor(values, layout=torch.jagged) if tensors else values
+                data[name] = AsyncSimpleStorageManager._pack_field_values(values)
         return data
 
     def kv_batch_put(
@@ -449,6 +453,25 @@ def test_padding_shows_a_picture_and_fills_no_mini_batch(monkeypatch: pytest.Mon
             assert row["input_ids"].tolist()[:5] == shortest["input_ids"].tolist()
             assert not row["response_mask"].any() and not row["loss_mask"].any() and not row["rm_scores"].any()
             assert len(row["response_mask"]) == len(row["rollout_log_probs"]) == len(row["responses"])
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_positions_of_equally_long_sequences_are_packed_as_verl_reads_them(
+    monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    """What a rank's worker gets, by the code of TransferQueue and verl: equal lengths alone would be packed as ragged
+    in another axis."""
+    step = Step(monkeypatch, ranks=ranks)
+    names = ["a_0_0", "b_0_0", "b_1_0"]  # each of 3 + 2 tokens; padding copies one of them
+    tags = [{"seq_len": 5, "prompt_len": 3, "response_len": 2} for _ in names]
+    batch = step.trainer._balance_batch(KVBatchMeta(keys=names, tags=tags, partition_id="train"), {})
+    per_rank = len(batch.keys) // ranks
+    for first in range(0, len(batch.keys), per_rank):
+        rows = slice(first, first + per_rank)
+        data = step.queue.kv_batch_get(batch.keys[rows], "train", ["position_ids"])
+        maybe_fix_3d_position_ids(data)
+        shapes = [tuple(positions.shape) for positions in data["position_ids"].unbind()]
+        assert shapes == [(4, tag["seq_len"]) for tag in batch.tags[rows]]
 
 
 @pytest.mark.parametrize("log_probs", [True, False])

@@ -1,1 +1,1 @@
-"""Parts of `benchmarks.video_io`; its test videos are also those of the tests."""
+"""Parts of `benchmarks.video_io`; the makers of its short videos are those of the tests, `tests.videos`."""

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.video.files import sequential_numbers
-from benchmarks.video.kinds import DAMAGED_WRITERS, KNOWN_SHARE, QUARTER_TURNS, WHOLE, WRITERS, unreadable_files
 from benchmarks.video.requests import Request
 from benchmarks.video.worker import SHARED, Worker, WorkFailed
+from tests.videos.files import sequential_numbers
+from tests.videos.kinds import DAMAGED_WRITERS, KNOWN_SHARE, QUARTER_TURNS, WHOLE, WRITERS, unreadable_files
 
 NUM_PROCESSES = 4
 REQUESTERS_PER_PROCESS = 2

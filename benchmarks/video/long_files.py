@@ -14,7 +14,7 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.video.files import Barcode, remux
+from tests.videos.files import Barcode, remux
 
 STRIP = Barcode(columns=14, rows=1, height_share=0.125)
 """The frame's number within one copy, in a strip along the top."""

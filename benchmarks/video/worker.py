@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.video.files import BLOCKS
 from benchmarks.video.long_files import STRIP
 from benchmarks.video.readers import READERS, SharedReader
 from benchmarks.video.requests import Request
+from tests.videos.files import BLOCKS
 
 BARCODES = {"strip": STRIP, "blocks": BLOCKS}
 SHARED = "ours_shared"

@@ -17,7 +17,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWo
 from verl.utils import hf_processor, hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.synthetic import Family
 from verl_video_tools.synthetic.tiny_model import make_model, make_processor, make_tokenizer, save

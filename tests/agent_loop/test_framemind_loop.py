@@ -39,7 +39,7 @@ def first_look(result: Rollout) -> tuple[int, int]:
     return len(frames), frames[0].width
 
 
-async def test_j6_every_rung_once_per_group_and_again_after_a_restart() -> None:
+async def test_every_rung_once_per_group_and_again_after_a_restart() -> None:
     for _ in range(2):
         group = await asyncio.gather(*(rollout([ANSWER], number, sampling_params=SAMPLING) for number in range(4)))
         assert [first_look(result) for result in group] == [(8, 28), (7, 56), (5, 56), (4, 84)]
@@ -88,7 +88,7 @@ async def test_a_group_decodes_once() -> None:
     assert missed == [8, 0, 0, 0]
 
 
-async def test_j29_j31_an_error_is_read_and_not_trained_on() -> None:
+async def test_an_error_is_read_and_not_trained_on() -> None:
     result = await rollout([BAD, CLIP, ANSWER])
     assert result.trajectory.stop_reason is StopReason.ANSWER
     assert len(result.trajectory.turns) == 3 and len(result.images) == 8 + 8
@@ -97,7 +97,7 @@ async def test_j29_j31_an_error_is_read_and_not_trained_on() -> None:
     assert result.text_of(keep=1) == "".join(f"{turn}<|im_end|>" for turn in (BAD, CLIP, ANSWER))
 
 
-async def test_gap_12_a_turn_without_a_call() -> None:
+async def test_a_turn_without_a_call() -> None:
     turn = "<think>a</think><turn_sum>b</turn_sum>"
     result = await rollout([turn, ANSWER])
     assert result.text_of(keep=0) == (
@@ -106,7 +106,7 @@ async def test_gap_12_a_turn_without_a_call() -> None:
 
 
 @pytest.mark.parametrize(("limits", "code"), [({"limit_images": 15}, "image"), ({"response_length": 120}, "response")])
-async def test_j32_j33_what_does_not_fit_is_refused_and_told(limits: dict[str, int], code: str) -> None:
+async def test_what_does_not_fit_is_refused_and_told(limits: dict[str, int], code: str) -> None:
     result = await rollout([CLIP, ANSWER], **limits)
     (record,) = result.trajectory.calls()
     assert str(record.error).startswith(f"{code}_budget: ") and record.frames == []
@@ -115,7 +115,7 @@ async def test_j32_j33_what_does_not_fit_is_refused_and_told(limits: dict[str, i
     assert result.trajectory.stop_reason is StopReason.ANSWER
 
 
-async def test_j32_104_images() -> None:
+async def test_104_images() -> None:
     fields = {"low": [64, 28], "high": [64, 28], "min_call_frames": 20}
     clips = [CLIP, CLIP.replace("5, 9", "10, 15"), ANSWER]
     result = await rollout(clips, method_fields=fields, limit_images=128, video_path=video())

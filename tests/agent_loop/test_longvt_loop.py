@@ -36,7 +36,7 @@ async def rollout(turns: list[str], **arguments: Any) -> Rollout:
     return await run_loop(turns, method="longvt", method_fields=fields, **arguments)
 
 
-async def test_j45_mask_placeholders_and_positions() -> None:
+async def test_mask_placeholders_and_positions() -> None:
     turns = [crop(5, 9) + call(12, 14), crop(18, 30), crop(15, 19), ANSWER]
     result = await rollout(turns)
     assert result.trajectory.stop_reason is StopReason.ANSWER
@@ -54,7 +54,7 @@ async def test_j45_mask_placeholders_and_positions() -> None:
     assert torch.equal(positions_4L, position_ids_4L(processor(), result.ids, inputs))
 
 
-async def test_j47_one_reply_per_call_also_for_a_refused_one() -> None:
+async def test_one_reply_per_call_also_for_a_refused_one() -> None:
     result = await rollout([crop(5, 9) + call(12, 14), crop(18, 30), ANSWER])
     assert result.text_of(keep=0).count("<tool_response>") == 3
     assert "Error: out_of_range: " in result.text_of(keep=0)
@@ -90,7 +90,7 @@ async def test_published_reply_to_the_letter(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(("compat", "response_length"), [("strict", 150), ("reference", 100)])
-async def test_j43_a_crop_beyond_the_response_budget(compat: str, response_length: int) -> None:
+async def test_a_crop_beyond_the_response_budget(compat: str, response_length: int) -> None:
     """No picture of it enters. As published the rollout ends there; else the model reads why and may crop less."""
     result = await rollout([crop(0, 20), ANSWER], response_length=response_length, method_fields={"compat": compat})
     (record,) = result.trajectory.calls()
@@ -112,7 +112,7 @@ async def test_image_limit() -> None:
     assert len(result.images) == 10
 
 
-async def test_j41_the_published_cap_ends_the_rollout_after_its_reply() -> None:
+async def test_the_published_cap_ends_the_rollout_after_its_reply() -> None:
     first = crop(1, 3) + "".join(call(start, start + 2) for start in (4, 8, 12, 16))
     result = await rollout([first], method_fields={"compat": "reference"})
     assert result.trajectory.stop_reason is StopReason.MAX_TURNS
@@ -121,7 +121,7 @@ async def test_j41_the_published_cap_ends_the_rollout_after_its_reply() -> None:
     assert result.output.response_mask[-1] == 1, "a rollout ends with a token of the policy"
 
 
-async def test_j44_broken_json() -> None:
+async def test_broken_json() -> None:
     broken = '<think>there</think><tool_call>{"name": </tool_call>'
     assert (
         await rollout([broken], method_fields={"compat": "reference"})

@@ -59,7 +59,7 @@ async def test_rollout_with_two_actions_and_an_answer() -> None:
 
 
 async def test_mask_covers_exactly_what_the_server_returned() -> None:
-    """J33: sum(mask) is the number of generated tokens; every observation token has mask 0."""
+    """The sum of the mask is the number of generated tokens; every observation token has mask 0."""
     rollout = await run_loop(LOOK_TWICE)
     generated = [token for turn in rollout.server.returned for token in turn]
     logprobs = [value for turn in rollout.server.returned_logprobs for value in turn]
@@ -88,7 +88,7 @@ async def test_every_turn_is_generated_from_all_tokens_and_pictures_so_far() -> 
 
 
 async def test_rollout_without_an_action_is_a_single_turn() -> None:
-    """J42: nothing asks for a tool, so there is nothing to mask."""
+    """Nothing asks for a tool, so there is nothing to mask."""
     for text, reason in [(answer("B"), StopReason.ANSWER), ("just B", StopReason.NO_ACTION)]:
         rollout = await run_loop([text])
         assert rollout.trajectory.stop_reason is reason
@@ -98,7 +98,7 @@ async def test_rollout_without_an_action_is_a_single_turn() -> None:
 
 
 async def test_call_in_the_last_turn_is_refused() -> None:
-    """J32: nobody would read its observation."""
+    """Nobody would read its observation."""
     turns = [choose(10 * n, 10 * n + 30) for n in range(5)]
     rollout = await run_loop(turns)
     trajectory = rollout.trajectory
@@ -122,7 +122,7 @@ async def test_second_rollout_of_a_group_is_served_from_the_cache() -> None:
 
 
 async def test_fourth_zoom_exceeds_the_papers_response_budget() -> None:
-    """J31: at 640x360 and 8,192 tokens three zooms fit; the fourth is refused before it is decoded."""
+    """At 640x360 and 8,192 tokens three zooms fit; the fourth is refused before it is decoded."""
     rollout = await run_loop(
         [choose(10 * n, 10 * n + 12) for n in range(4)],
         video_path=video(num_frames=60, width=640, height=360),
@@ -202,7 +202,7 @@ async def test_image_limit_below_the_first_look() -> None:
 
 
 async def test_turn_cut_at_its_limit_runs_no_tool() -> None:
-    """J43: the text up to the cut holds a whole call, which is recorded and refused."""
+    """The text up to the cut holds a whole call, which is recorded and refused."""
     text = choose(20, 60) + " and more" * 50
     limit = len(tokenizer().encode(choose(20, 60))) + 5
     rollout = await run_loop([text], method_fields={"max_turn_tokens": limit})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import VideoError
 from verl_video_tools.core.types import Sample, Trajectory
 from verl_video_tools.data.sft import execute

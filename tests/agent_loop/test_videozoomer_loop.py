@@ -18,7 +18,7 @@ def zoom(start: float, end: float, fps: float = 2) -> Unended:
     return Unended(f'<think>so</think><video_zoom>{{"segment": [{start}, {end}], "fps": {fps}}}</video_zoom>')
 
 
-async def test_j44_two_zooms() -> None:
+async def test_two_zooms() -> None:
     rollout = await run_loop([zoom(4, 6), zoom(8, 10), RIGHT], method="videozoomer")
     assert rollout.trajectory.stop_reason is StopReason.ANSWER
     frames = [len(rollout.trajectory.initial_frames), *(len(call.frames) for call in rollout.trajectory.calls())]
@@ -39,7 +39,7 @@ async def test_the_engine_is_told_to_stop_after_a_request() -> None:
         assert request["sampling_params"]["max_tokens"] <= 4096
 
 
-async def test_j47_j48_mask_and_placeholders() -> None:
+async def test_mask_and_placeholders() -> None:
     """A turn that the stop string ended gets one end of turn, with mask 0; the answer's own one is sampled."""
     rollout = await run_loop([zoom(4, 6), RIGHT], method="videozoomer")
     assert rollout.text_of(1) == "".join((zoom(4, 6).text, RIGHT, END))
@@ -51,7 +51,7 @@ async def test_j47_j48_mask_and_placeholders() -> None:
     assert placeholder_runs(rollout.ids, image_id) == [int(grid.prod()) // 4 for grid in grids]
 
 
-async def test_j45_four_zooms_fit_and_a_fifth_is_refused() -> None:
+async def test_four_zooms_fit_and_a_fifth_is_refused() -> None:
     rollout = await run_loop([zoom(4, 12)] * 5, method="videozoomer", response_length=16_384)
     assert rollout.trajectory.stop_reason is StopReason.MAX_TURNS
     assert rollout.text_of(0).count("No zoom is left") == 1
@@ -78,13 +78,13 @@ async def test_the_largest_response_that_the_budget_allows() -> None:
     assert tiny.trajectory.stop_reason is StopReason.RESPONSE_BUDGET
 
 
-async def test_j52_a_placeholder_that_the_policy_writes_flags_the_rollout() -> None:
+async def test_a_placeholder_that_the_policy_writes_flags_the_rollout() -> None:
     rollout = await run_loop(["<think><|image_pad|></think><answer>B</answer>"], method="videozoomer")
     assert rollout.trajectory.flags == ["invariant"]
     assert rollout.output.response_mask == [0]
 
 
-def test_j51_positions_of_one_picture() -> None:
+def test_positions_of_one_picture() -> None:
     ids = tokenizer().encode("B<|vision_start|><|image_pad|><|image_pad|><|image_pad|><|image_pad|><|vision_end|>B")
     positions_4L = position_ids_4L(processor(), ids, {"image_grid_thw": torch.tensor([[1, 4, 4]])})
     assert positions_4L[1:].tolist() == [

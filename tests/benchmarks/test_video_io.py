@@ -15,12 +15,12 @@ import pytest
 from benchmarks.video import report
 from benchmarks.video.checks import Refusal, TruthfulFile, check_accuracy
 from benchmarks.video.costs import Cost, ShapeCosts, TraceCost, cache_environment
-from benchmarks.video.files import write_video
 from benchmarks.video.limit import PacketMap, UnitCosts
 from benchmarks.video.long_files import STRIP, LongVideo, write_long_video
 from benchmarks.video.requests import SHAPES, Request, group_trace, make_request
 from benchmarks.video.targets import bad_file_targets, memory_target, shape_targets, trace_targets
 from benchmarks.video.worker import SHARED, MissingReader, Worker, WorkFailed
+from tests.videos.files import write_video
 
 REPO = Path(__file__).parents[2]
 TINY = LongVideo("tiny", 192, 112, copy_seconds=2, copies=3)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import verl_video_tools.replay
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.cli.replay import read_turns
 from verl_video_tools.core.prompt_files import read_prompt

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, line
 from verl_video_tools.cli.main import run
 from verl_video_tools.records.records import RecordWriter

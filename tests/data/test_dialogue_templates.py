@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.chat_server import chat_reply, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import CallRecord, Trajectory, Turn

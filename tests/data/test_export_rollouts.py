@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.cli.data import app
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample, StopReason

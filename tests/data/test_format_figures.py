@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.grading import decided_by_rule

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import open_reasoning, processor, tokenizer
 from tests.chat_server import REASONING_SHAPES, scripted, thinking
 from tests.judge_server import JudgeServer
 from tests.retrieval.encoder import ColourEncoder
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.records.records import read_records
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset

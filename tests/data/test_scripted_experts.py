@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.needle_bounds import synthetic_settings
 from verl_video_tools.data.sft import scripted_expert
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 
 SPECS = [needle_spec(seed) for seed in range(6)]
@@ -34,7 +34,7 @@ def test_looks_name_the_place_asked_for_and_no_other_does(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_first_look_shows_is_read_in_whatever_haste(method: str) -> None:
     """Else a cold start on hasty rollouts would teach not to believe the pictures."""
-    fields = synthetic_settings(method)
+    fields = synthetic_fields(type(get_method(method)))
     hasty = {"imperfection": 1.0, "hasty_share": 1.0, "answers_in_words": True}
     expert = scripted_expert(get_method(method, **fields), seed=2, **hasty)
     answered = 0

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.data.format_cases import CASES, Case, prepare
 from tests.data.row_files import make_row, read_rows, write_rows
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark

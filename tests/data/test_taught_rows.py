@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from benchmarks.video.files import write_video
 from tests.agent_loop.harness import processor, tokenizer
 from tests.data.format_cases import SAMPLES
 from tests.data.row_files import read_rows
+from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import TAUGHT_SCHEMA, convert_annotations

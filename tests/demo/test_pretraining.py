@@ -13,9 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from benchmarks.needle_bounds import synthetic_settings
 from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.methods import get_method
+from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.synthetic.encoding import IGNORED, Encoder, Sequence, logits_at_targets
 from verl_video_tools.synthetic.frame_pool import NOTHING, FramePool, class_name, make_pool
@@ -188,7 +188,7 @@ def test_vision_part_learns(pool: FramePool) -> None:
 )
 def test_labels_practised_are_those_of_the_methods(method: str, style: LabelStyle) -> None:
     numbers, fps = (3, 51, 129), 2
-    fields = synthetic_settings(method)
+    fields = synthetic_fields(type(get_method(method)))
     shown = [ImagePart(FrameRecord(number, number / fps, 56, 56)) for number in numbers]
     sample = Sample("What?", "A", "video.mp4", "mc", ("red circle", "blue ring"))
     asked = get_method(method, **fields).prompt(sample, VideoInfo(90.0, 180, float(fps), 56, 56), shown)[-1]

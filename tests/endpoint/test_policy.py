@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.video.files import write_video
 from tests import context_method
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import MODEL, JudgeServer, Reply
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import IMAGE_MARK, Method, Sample, StopReason
 from verl_video_tools.methods import get_method

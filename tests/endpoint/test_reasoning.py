@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import write_video
 from tests.chat_server import REASONING_SHAPES, chat_reply, scripted, thinking
 from tests.judge_server import JudgeServer
+from tests.videos.files import write_video
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig

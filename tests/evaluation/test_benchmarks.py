@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample

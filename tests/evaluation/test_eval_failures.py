@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.chat_server import scripted, texts_of
 from tests.data.row_files import make_row, write_rows
 from tests.evaluation.eval_command import BOWLS, SCRIPTS, WHEEL, command, result_of
 from tests.judge_server import JudgeServer, Reply
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.formats.entries import benchmark_row

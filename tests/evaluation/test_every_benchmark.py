@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.chat_server import scripted
 from tests.data.format_cases import CASES, prepare
 from tests.judge_server import JudgeServer
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows

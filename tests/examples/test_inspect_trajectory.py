@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.video.files import read_number, write_video
 from tests.agent_loop.harness import model_dir, tokenizer
 from tests.examples.conftest import EXAMPLES
+from tests.videos.files import read_number, write_video
 from tests.viewer_page import line
 
 SCRIPT = EXAMPLES / "inspect_trajectory" / "inspect_trajectory.py"

@@ -13,9 +13,9 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from benchmarks.video.files import MakeVideo
 from tests.agent_loop.harness import run_loop
 from tests.examples.conftest import EXAMPLES
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample, StopReason

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.video.files import read_number, write_video
 from tests.examples.conftest import EXAMPLES
+from tests.videos.files import read_number, write_video
 
 EXAMPLE = EXAMPLES / "stock_tool_loop"
 CALL = '<tool_call>{"name": "get_frame_number", "arguments": {"time": "0:05"}}</tool_call>'

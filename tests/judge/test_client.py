@@ -398,7 +398,7 @@ async def test_a_full_disk_costs_no_verdict_and_leaves_nothing(
     def full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cache.json, "dump", full)
+    monkeypatch.setattr(cache.Path, "write_text", full)
     label, _ = await judge_once(JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path)))
     assert label is AnswerLabel.CORRECT
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import CallToolResult, ImageContent, TextContent
 
-from benchmarks.video.files import read_number, write_video
+from tests.videos.files import read_number, write_video
 from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
 from verl_video_tools.mcp_server.server import VideoTools, make_server

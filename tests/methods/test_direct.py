@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     AnswerLabel,

@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     AnswerLabel,
@@ -52,7 +52,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> str:
 # ------------------------------------------------------------------------------------------------------------- ladder
 
 
-def test_j1_j2_ladder() -> None:
+def test_ladder() -> None:
     sides = [224, 256, 288, 320, 352, 384, 416, 448]
     numbers = {
         "nearest": [64, 59, 55, 50, 46, 41, 37, 32],
@@ -81,21 +81,21 @@ def looks(envelope: PixelEnvelope, **fields: Any) -> list[FrameRequest]:
             PIXELS,
             [64, 81, 100, 121, 169, 196, 225, 256],
             [4096, 4779, 5500, 6050, 7774, 8036, 8325, 8192],
-            id="J4 Qwen2.5-VL",
+            id="Qwen2.5-VL",
         ),
         pytest.param(
             QWEN_3,
             PIXELS,
             [49, 64, 81, 100, 121, 144, 169, 196],
             [3136, 3776, 4455, 5000, 5566, 5904, 6253, 6272],
-            id="J5 Qwen3-VL",
+            id="Qwen3-VL",
         ),
         pytest.param(
             QWEN_3,
             {},
             [64, 64, 81, 100, 121, 144, 169, 196],
             [4096, 3776, 4455, 5000, 5566, 5904, 6253, 6272],
-            id="J5 default bounds",
+            id="default bounds",
         ),
     ],
 )
@@ -117,11 +117,11 @@ def test_tokens_of_the_ladder(processor: Any, kwargs: dict[str, int], per_frame:
     assert dearest + text <= budget.prompt_tokens
     two_clips = 2 * 20 * (image_tokens(448, 448, envelope.factor) + label)
     assert two_clips + text <= budget.response_tokens
-    assert len(requests[0]) + 2 * 20 == 104 <= budget.images, "J32"
-    assert budget.prompt_tokens + budget.response_tokens <= 32_768, "J33"
+    assert len(requests[0]) + 2 * 20 == 104 <= budget.images, "pictures of the longest rung and two clips"
+    assert budget.prompt_tokens + budget.response_tokens <= 32_768, "tokens of a rollout"
 
 
-def test_j6_rungs_of_a_group() -> None:
+def test_rungs_of_a_group() -> None:
     method = FrameMind()
     for _ in range(2):  # nothing but the number in the group decides
         assert [method.for_session(number, 8, False).rung for number in range(8)] == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -147,7 +147,7 @@ def test_without_a_ladder_all_rollouts_see_alike() -> None:
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_j7_short_videos_show_every_frame_once(nested: bool) -> None:
+def test_short_videos_show_every_frame_once(nested: bool) -> None:
     info = VideoInfo(2.0, 20, 10.0, 64, 64)
     for rung in (1, 8):
         look = FrameMind(rung=rung, nested_times=nested).first_look(info, SAMPLE, PixelEnvelope())
@@ -169,7 +169,7 @@ def test_aspect() -> None:
     assert (look.width, look.height) == (299, 168)
 
 
-def test_j35_pixels_of_a_shared_decode(video: str) -> None:
+def test_pixels_of_a_shared_decode(video: str) -> None:
     with Video(video) as reader:
         method = FrameMind(low=(16, 56), high=(8, 112))
         requests = [
@@ -222,19 +222,27 @@ async def run(video: str, turns: list[str], **fields: Any) -> tuple[Trajectory, 
 @pytest.mark.parametrize(
     ("turns", "fields", "parts"),
     [
-        pytest.param([RIGHT], {}, (1, 0, 0, 0), id="J11"),
-        pytest.param([CLIP, FRAME, RIGHT], {}, (1, 0, 1.2, 0.5), id="J13 three turns"),
-        pytest.param([BOTH, RIGHT], {}, (1, 0, 1.2, 0.5), id="J13 two turns"),
-        pytest.param([WRONG], {}, (0, 0, 0, 0), id="J14 one turn"),
-        pytest.param([CLIP, WRONG], {}, (0, 0, 0.2, 0.5), id="J14 one tool"),
-        pytest.param([CLIP, FRAME, WRONG], {}, (0, 0, 0.24, 0.5), id="J14 both"),
-        pytest.param([WRONG_BAD_FORMAT], {}, (0, -1, 0, 0), id="J15 none"),
-        pytest.param([CLIP, FRAME, WRONG_BAD_FORMAT], {}, (0, -1, 0.24, 0.5), id="J15 wrong"),
-        pytest.param([CLIP, FRAME, BAD_FORMAT], {}, (1, -1, 1.2, 0.5), id="J15 correct"),
-        pytest.param([BARE_CLIP + "<answer>B</answer>"], {}, (1, 0, 0, 0), id="J16 not executed"),
-        pytest.param([CLIP, FRAME, WRONG], {"exploration_share": 0.0}, (0, 0, 0, 0.5), id="J17 wrong"),
-        pytest.param([CLIP, FRAME, RIGHT], {"exploration_share": 0.0}, (1, 0, 1.2, 0.5), id="J17 correct"),
-        pytest.param([CLIP, CLIP, RIGHT], {}, (1, 0, 1.0, 0.5), id="J37"),
+        pytest.param([RIGHT], {}, (1, 0, 0, 0), id="right at once"),
+        pytest.param([CLIP, FRAME, RIGHT], {}, (1, 0, 1.2, 0.5), id="both tools in three turns"),
+        pytest.param([BOTH, RIGHT], {}, (1, 0, 1.2, 0.5), id="both tools in two turns"),
+        pytest.param([WRONG], {}, (0, 0, 0, 0), id="wrong at once"),
+        pytest.param([CLIP, WRONG], {}, (0, 0, 0.2, 0.5), id="wrong after one tool"),
+        pytest.param([CLIP, FRAME, WRONG], {}, (0, 0, 0.24, 0.5), id="wrong after both tools"),
+        pytest.param([WRONG_BAD_FORMAT], {}, (0, -1, 0, 0), id="wrong and ill-formed at once"),
+        pytest.param(
+            [CLIP, FRAME, WRONG_BAD_FORMAT], {}, (0, -1, 0.24, 0.5), id="wrong and ill-formed after both tools"
+        ),
+        pytest.param([CLIP, FRAME, BAD_FORMAT], {}, (1, -1, 1.2, 0.5), id="right and ill-formed after both tools"),
+        pytest.param(
+            [BARE_CLIP + "<answer>B</answer>"], {}, (1, 0, 0, 0), id="a call beside the answer is not executed"
+        ),
+        pytest.param(
+            [CLIP, FRAME, WRONG], {"exploration_share": 0.0}, (0, 0, 0, 0.5), id="no share for exploration, wrong"
+        ),
+        pytest.param(
+            [CLIP, FRAME, RIGHT], {"exploration_share": 0.0}, (1, 0, 1.2, 0.5), id="no share for exploration, right"
+        ),
+        pytest.param([CLIP, CLIP, RIGHT], {}, (1, 0, 1.0, 0.5), id="the same call twice"),
         pytest.param([FRAME_0, EMPTY_CLIP, RIGHT], {}, (1, 0, 1.0, 0.5), id="an empty clip is a frame"),
         pytest.param([FRAME_0, EMPTY_CLIP.replace("0)", "0.001)"), RIGHT], {}, (1, 0, 1.0, 0.5), id="a short one, too"),
         pytest.param([EMPTY_CLIP, CLIP, RIGHT], {}, (1, 0, 1.2, 0.5), id="a frame asked for as a clip, and a clip"),
@@ -242,24 +250,26 @@ async def run(video: str, turns: list[str], **fields: Any) -> tuple[Trajectory, 
         pytest.param([FRAME_0, EMPTY_CLIP.replace("0)", "0.034)"), RIGHT], {}, (1, 0, 1.2, 0.5), id="two frames"),
         pytest.param([SUM, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0), id="one summary"),
         pytest.param([SUM, SUM, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0.5), id="two summaries"),
-        pytest.param([SUM * 2, SUM * 2, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0), id="J19"),
+        pytest.param(
+            [SUM * 2, SUM * 2, RIGHT], {"turn_counting": "summaries"}, (1, 0, 0, 0), id="four summaries in two turns"
+        ),
         pytest.param([CLIP, FRAME.replace("12", "99"), RIGHT], {}, (1, 0, 1.0, 0.5), id="bad calls ignored"),
         pytest.param(
             [CLIP, FRAME.replace("12", "99"), RIGHT], {"bad_calls": "void"}, (1, 0, 0, 0.5), id="bad calls void"
         ),
         pytest.param([CLIP + "words", RIGHT], {}, (1, -1, 1.0, 0.5), id="words between"),
         pytest.param([CLIP + "words", RIGHT], {"format_scope": "last_turn"}, (1, 0, 1.0, 0.5), id="last turn's format"),
-        pytest.param(["nothing"], {}, (0, -1, 0, 0), id="J23"),
-        pytest.param([CLIP, CLIP, CLIP], {}, (0, -1, 0.2, 0.5), id="J25"),
+        pytest.param(["nothing"], {}, (0, -1, 0, 0), id="neither a call nor an answer"),
+        pytest.param([CLIP, CLIP, CLIP], {}, (0, -1, 0.2, 0.5), id="no answer in the last turn"),
     ],
 )
 async def test_reward(video: str, turns: list[str], fields: dict[str, Any], parts: tuple[float, ...]) -> None:
     _, reward = await run(video, turns, **fields)
-    assert list(reward) == ["score", "accuracy", "format", "tool", "turn"], "J38"
+    assert list(reward) == ["score", "accuracy", "format", "tool", "turn"]
     assert list(reward.values()) == pytest.approx([sum(parts), *parts])
 
 
-async def test_j38_no_rollout(tmp_path: Path) -> None:
+async def test_no_rollout(tmp_path: Path) -> None:
     trajectory, reward = await run(str(tmp_path / "gone.mp4"), [RIGHT])
     assert trajectory.stop_reason is StopReason.VIDEO_ERROR
     assert reward == {"score": 0.0, "accuracy": 0.0, "format": 0.0, "tool": 0.0, "turn": 0.0}
@@ -269,7 +279,7 @@ async def test_j38_no_rollout(tmp_path: Path) -> None:
     ("label", "threshold", "accuracy"),
     [("correct", 0.5, 1.0), ("partial", 0.5, 1.0), ("partial", 0.6, 0.0), ("incorrect", 0.0, 0.0)],
 )
-async def test_gap_23_judged_answers_are_right_or_wrong(label: str, threshold: float, accuracy: float) -> None:
+async def test_judged_answers_are_right_or_wrong(label: str, threshold: float, accuracy: float) -> None:
     class Stub:
         async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
             return AnswerLabel(label)
@@ -286,16 +296,18 @@ async def test_gap_23_judged_answers_are_right_or_wrong(label: str, threshold: f
 @pytest.mark.parametrize(
     ("turns", "continue_on", "num_turns", "executed", "stop"),
     [
-        pytest.param([CLIP, RIGHT], "either", 2, 1, "answer", id="J22"),
-        pytest.param([CLIP, RIGHT], "turn_sum", 2, 1, "answer", id="J22 by summary"),
-        pytest.param([CLIP, RIGHT], "tool_call", 2, 1, "answer", id="J22 by call"),
-        pytest.param(["<think>a</think>", RIGHT], "either", 1, 0, "no_action", id="J23"),
-        pytest.param([CLIP + RIGHT, RIGHT], "either", 1, 0, "answer", id="J24"),
-        pytest.param([CLIP, CLIP, CLIP, RIGHT], "either", 3, 2, "max_turns", id="J25"),
-        pytest.param([BARE_CLIP, RIGHT], "either", 2, 1, "answer", id="J26"),
-        pytest.param([BARE_CLIP, RIGHT], "turn_sum", 1, 0, "no_action", id="J26 strict"),
-        pytest.param([SUM, RIGHT], "either", 2, 0, "answer", id="gap 12"),
-        pytest.param([SUM, RIGHT], "tool_call", 1, 0, "no_action", id="gap 12 by call"),
+        pytest.param([CLIP, RIGHT], "either", 2, 1, "answer", id="a summary and a call continue"),
+        pytest.param([CLIP, RIGHT], "turn_sum", 2, 1, "answer", id="a summary continues by summary"),
+        pytest.param([CLIP, RIGHT], "tool_call", 2, 1, "answer", id="a call continues by call"),
+        pytest.param(
+            ["<think>a</think>", RIGHT], "either", 1, 0, "no_action", id="neither a summary nor an answer stops"
+        ),
+        pytest.param([CLIP + RIGHT, RIGHT], "either", 1, 0, "answer", id="a call beside the answer stops"),
+        pytest.param([CLIP, CLIP, CLIP, RIGHT], "either", 3, 2, "max_turns", id="no turn after the last"),
+        pytest.param([BARE_CLIP, RIGHT], "either", 2, 1, "answer", id="a call without a summary"),
+        pytest.param([BARE_CLIP, RIGHT], "turn_sum", 1, 0, "no_action", id="a call without a summary, by summary"),
+        pytest.param([SUM, RIGHT], "either", 2, 0, "answer", id="a summary without a call"),
+        pytest.param([SUM, RIGHT], "tool_call", 1, 0, "no_action", id="a summary without a call, by call"),
     ],
 )
 async def test_what_goes_on(
@@ -315,7 +327,7 @@ async def test_observations(video: str) -> None:
     assert none == "No frames were asked for.\nTurn 3 of 3. Answer now."
 
 
-async def test_j29_j30_j31_errors_are_read_and_the_rollout_goes_on(video: str) -> None:
+async def test_errors_are_read_and_the_rollout_goes_on(video: str) -> None:
     calls = (
         "<tool_call>FrameAt(abc)</tool_call><tool_call>VideoClip(20, 15)</tool_call><tool_call>FrameAt(1)</tool_call>"
     )
@@ -328,7 +340,7 @@ async def test_j29_j30_j31_errors_are_read_and_the_rollout_goes_on(video: str) -
     assert reward["tool"] == 1.0 and trajectory.stop_reason is StopReason.ANSWER
 
 
-async def test_j36_labels_tell_the_frame_and_not_the_request(video: str) -> None:
+async def test_labels_tell_the_frame_and_not_the_request(video: str) -> None:
     trajectory, _ = await run(video, [FRAME.replace("12", "12.345"), RIGHT])
     assert trajectory.turns[0].observation == "[t=12.33s]<image>\nTurn 2 of 3."
     trajectory, _ = await run(video, [CLIP.replace("10, 14", "0.0, 0.1"), RIGHT])
@@ -375,7 +387,7 @@ def advantages(rewards: list[float], groups: list[str], mask: torch.Tensor) -> t
     return result
 
 
-def test_j9_j10_advantage_is_reward_minus_mean() -> None:
+def test_advantage_is_reward_minus_mean() -> None:
     mask = torch.tensor([[1.0, 0.0, 1.0]] * 16)
     result = advantages([1.0, *[0.0] * 7, *[2.7] * 8], ["one"] * 8 + ["two"] * 8, mask)
     assert result[0].tolist() == [0.875, 0.0, 0.875]
@@ -384,7 +396,7 @@ def test_j9_j10_advantage_is_reward_minus_mean() -> None:
     assert result[8:].abs().max() < 1e-6 and not result.isnan().any()
 
 
-def test_j39_kl() -> None:
+def test_kl() -> None:
     from verl.trainer.ppo.core_algos import kl_penalty
 
     logprob = torch.zeros(3)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     AnswerLabel,
@@ -107,39 +107,47 @@ def t(*crops: str) -> list[str]:
 @pytest.mark.parametrize(
     ("turns", "label", "fields", "accuracy", "format_reward", "time"),
     [
-        pytest.param(T, F, {}, 1, 1, 0, id="J1"),
-        pytest.param(t(crop(10, 20)), F, {}, 1, 1, 1, id="J2"),
-        pytest.param(t(crop(12, 18)), F, {}, 1, 1, 0.6, id="J3"),
-        pytest.param(t(crop(0, 100)), F, {}, 1, 1, 0.1, id="J5"),
-        pytest.param(t(crop(10, 20), crop(30, 40)), F, {}, 1, 1, 0, id="J7 last"),
+        pytest.param(T, F, {}, 1, 1, 0, id="right without a crop"),
+        pytest.param(t(crop(10, 20)), F, {}, 1, 1, 1, id="the true segment"),
+        pytest.param(t(crop(12, 18)), F, {}, 1, 1, 0.6, id="a segment inside the true one"),
+        pytest.param(t(crop(0, 100)), F, {}, 1, 1, 0.1, id="the whole video"),
+        pytest.param(t(crop(10, 20), crop(30, 40)), F, {}, 1, 1, 0, id="the last of two crops"),
         pytest.param(t(crop(10, 20), crop(30, 40)), F, {"crop_choice": "best"}, 1, 1, 1, id="best"),
         pytest.param(t(crop(10, 20), crop(30, 40)), F, {"crop_choice": "union"}, 1, 1, 0.5, id="union"),
         pytest.param(t(crop(10, 14), crop(14, 20)), F, {"crop_choice": "union"}, 1, 1, 1, id="union of neighbours"),
-        pytest.param(t(crop(12, 18)), P, {}, 0.5, 1, 0.6, id="J9"),
-        pytest.param(t(crop(12, 18)), W, {}, 0, 1, 0.6, id="J10"),
-        pytest.param(t(crop(5, 15)), P, {"time_reward": "tool"}, 0.5, 1, 1, id="J12 partly right"),
-        pytest.param(t(crop(5, 15)), W, {"time_reward": "tool"}, 0, 1, 0, id="J12 wrong"),
-        pytest.param(T, F, {"time_reward": "tool"}, 1, 1, 0, id="J12 no call"),
+        pytest.param(t(crop(12, 18)), P, {}, 0.5, 1, 0.6, id="partly right"),
+        pytest.param(t(crop(12, 18)), W, {}, 0, 1, 0.6, id="wrong"),
+        pytest.param(t(crop(5, 15)), P, {"time_reward": "tool"}, 0.5, 1, 1, id="paid for the call, partly right"),
+        pytest.param(t(crop(5, 15)), W, {"time_reward": "tool"}, 0, 1, 0, id="paid for the call, wrong"),
+        pytest.param(T, F, {"time_reward": "tool"}, 1, 1, 0, id="paid for the call, none made"),
         pytest.param(
-            T, P, {"accuracy_reward": 0.8, "format_reward": 0.2, "time_reward": "none"}, 0.4, 0.2, 0, id="J13 weights"
+            T,
+            P,
+            {"accuracy_reward": 0.8, "format_reward": 0.2, "time_reward": "none"},
+            0.4,
+            0.2,
+            0,
+            id="weights of accuracy and format",
         ),
-        pytest.param(T, P, {"time_reward": "none"}, 0.5, 1, 0, id="J13 without time"),
+        pytest.param(T, P, {"time_reward": "none"}, 0.5, 1, 0, id="without time"),
         pytest.param(t(crop(10, 20)), F, {"time_reward": "none"}, 1, 1, 0, id="without the decoupled reward"),
         pytest.param(t(crop(0, 100)), F, {"time_reward": "recall"}, 1, 1, 1, id="recall pays inflated spans"),
         pytest.param(t(crop(12, 18)), F, {"time_weight": 0.5}, 1, 1, 0.3, id="weight of time"),
-        pytest.param([answer(" \n ")], F, {}, 0, 1, 0, id="J17 empty answer"),
-        pytest.param([TALK], F, {}, 1, 0, 0, id="J18 talk without a tool"),
-        pytest.param([crop(30, 40), TALK], F, {}, 1, 1, 0, id="J18 talk with a tool"),
-        pytest.param([crop(30, 40), "<answer>a red scarf</answer>"], F, {}, 1, 0, 0, id="J19"),
-        pytest.param([crop(30, 40) + call(50, 60), answer()], F, {}, 1, 0, 0, id="J20"),
-        pytest.param([answer() + " I hope"], F, {}, 1, 0, 0, id="J21 text after"),
-        pytest.param([f" \n{answer()}\n "], F, {}, 1, 1, 0, id="J21 white space"),
-        pytest.param([answer() + "<answer>a hat</answer>"], F, {}, 1, 0, 0, id="J22"),
-        pytest.param([MENTION], F, {}, 1, 0, 0, id="J23"),
-        pytest.param([crop(10, 20)] * 5, F, {}, 0, 0, 1, id="J24"),
+        pytest.param([answer(" \n ")], F, {}, 0, 1, 0, id="empty answer"),
+        pytest.param([TALK], F, {}, 1, 0, 0, id="talk without a tool"),
+        pytest.param([crop(30, 40), TALK], F, {}, 1, 1, 0, id="talk with a tool"),
+        pytest.param([crop(30, 40), "<answer>a red scarf</answer>"], F, {}, 1, 0, 0, id="an answer without a thought"),
+        pytest.param([crop(30, 40) + call(50, 60), answer()], F, {}, 1, 0, 0, id="two calls in one turn"),
+        pytest.param([answer() + " I hope"], F, {}, 1, 0, 0, id="text after"),
+        pytest.param([f" \n{answer()}\n "], F, {}, 1, 1, 0, id="white space"),
+        pytest.param([answer() + "<answer>a hat</answer>"], F, {}, 1, 0, 0, id="two answers"),
+        pytest.param([MENTION], F, {}, 1, 0, 0, id="a thought with a literal tag"),
+        pytest.param([crop(10, 20)] * 5, F, {}, 0, 0, 1, id="a call in every turn, no answer"),
         pytest.param([answer("x" * 999)], F, {}, 1, 1, 0, id="just short enough"),
         pytest.param([answer("x" * 1000)], F, {}, 0, 0, 0, id="too long"),
-        pytest.param(t(crop(12, 18)), F, {"time_reward": "boundary"}, 1, 1, 0.6 * 0.98 * 0.98, id="J27"),
+        pytest.param(
+            t(crop(12, 18)), F, {"time_reward": "boundary"}, 1, 1, 0.6 * 0.98 * 0.98, id="distance of the ends"
+        ),
     ],
 )
 async def test_reward(
@@ -167,7 +175,7 @@ async def test_reward(
 @pytest.mark.parametrize(
     ("turns", "fields", "strict", "reference"),
     [
-        pytest.param(t(NULL), {}, 1.0, 0.0, id="J25 a null"),
+        pytest.param(t(NULL), {}, 1.0, 0.0, id="a null"),
         pytest.param(t(crop(10, 20), crop(90, 200)), {}, 1.0, 0.0, id="a refused last call"),
         pytest.param(t(crop(200, 300), crop(10, 200)), {}, 0.0, 10 / 190, id="only refused calls"),
         pytest.param(t(crop("10", "20")), {}, 0.0, 1.0, id="numbers as text"),
@@ -187,7 +195,7 @@ async def test_where_the_published_time_reward_differs(
     ("text", "score"), [("[12, 18]", 1.6), ("12 - 18", 1.0), ("[18, 12]", 1.0), ("[1, 2, 3]", 1.0)]
 )
 @pytest.mark.parametrize("compat", ["strict", "reference"])
-async def test_j26_an_answer_that_is_a_segment(video: str, text: str, score: float, compat: str) -> None:
+async def test_an_answer_that_is_a_segment(video: str, text: str, score: float, compat: str) -> None:
     _, reward, judge = await run(video, [answer(text)], truth="[10, 20]", question_type="segment", compat=compat)
     assert reward["score"] == pytest.approx(score)
     assert judge.answers == []
@@ -212,7 +220,7 @@ def test_grading_by_run_is_refused_and_names_what_to_do() -> None:
         get_method("longvt", answer_grading="segment")
 
 
-def test_j26_its_rows_need_no_judge_but_a_segment() -> None:
+def test_its_rows_need_no_judge_but_a_segment() -> None:
     for name in METHOD_NAMES:
         get_method(name).check_sample(SEGMENT, None)
         for truth in ("a scarf", "[20, 10]", "[10]", '"12"'):
@@ -279,14 +287,14 @@ def codes(trajectory: Trajectory) -> list[str | None]:
     return [record.error and record.error.code for record in trajectory.calls()]
 
 
-async def test_j39_calls_in_four_turns_and_an_answer(video: str) -> None:
+async def test_calls_in_four_turns_and_an_answer(video: str) -> None:
     for compat in ("strict", "reference"):
         trajectory, _, _ = await run(video, [*[crop(10, 20)] * 4, answer()], compat=compat)
         assert trajectory.stop_reason is StopReason.ANSWER
         assert [turn.observation is not None for turn in trajectory.turns] == [True] * 4 + [False]
 
 
-async def test_j40_a_call_in_every_turn(video: str) -> None:
+async def test_a_call_in_every_turn(video: str) -> None:
     for compat in ("strict", "reference"):
         trajectory, _, _ = await run(video, [crop(10, 20)] * 6, compat=compat)
         assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TURNS, None)
@@ -295,7 +303,7 @@ async def test_j40_a_call_in_every_turn(video: str) -> None:
 
 
 @pytest.mark.parametrize(("compat", "stop", "turns"), [("strict", "answer", 2), ("reference", "max_turns", 1)])
-async def test_j41_five_calls_in_one_turn(video: str, compat: str, stop: str, turns: int) -> None:
+async def test_five_calls_in_one_turn(video: str, compat: str, stop: str, turns: int) -> None:
     first = crop(10, 20) + "".join(call(start, start + 2) for start in range(30, 70, 10))
     trajectory, _, _ = await run(video, [first, answer()], compat=compat)
     assert (trajectory.stop_reason, len(trajectory.turns)) == (stop, turns)
@@ -320,20 +328,20 @@ UNKNOWN = '<think>look</think><tool_call>{"name": "zoom", "arguments": {}}</tool
 @pytest.mark.parametrize(
     ("turn", "code", "reference_stop"),
     [
-        pytest.param(BROKEN, "malformed_call", "no_action", id="J44"),
+        pytest.param(BROKEN, "malformed_call", "no_action", id="malformed JSON"),
         pytest.param(UNKNOWN, "unknown_tool", "no_action", id="unknown tool"),
-        pytest.param(crop(-1, 5), "out_of_range", "answer", id="J34 before the start"),
-        pytest.param(crop(5, 5), "reversed_segment", "answer", id="J34 empty"),
-        pytest.param(crop(100, 101), "out_of_range", "answer", id="J34 starts at the end"),
-        pytest.param(crop(10, 100.5), "out_of_range", "answer", id="J34 beyond the end"),
-        pytest.param(crop(10, 10.03), "segment_too_short", "answer", id="J31"),
-        pytest.param(crop(None, 20), "malformed_call", "answer", id="J35 no start"),
-        pytest.param(crop(10, 20, video_path=""), "malformed_call", "answer", id="J35 empty path"),
-        pytest.param(crop(10, 20, video_path="/no/such/file.mp4"), "wrong_video", "answer", id="J35 other file"),
+        pytest.param(crop(-1, 5), "out_of_range", "answer", id="before the start"),
+        pytest.param(crop(5, 5), "reversed_segment", "answer", id="empty"),
+        pytest.param(crop(100, 101), "out_of_range", "answer", id="starts at the end"),
+        pytest.param(crop(10, 100.5), "out_of_range", "answer", id="beyond the end"),
+        pytest.param(crop(10, 10.03), "segment_too_short", "answer", id="shorter than a frame"),
+        pytest.param(crop(None, 20), "malformed_call", "answer", id="no start"),
+        pytest.param(crop(10, 20, video_path=""), "malformed_call", "answer", id="empty path"),
+        pytest.param(crop(10, 20, video_path="/no/such/file.mp4"), "wrong_video", "answer", id="other file"),
     ],
 )
 async def test_refused_calls_are_answered(video: str, turn: str, code: str, reference_stop: str) -> None:
-    """J47: a reply per call, also to a refused one. The published parser drops unreadable calls and ends there."""
+    """A reply per call, also to a refused one. The published parser drops unreadable calls and ends there."""
     trajectory, reward, _ = await run(video, [turn, answer()])
     assert (codes(trajectory), trajectory.stop_reason) == ([code], StopReason.ANSWER)
     observation = trajectory.turns[0].observation or ""

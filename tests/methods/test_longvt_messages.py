@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import write_video
+from tests.videos.files import write_video
 from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.methods import get_method
 from verl_video_tools.replay import replay

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
 from tests.tools.frame_index import awaited
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import (
     CallError,
     JudgeError,
@@ -68,7 +68,7 @@ def answer(text: str = "B") -> str:
 
 @dataclass
 class ScoringRetriever:
-    """Scores candidates by their position as case J35 says, and remembers what it was asked."""
+    """Scores candidates by their position as the key of `best_frames` orders them, and remembers what it was asked."""
 
     error: Exception | None = None
     queries: list[tuple[str, int, int, float]] = field(default_factory=list)
@@ -113,16 +113,16 @@ async def run(
 @pytest.mark.parametrize(
     ("turns", "num_calls"),
     [
-        pytest.param([answer()], 0, id="J1"),
-        pytest.param([uniform(0, 100), answer()], 1, id="J2"),
-        pytest.param([*(uniform(start, start + 100) for start in range(0, 500, 100)), answer()], 5, id="J3"),
+        pytest.param([answer()], 0, id="no call"),
+        pytest.param([uniform(0, 100), answer()], 1, id="one call"),
+        pytest.param([*(uniform(start, start + 100) for start in range(0, 500, 100)), answer()], 5, id="five calls"),
         pytest.param([uniform(0, 100), answer("C")], 1, id="a wrong answer"),
-        pytest.param([uniform(10, 100), uniform(11, 102), answer()], 2, id="J6"),
-        pytest.param([uniform(10, 100), uniform(12, 100), answer()], 2, id="J6 one end apart"),
-        pytest.param([clip(0, 100, "dog"), clip(200, 400, "Dog"), answer()], 2, id="J8 other case"),
-        pytest.param([clip(0, 100, "dog"), uniform(0, 100), answer()], 2, id="J9"),
-        pytest.param([uniform(0, 100, num_frame=20), answer()], 1, id="J19"),
-        pytest.param(["hello " + uniform(0, 100) + " well", "so " + answer() + " ok"], 1, id="J22"),
+        pytest.param([uniform(10, 100), uniform(11, 102), answer()], 2, id="both ends a frame or two apart"),
+        pytest.param([uniform(10, 100), uniform(12, 100), answer()], 2, id="one end two frames apart"),
+        pytest.param([clip(0, 100, "dog"), clip(200, 400, "Dog"), answer()], 2, id="a prompt in other case"),
+        pytest.param([clip(0, 100, "dog"), uniform(0, 100), answer()], 2, id="another tool on the same segment"),
+        pytest.param([uniform(0, 100, num_frame=20), answer()], 1, id="an argument too many, ignored"),
+        pytest.param(["hello " + uniform(0, 100) + " well", "so " + answer() + " ok"], 1, id="text around the tags"),
     ],
 )
 async def test_the_gate_lets_pass(make_video: MakeVideo, turns: list[str], num_calls: int, compat: str) -> None:
@@ -140,29 +140,37 @@ LEGACY = think('<tool_call>{"action": "choose_frames", "frame_range": [0, 100]}<
 @pytest.mark.parametrize(
     ("turns", "stop"),
     [
-        pytest.param([uniform(0, 100), uniform(0, 100), answer()], "answer", id="J4"),
+        pytest.param([uniform(0, 100), uniform(0, 100), answer()], "answer", id="the same call twice"),
         pytest.param([uniform(10, 100), uniform(11, 101), answer()], "answer", id="within a frame"),
         pytest.param([uniform(9, 90), uniform(200, 300), uniform(10, 91), answer()], "answer", id="any earlier one"),
-        pytest.param([clip(0, 100, "dog"), clip(200, 400, "dog"), answer()], "answer", id="J8"),
-        pytest.param([clip(0, 100, "dog"), clip(200, 400, " dog "), answer()], "answer", id="J8 white space"),
-        pytest.param([uniform(0, 100)], "script_exhausted", id="J10"),
-        pytest.param([think("<answer>B</answer>", "  ")], "answer", id="J11 blank thought"),
-        pytest.param([answer(" \n")], "no_action", id="J11 blank answer"),
-        pytest.param(["<answer>B</answer>"], "answer", id="J12"),
-        pytest.param([uniform(0, 100) + "<answer>B</answer>"], "script_exhausted", id="J14"),
-        pytest.param([uniform(100, 100), answer()], "invalid_action", id="J15"),
-        pytest.param([BROKEN, answer()], "invalid_action", id="J17 malformed"),
-        pytest.param([think(call("zoom")), answer()], "invalid_action", id="J17 unknown name"),
-        pytest.param([think("<tool_call>[1, 2]</tool_call>"), answer()], "invalid_action", id="J18 list"),
+        pytest.param([clip(0, 100, "dog"), clip(200, 400, "dog"), answer()], "answer", id="the same prompt twice"),
+        pytest.param(
+            [clip(0, 100, "dog"), clip(200, 400, " dog "), answer()], "answer", id="the same prompt but for white space"
+        ),
+        pytest.param([uniform(0, 100)], "script_exhausted", id="no answer"),
+        pytest.param([think("<answer>B</answer>", "  ")], "answer", id="blank thought"),
+        pytest.param([answer(" \n")], "no_action", id="blank answer"),
+        pytest.param(["<answer>B</answer>"], "answer", id="an answer without a thought"),
+        pytest.param(
+            [uniform(0, 100) + "<answer>B</answer>"], "script_exhausted", id="a call and an answer after one thought"
+        ),
+        pytest.param([uniform(100, 100), answer()], "invalid_action", id="an empty segment"),
+        pytest.param([BROKEN, answer()], "invalid_action", id="malformed JSON"),
+        pytest.param([think(call("zoom")), answer()], "invalid_action", id="unknown tool"),
+        pytest.param(
+            [think("<tool_call>[1, 2]</tool_call>"), answer()], "invalid_action", id="a JSON list for an object"
+        ),
         pytest.param(
             [think('<tool_call>{"name": "uniform_sample", "arguments": null}</tool_call>'), answer()],
             "invalid_action",
-            id="J18 null",
+            id="arguments null",
         ),
         pytest.param([clip(0, 100, " "), answer()], "invalid_action", id="blank prompt"),
-        pytest.param([uniform(-1, 100), answer()], "invalid_action", id="J21 the environment ends it"),
-        pytest.param([think("<answer>B</answer>", "I should emit <answer>")], "answer", id="J23"),
-        pytest.param(["so what"], "no_action", id="J40"),
+        pytest.param([uniform(-1, 100), answer()], "invalid_action", id="a negative start ends it in the environment"),
+        pytest.param(
+            [think("<answer>B</answer>", "I should emit <answer>")], "answer", id="a thought with a literal tag"
+        ),
+        pytest.param(["so what"], "no_action", id="neither a call nor an answer"),
         pytest.param([uniform(0, 100), answer() + answer("A") + "<answer>"], "answer", id="unbalanced tags"),
     ],
 )
@@ -176,7 +184,9 @@ async def test_the_gate_refuses(make_video: MakeVideo, turns: list[str], stop: s
 @pytest.mark.parametrize(
     ("turns", "strict", "reference"),
     [
-        pytest.param([LEGACY, answer()], ("invalid_action", 0.0), ("answer", 0.0), id="J39"),
+        pytest.param(
+            [LEGACY, answer()], ("invalid_action", 0.0), ("answer", 0.0), id="an action object in the older form"
+        ),
         pytest.param(
             [think() + uniform(0, 100) + clip(0, 100, "dog"), answer()],
             ("invalid_action", 0.0),
@@ -187,11 +197,18 @@ async def test_the_gate_refuses(make_video: MakeVideo, turns: list[str], stop: s
             [uniform(0, 100) + clip(0, 100, "dog"), answer()],
             ("invalid_action", 0.0),
             ("answer", 1.05),
-            id="h4 two calls in one turn: both count, the last is executed",
+            id="two calls in one turn: both count, the last is executed",
         ),
-        pytest.param([clip(0, 100, 5), answer()], ("invalid_action", 0.0), ("answer", 0.0), id="J20"),
-        pytest.param([uniform(2990, 9999), answer()], ("invalid_action", 0.0), ("answer", 1.05), id="J32 clamped"),
-        pytest.param([uniform("5", 105.9), answer()], ("invalid_action", 0.0), ("answer", 1.05), id="J32 text"),
+        pytest.param([clip(0, 100, 5), answer()], ("invalid_action", 0.0), ("answer", 0.0), id="a number for a prompt"),
+        pytest.param(
+            [uniform(2990, 9999), answer()], ("invalid_action", 0.0), ("answer", 1.05), id="an end beyond the video"
+        ),
+        pytest.param(
+            [uniform("5", 105.9), answer()],
+            ("invalid_action", 0.0),
+            ("answer", 1.05),
+            id="a start in quotes, an end with a fraction",
+        ),
         pytest.param([answer("C") + answer("B")], ("answer", 0.0), ("answer", 1.55), id="two answers in one turn"),
         pytest.param(
             ["<answer>B</answer>" + think()], ("answer", 0.0), ("answer", 1.55), id="the thought after the answer"
@@ -215,7 +232,7 @@ async def test_where_the_published_gate_or_environment_differs(
 @pytest.mark.parametrize(
     ("turns", "passes"),
     [
-        ([uniform(-1, 100), answer()], True),  # J21: ranges are the environment's business
+        ([uniform(-1, 100), answer()], True),  # ranges are the environment's business
         ([uniform(0, 100, num_frame=20), answer()], True),
         ([uniform("5", 105.9), answer()], True),
         ([uniform("5.5", 100), answer()], False),
@@ -242,10 +259,10 @@ WRONG, WRONG_WITH_A_CALL = [answer("C")], [uniform(0, 100), answer("C")]
 @pytest.mark.parametrize(
     ("classifications", "scores"),
     [
-        pytest.param(("a", "b", "A", " b "), (1.55, 1.05, 0.05, 0.05), id="J24"),
-        pytest.param(("e",), (1.55, 1.55, 0.05, 0.05), id="J25"),
-        pytest.param(("f", "g", "h"), (1.05, 1.55, 0.05, 0.25), id="J26"),
-        pytest.param(("c", "d", "", None, "x"), (1.05, 1.05, 0.05, 0.05), id="J27"),
+        pytest.param(("a", "b", "A", " b "), (1.55, 1.05, 0.05, 0.05), id="classes a and b: direct"),
+        pytest.param(("e",), (1.55, 1.55, 0.05, 0.05), id="class e: adaptive"),
+        pytest.param(("f", "g", "h"), (1.05, 1.55, 0.05, 0.25), id="classes f, g, h: active"),
+        pytest.param(("c", "d", "", None, "x"), (1.05, 1.05, 0.05, 0.05), id="any other class"),
     ],
 )
 async def test_behaviour(
@@ -263,7 +280,7 @@ async def test_behaviour(
     ("classification", "strict"), [("direct", 1.05), ("Adaptive", 1.55), ("active", 1.55), ("activ", 1.05)]
 )
 async def test_names_of_classes_are_ours(make_video: MakeVideo, classification: str, strict: float) -> None:
-    for compat, score in (("strict", strict), ("reference", 1.05)):  # J27: the published code knows letters only
+    for compat, score in (("strict", strict), ("reference", 1.05)):  # the published code knows letters only
         _, reward = await run(make_video(), RIGHT_WITH_A_CALL, compat, classification)
         assert reward["score"] == pytest.approx(score)
 
@@ -297,13 +314,13 @@ async def test_open_questions_are_graded_by_the_judge(make_video: MakeVideo) -> 
 
 
 @COMPATS
-async def test_j29_no_judge_is_asked_where_the_gate_fails(make_video: MakeVideo, compat: str) -> None:
+async def test_no_judge_is_asked_where_the_gate_fails(make_video: MakeVideo, compat: str) -> None:
     judge = StubJudge(AnswerLabel.CORRECT)
     reward = await score_open(["<answer>a shot</answer>"], judge, make_video(), compat=compat)
     assert reward == get_method("videobrain").zero_reward() and judge.answers == []
 
 
-async def test_j31_a_judge_without_a_verdict_is_no_wrong_answer(make_video: MakeVideo) -> None:
+async def test_a_judge_without_a_verdict_is_no_wrong_answer(make_video: MakeVideo) -> None:
     with pytest.raises(JudgeError, match="out of reach"):
         await score_open([answer("a shot")], StubJudge(None), make_video())
 
@@ -363,7 +380,7 @@ def shown(trajectory: Trajectory) -> list[int] | str:
         (" 5 ", 105, "malformed_call", [5, 19, 33, 47, 61, 75, 89, 104]),
     ],
 )
-async def test_j32_uniform_sample(
+async def test_uniform_sample(
     make_video: MakeVideo, start: Any, end: Any, strict: list[int] | str, reference: list[int] | str | None
 ) -> None:
     for compat, expected in (("strict", strict), ("reference", strict if reference is None else reference)):
@@ -382,7 +399,7 @@ async def test_j32_uniform_sample(
         (3000, 10, 13, 3, [10, 11, 12]),  # no least length, unlike uniform_sample
     ],
 )
-async def test_j35_clip_sample(
+async def test_clip_sample(
     num_frames: int, start: int, end: int, candidates: int, expected: list[int], compat: str
 ) -> None:
     retriever = ScoringRetriever()
@@ -428,13 +445,13 @@ async def test_clip_sample_shows_what_was_found_in_order_of_time(make_video: Mak
 
 
 @COMPATS
-async def test_j41_a_long_prompt_is_no_error(make_video: MakeVideo, compat: str) -> None:
+async def test_a_long_prompt_is_no_error(make_video: MakeVideo, compat: str) -> None:
     trajectory, _ = await run(make_video(), [clip(0, 3000, "dog " * 80), answer()], compat)
     assert trajectory.calls()[0].ok
 
 
 @COMPATS
-async def test_j38_the_fifth_call_is_the_last(make_video: MakeVideo, compat: str) -> None:
+async def test_the_fifth_call_is_the_last(make_video: MakeVideo, compat: str) -> None:
     turns = [uniform(start, start + 100) for start in range(0, 600, 100)]
     trajectory, reward = await run(make_video(), turns, compat)
     assert (trajectory.stop_reason, reward["score"]) == (StopReason.MAX_TURNS, 0.0)
@@ -444,7 +461,7 @@ async def test_j38_the_fifth_call_is_the_last(make_video: MakeVideo, compat: str
     assert [call.ok for call in trajectory.calls()] == [True] * 5 + [False]
 
 
-async def test_j39_frames_are_chosen_as_published(make_video: MakeVideo) -> None:
+async def test_frames_are_chosen_as_published(make_video: MakeVideo) -> None:
     trajectory, _ = await run(make_video(), [LEGACY], "reference")
     assert shown(trajectory) == [1, 15, 29, 43, 57, 71, 85, 99]
     short = think('<tool_call>{"action": "choose_frames", "frame_range": [0, 8]}</tool_call>')

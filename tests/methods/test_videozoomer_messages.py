@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CallRecord,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.video.files import write_grey
 from tests.judge_server import JudgeServer
 from tests.recorded.scripts import VIDEOS, Script, scripts
+from tests.videos.files import write_grey
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.replay import replay
 

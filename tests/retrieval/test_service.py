@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import remux
 from tests.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
 from tests.retrieval.encoder import ColourEncoder
+from tests.videos.files import remux
 from verl_video_tools.core.errors import FrameRangeError, RetrievalError, UsageError, VideoNotFoundError
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService
 from verl_video_tools.video import Video

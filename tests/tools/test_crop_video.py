@@ -39,14 +39,14 @@ def indices(start: float, end: float, info: VideoInfo = INFO, fps: float = 1.0, 
 @pytest.mark.parametrize(
     ("start", "end", "frames"),
     [
-        pytest.param(10, 20, [300, 333, 367, 400, 433, 467, 500, 533, 567, 600], id="J28"),
-        pytest.param(10, 11, [300, 330], id="J29 one second"),
-        pytest.param(10, 10.5, [300, 315], id="J29 half a second"),
-        pytest.param(10, 13, [300, 390], id="J29 three seconds"),
+        pytest.param(10, 20, [300, 333, 367, 400, 433, 467, 500, 533, 567, 600], id="ten seconds"),
+        pytest.param(10, 11, [300, 330], id="one second"),
+        pytest.param(10, 10.5, [300, 315], id="half a second"),
+        pytest.param(10, 13, [300, 390], id="three seconds"),
         pytest.param(10, 14, [300, 340, 380, 420], id="four seconds"),
-        pytest.param(10, 10.03, [], id="J31"),
+        pytest.param(10, 10.03, [], id="less than a frame"),
         pytest.param(10, 10.04, [300, 301], id="two frames"),
-        pytest.param(95, 100, [2850, 2900, 2949, 2999], id="J33"),
+        pytest.param(95, 100, [2850, 2900, 2949, 2999], id="up to the end of the video"),
         pytest.param(99.98, 100, [], id="inside the last frame"),
     ],
 )
@@ -58,7 +58,7 @@ def test_frames_of_a_segment(start: float, end: float, frames: list[int]) -> Non
     ("duration_seconds", "max_frames", "count"),
     [(511, 512, 510), (512, 512, 512), (513, 512, 512), (1688, 512, 512), (1688, 768, 768), (0.5, 512, 2)],
 )
-def test_j36_j37_frames_of_a_whole_video(duration_seconds: float, max_frames: int, count: int) -> None:
+def test_frames_of_a_whole_video(duration_seconds: float, max_frames: int, count: int) -> None:
     info = VideoInfo(duration_seconds, int(duration_seconds * 30), 30.0, 1920, 1080)
     shown = indices(0, duration_seconds, info, max_frames=max_frames)
     assert (len(shown), shown[0], shown[-1]) == (count, 0, info.num_frames - 1)
@@ -88,15 +88,15 @@ async def test_the_plan_repeats_the_segment() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        pytest.param({"start_time": -1, "end_time": 5}, "out_of_range", id="J34 before the start"),
-        pytest.param({"start_time": 5, "end_time": 5}, "reversed_segment", id="J34 empty"),
-        pytest.param({"start_time": 9, "end_time": 5}, "reversed_segment", id="J34 reversed"),
-        pytest.param({"start_time": 100, "end_time": 101}, "out_of_range", id="J34 starts at the end"),
-        pytest.param({"start_time": 90, "end_time": 100.5}, "out_of_range", id="J34 beyond the end"),
-        pytest.param({"end_time": 5}, "malformed_call", id="J35 no start"),
+        pytest.param({"start_time": -1, "end_time": 5}, "out_of_range", id="before the start"),
+        pytest.param({"start_time": 5, "end_time": 5}, "reversed_segment", id="empty"),
+        pytest.param({"start_time": 9, "end_time": 5}, "reversed_segment", id="reversed"),
+        pytest.param({"start_time": 100, "end_time": 101}, "out_of_range", id="starts at the end"),
+        pytest.param({"start_time": 90, "end_time": 100.5}, "out_of_range", id="beyond the end"),
+        pytest.param({"end_time": 5}, "malformed_call", id="no start"),
         pytest.param({"start_time": 5}, "malformed_call", id="no end"),
-        pytest.param({"start_time": 1, "end_time": 5, "video_path": ""}, "malformed_call", id="J35 empty path"),
-        pytest.param({"start_time": 1, "end_time": 5, "video_path": "/etc/passwd"}, "wrong_video", id="J35 other file"),
+        pytest.param({"start_time": 1, "end_time": 5, "video_path": ""}, "malformed_call", id="empty path"),
+        pytest.param({"start_time": 1, "end_time": 5, "video_path": "/etc/passwd"}, "wrong_video", id="other file"),
         pytest.param(
             {"start_time": 1, "end_time": 5, "video_path": "/other/yard.mp4"}, "wrong_video", id="other folder"
         ),
@@ -106,7 +106,7 @@ async def test_the_plan_repeats_the_segment() -> None:
         pytest.param({"start_time": "soon", "end_time": 5}, "malformed_call", id="words"),
         pytest.param({"start_time": 10**400, "end_time": 5}, "malformed_call", id="a number beyond floats"),
         pytest.param({"start_time": float("nan"), "end_time": 5}, "malformed_call", id="not a number"),
-        pytest.param({"start_time": 10, "end_time": 10.03}, "segment_too_short", id="J31"),
+        pytest.param({"start_time": 10, "end_time": 10.03}, "segment_too_short", id="less than a frame"),
     ],
 )
 async def test_refused_calls(arguments: dict[str, Any], code: str) -> None:

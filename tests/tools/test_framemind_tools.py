@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.video.files import write_video
 from tests.tools.frame_index import awaited
+from tests.videos.files import write_video
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods.framemind import FrameMind
@@ -45,14 +45,14 @@ async def clip(start: float, end: float, **fields: Any) -> list[int]:
 @pytest.mark.parametrize(
     ("t", "nearest", "on_screen"),
     [
-        pytest.param(10.0, 300, 300, id="J27"),
-        pytest.param(60.0, 1799, 1799, id="J27 end"),
+        pytest.param(10.0, 300, 300, id="a whole second"),
+        pytest.param(60.0, 1799, 1799, id="end"),
         pytest.param(308.5 / 30, 309, 308, id="half way"),
         pytest.param(308.4 / 30, 308, 308, id="before half way"),
         pytest.param(0.0, 0, 0, id="start"),
     ],
 )
-async def test_j27_frame_at(t: float, nearest: int, on_screen: int) -> None:
+async def test_frame_at(t: float, nearest: int, on_screen: int) -> None:
     assert await frame(t) == nearest
     assert await frame(t, time_rounding="shown") == on_screen
 
@@ -100,7 +100,7 @@ async def test_number_of_frames_of_a_clip(start: float, end: float, count: int) 
     assert len(await clip(start, end, call_frames=8)) == 8
 
 
-async def test_j29_clips() -> None:
+async def test_clips() -> None:
     assert await clip(5, 5) == [150]
     assert await clip(0.0, 0.1) == [0, 1, 2, 3]
     with pytest.raises(CallRejected, match="segment_too_short"):
@@ -111,9 +111,13 @@ async def test_j29_clips() -> None:
 @pytest.mark.parametrize(
     ("call", "code"),
     [
-        pytest.param({"t": 61.0}, "out_of_range: t=61 is outside the video, from 0 to 60.00 seconds", id="J27"),
-        pytest.param({"t": -1.0}, "out_of_range: ", id="J27 before"),
-        pytest.param({"t_start": 20.0, "t_end": 15.0}, "reversed_segment: t_end=15 is before t_start=20", id="J29"),
+        pytest.param(
+            {"t": 61.0}, "out_of_range: t=61 is outside the video, from 0 to 60.00 seconds", id="after the end"
+        ),
+        pytest.param({"t": -1.0}, "out_of_range: ", id="before"),
+        pytest.param(
+            {"t_start": 20.0, "t_end": 15.0}, "reversed_segment: t_end=15 is before t_start=20", id="reversed"
+        ),
         pytest.param({"t_start": 20.0, "t_end": 60.1}, "out_of_range: t_end", id="after"),
         pytest.param({"t": "5"}, "malformed_call: t must", id="text"),
         pytest.param({"t_start": 5.0}, "malformed_call: t_end", id="missing"),

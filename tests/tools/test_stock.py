@@ -26,7 +26,7 @@ from verl.tools.tool_registry import load_all_tools
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
-from benchmarks.video.files import read_number, write_video
+from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Method
 from verl_video_tools.data.stock_rows import to_tool_agent_row

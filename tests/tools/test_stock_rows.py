@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
-from benchmarks.video.files import read_number, write_video
+from tests.videos.files import read_number, write_video
 from verl_video_tools.cli.convert import convert_command
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
 from verl_video_tools.core.types import Sample, content_images, content_text

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import MakeVideo
+from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, frames, line
 from verl_video_tools.core.errors import CallError, UsageError
 from verl_video_tools.core.types import StopReason, Trajectory

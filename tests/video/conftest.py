@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmarks.video.files import read_number
-from benchmarks.video.kinds import WRITERS
+from tests.videos.files import read_number
+from tests.videos.kinds import WRITERS
 from verl_video_tools.video.picture import PictureMaker
 
 

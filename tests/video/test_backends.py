@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.video.files import read_number, write_video
 from tests.video.conftest import Reference
+from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import BackendError, DeadlineError, SetupError, UsageError
 from verl_video_tools.video import Video
 from verl_video_tools.video.segments import DecodeRun

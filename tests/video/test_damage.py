@@ -11,8 +11,8 @@ import av
 import numpy as np
 import pytest
 
-from benchmarks.video.files import read_number, write_video
-from benchmarks.video.kinds import scramble, unreadable_files
+from tests.videos.files import read_number, write_video
+from tests.videos.kinds import scramble, unreadable_files
 from verl_video_tools.core.errors import UnreadableVideoError, VideoError, VideoNotFoundError
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.video.files import read_number, remux, sequential_numbers, write_video
+from tests.videos.files import read_number, remux, sequential_numbers, write_video
 from verl_video_tools.video import Video
 from verl_video_tools.video.edit_list import max_edits
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.video.files import draw_number, read_number, write_video
 from tests.video.conftest import Reference
+from tests.videos.files import draw_number, read_number, write_video
 from verl_video_tools.video import Video
 
 FULL_LENGTHS = {"h264.mp4": 100, "uneven.mp4": 60, "open_gop.ts": 60, "vp8.webm": 60, "hevc.mp4": 90}

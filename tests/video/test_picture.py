@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
-from benchmarks.video.files import draw_number
+from tests.videos.files import draw_number
 from verl_video_tools.video.picture import ENLARGE, SHRINK, PictureMaker
 
 FORMATS = ("yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuv420p10le", "nv12", "gray", "rgb24", "gbrp")

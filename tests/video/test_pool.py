@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.video.files import read_number, write_video
+from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import (
     DeadlineError,
     FrameRangeError,

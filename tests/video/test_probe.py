@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.video.files import remux, write_video
 from tests.video.conftest import Reference
+from tests.videos.files import remux, write_video
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError
 from verl_video_tools.video import Video
 from verl_video_tools.video.probe import probe

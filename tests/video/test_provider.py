@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.video.files import read_number, write_video
+from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UsageError
 from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video import Video

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.video.files import read_number, write_video
+from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, VideoError
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video

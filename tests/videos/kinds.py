@@ -12,7 +12,7 @@ import av
 import numpy as np
 from av.stream import Disposition
 
-from benchmarks.video.files import draw_number, remux, write_audio, write_video
+from tests.videos.files import draw_number, remux, write_audio, write_video
 
 WHOLE = "whole_"
 """Prefix of the sound file that a damaged or cut one is made from."""

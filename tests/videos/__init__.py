@@ -1,0 +1,1 @@
+"""Makers of the videos that tests and benchmarks read."""
