@@ -1,7 +1,7 @@
 """What holds for all tests: one thread, no network, no surprise deadlines; GPU tests only where there is a GPU.
 
 Markers and the rule that any warning fails a test stand in pyproject.toml, each exception with its reason. Tests that
-need Chromium are skipped without it, or fail with VVT_REQUIRE_CHROMIUM=1 (`tests/trace/conftest.py`).
+need Chromium are skipped without it, or fail with VVT_REQUIRE_CHROMIUM=1 (`tests/records/conftest.py`).
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 from omegaconf import OmegaConf
 
-from tests.agent_loop.harness import processor, tokenizer
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
+from tests.verl_plugin.harness import processor, tokenizer
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import EndpointError, RowError, UsageError
 from verl_video_tools.core.prompt_files import prompt_digest

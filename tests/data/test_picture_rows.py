@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from verl.utils.dataset.dataset_utils import DatasetPadMode, SFTTensorCollator
 
-from tests.agent_loop.harness import processor, tokenizer, video
+from tests.verl_plugin.harness import processor, tokenizer, video
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompt_files import load_prompt
 from verl_video_tools.core.types import PixelEnvelope

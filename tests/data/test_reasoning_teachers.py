@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.agent_loop.harness import open_reasoning, processor, tokenizer
 from tests.chat_server import REASONING_SHAPES, scripted, thinking
 from tests.judge_server import JudgeServer
-from tests.retrieval.encoder import ColourEncoder
+from tests.services.retrieval.encoder import ColourEncoder
+from tests.verl_plugin.harness import open_reasoning, processor, tokenizer
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.records.records import read_records
@@ -24,7 +24,7 @@ from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
 
-SHAPES = REASONING_SHAPES[:3]  # the older name of the field is tried in tests/endpoint
+SHAPES = REASONING_SHAPES[:3]  # the older name of the field is tried in tests/services/endpoint
 LETTERS = "abcdeeffffgh"
 END = "<|im_end|>"
 REASONING = (

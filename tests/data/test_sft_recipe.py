@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.agent_loop.harness import model_dir
+from tests.verl_plugin.harness import model_dir
 from verl_video_tools.synthetic import Family
 from verl_video_tools.synthetic.tiny_model import chat_template
 

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.agent_loop.harness import processor, tokenizer
 from tests.data.format_cases import SAMPLES
 from tests.data.row_files import read_rows
+from tests.verl_plugin.harness import processor, tokenizer
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError

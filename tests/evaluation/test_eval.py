@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.agent_loop.harness import model_dir, processor
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
 from tests.evaluation.eval_command import (
     GLANCE,
@@ -28,6 +27,7 @@ from tests.evaluation.eval_command import (
     serving,
 )
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
+from tests.verl_plugin.harness import model_dir, processor
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError

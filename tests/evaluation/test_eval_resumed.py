@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.agent_loop.harness import model_dir
 from tests.chat_server import scripted
 from tests.evaluation.eval_command import SCRIPTS, command, serving
 from tests.judge_server import JudgeServer
+from tests.verl_plugin.harness import model_dir
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.append import appended
 from verl_video_tools.data.formats import BenchmarkFiles

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.agent_loop.harness import model_dir
 from tests.chat_server import pictures_of, scripted, texts_of
 from tests.judge_server import JudgeServer, Reply
-from tests.retrieval.encoder import ColourEncoder
+from tests.services.retrieval.encoder import ColourEncoder
+from tests.verl_plugin.harness import model_dir
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import EndpointError, UsageError
 from verl_video_tools.data.formats.entries import benchmark_row

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.agent_loop.harness import Rollout, Unended, make_row, model_dir, processor, run_loop, video
 from tests.chat_server import chat_reply, pictures_of, texts_of, thinking
 from tests.judge_server import JudgeServer
+from tests.verl_plugin.harness import Rollout, Unended, make_row, model_dir, processor, run_loop, video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.parquet import read_table
@@ -212,7 +212,7 @@ async def test_without_the_processor_the_server_decides_on_sizes(
 def test_a_model_that_reasons_is_measured_by_what_it_says(
     case: Case, rows: Path, server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one shape; tests/endpoint has the others."""
+    """In one shape; tests/services/endpoint has the others."""
     monkeypatch.setattr(
         "verl_video_tools.services.retrieval.local_from_fields", lambda fields: Scattered() if fields else None
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.agent_loop.harness import model_dir, tokenizer
 from tests.examples.conftest import EXAMPLES
+from tests.verl_plugin.harness import model_dir, tokenizer
 from tests.videos.files import read_number, write_video
 from tests.viewer_page import line
 

@@ -13,8 +13,8 @@ import pytest
 from hydra.utils import get_class
 from omegaconf import OmegaConf
 
-from tests.agent_loop.harness import run_loop
 from tests.examples.conftest import EXAMPLES
+from tests.verl_plugin.harness import run_loop
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError

@@ -17,8 +17,8 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo.reward import load_reward_manager, resolve_reward_manager_cls
 
-from tests.agent_loop.harness import tokenizer
 from tests.judge_server import JudgeServer
+from tests.verl_plugin.harness import tokenizer
 from verl_video_tools.core.errors import UsageError
 
 REPO = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import pytest
 import ray
 
 from tests.gpu.conftest import REPO
-from tests.retrieval.conftest import write_colours
+from tests.services.retrieval.conftest import write_colours
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.synthetic import clip_dir

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from tests.retrieval.conftest import write_colours
+from tests.services.retrieval.conftest import write_colours
 from verl_video_tools.core.errors import RetrievalError, VideoNotFoundError
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.methods import reference_longvt, reference_videozoomer
-from tests.tools.frame_index import awaited
+from tests.methods.frame_index import awaited
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import (
     AnswerLabel,

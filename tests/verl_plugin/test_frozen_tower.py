@@ -1,0 +1,219 @@
+"""The vision tower that stays as it is: which weights that are, what trains, what is saved, resumed and sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from peft import LoraConfig, get_peft_model
+from transformers import AutoConfig, AutoModelForImageTextToText
+from verl.workers.config import FSDPEngineConfig
+from verl.workers.engine import EngineRegistry
+from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
+
+from tests.verl_plugin.harness import model_dir
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.engine import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.engine.frozen_tower import (
+    AcceleratorFrozenTowerEngine,
+    CpuFrozenTowerEngine,
+    FrozenTowerConfig,
+    FrozenTowerEngine,
+    vision_tower,
+)
+
+REPO = Path(__file__).parents[2]
+TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "tests.verl_plugin.training"]
+
+
+# ------------------------------------------------------------------------------------------------ two ranks, two steps
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], dict[str, Any]]:
+    """Function: what two ranks with offloading found (`tests.verl_plugin.training`); each family is run once."""
+
+    @cache
+    def run(family: Family) -> dict[str, Any]:
+        folder = tmp_path_factory.mktemp(family)
+        program = subprocess.run(
+            [sys.executable, *TWO_RANKS, str(model_dir(family)), str(folder)],
+            cwd=REPO,
+            env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert program.returncode == 0, program.stderr[-4000:]
+        found: dict[str, Any] = json.loads((folder / "found.json").read_text())
+        return found
+
+    return run
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_only_the_rest_trains(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:
+    found = trained(family)
+    assert found["engine"] == "CpuFrozenTowerEngine"
+    assert found["tower"] and found["others"]
+    assert sorted(found["moved"]) == sorted(found["others"])
+    assert sorted(found["moved_without_the_option"]) == sorted(found["tower"] + found["others"])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("held", ["with_gradient", "with_state", "given_to_the_optimiser"])
+def test_frozen_weights_carry_nothing(family: Family, held: str, trained: Callable[[Family], dict[str, Any]]) -> None:
+    found = trained(family)
+    assert sorted(found[held]) == sorted(found["others"])
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(
+    family: Family, trained: Callable[[Family], dict[str, Any]]
+) -> None:
+    assert trained(family)["differ_after_resuming"] == []
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_vllm_is_sent_all_weights(family: Family, trained: Callable[[Family], dict[str, Any]]) -> None:
+    found = trained(family)
+    assert sorted(found["sent_to_the_engine"]) == sorted(found["tower"] + found["others"])
+    assert found["sent_otherwise_than_held"] == []
+
+
+# --------------------------------------------------------------------------------------------------- what is the tower
+
+
+@pytest.mark.parametrize(
+    ("family", "parts"),
+    [
+        ("qwen2_vl", {"patch_embed", "blocks", "merger"}),
+        ("qwen2_5_vl", {"patch_embed", "blocks", "merger"}),
+        ("qwen3_vl", {"patch_embed", "pos_embed", "blocks", "merger", "deepstack_merger_list"}),
+    ],
+)
+def test_the_tower_ends_where_the_language_model_begins(family: str, parts: set[str]) -> None:
+    """Merger and DeepStack's mergers are parts of it, as in the published code of VideoBrain and VideoZoomer."""
+    small = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    with torch.device("meta"):
+        config = AutoConfig.for_model(
+            family, text_config={**small, "num_key_value_heads": 2}, vision_config={"depth": 1}
+        )
+        model = AutoModelForImageTextToText.from_config(config)
+    tower = vision_tower(model)
+    assert {name.partition(".")[0] for name, _ in tower.named_parameters()} == parts
+    inside = {id(weight) for weight in tower.parameters()}
+    outside = {name for name, weight in model.named_parameters() if id(weight) not in inside}
+    assert outside and all("language_model" in name or name == "lm_head.weight" for name in outside)
+
+
+def test_adapters_within_the_tower_are_parts_of_it() -> None:
+    model = AutoModelForImageTextToText.from_pretrained(model_dir("qwen3_vl"))
+    adapted = get_peft_model(model, LoraConfig(r=2, target_modules="all-linear"))
+    names = {name for name, _ in vision_tower(adapted).named_parameters()}
+    assert any("lora_A" in name for name in names)
+    assert any("lora_A" in name and "visual" not in name for name, _ in adapted.named_parameters())
+
+
+def test_a_model_without_a_tower_is_refused() -> None:
+    with pytest.raises(UsageError, match="Linear has no vision tower named 'visual'"):
+        vision_tower(torch.nn.Linear(1, 1))
+
+
+# ------------------------------------------------------------------------------------------------- how it is selected
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Function: let verl look its engines up as on this device."""
+
+    def select(name: str, vendor: str) -> None:
+        monkeypatch.setenv("VERL_ENGINE_DEVICE", name)
+        monkeypatch.setenv("VERL_ENGINE_VENDOR", vendor)
+
+    return select
+
+
+@pytest.fixture
+def cuda(device: Callable[[str, str], None]) -> Iterator[None]:
+    device("cuda", "nvidia")
+    yield
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor", "engine"),
+    [
+        ("cuda", "nvidia", AcceleratorFrozenTowerEngine),
+        ("cuda", "amd", AcceleratorFrozenTowerEngine),
+        ("npu", "huawei", AcceleratorFrozenTowerEngine),
+        ("cpu", "cpu", CpuFrozenTowerEngine),
+    ],
+)
+@pytest.mark.parametrize("backend", ["fsdp", "fsdp2"])
+def test_verl_finds_the_engine_by_device_and_vendor(
+    name: str, vendor: str, engine: type, backend: str, device: Callable[[str, str], None]
+) -> None:
+    device(name, vendor)
+    assert EngineRegistry.get_engine_cls("language_model", backend) is engine
+    assert FrozenTowerConfig(strategy=backend)
+
+
+def test_a_device_that_it_is_not_registered_for_is_refused(device: Callable[[str, str], None]) -> None:
+    device("cuda", "another")
+    assert EngineRegistry.get_engine_cls("language_model", "fsdp2") is FSDPEngineWithLMHead
+    with pytest.raises(UsageError, match="verl would take FSDPEngineWithLMHead for strategy=fsdp2 on this device"):
+        FrozenTowerConfig(strategy="fsdp2")
+
+
+@pytest.mark.usefixtures("cuda")
+def test_other_backends_are_refused() -> None:
+    with pytest.raises(UsageError, match="strategy=fsdp_turbo"):
+        FrozenTowerConfig(strategy="fsdp_turbo")
+    engine = FrozenTowerEngine.__new__(AcceleratorFrozenTowerEngine)
+    engine.engine_config = FrozenTowerConfig(strategy="fsdp")
+    with pytest.raises(UsageError, match="strategy=fsdp with a frozen vision tower: FSDP1"):
+        engine._build_fsdp_module(torch.nn.Linear(1, 1))
+
+
+def test_nothing_is_registered_before_a_run_asks_for_it() -> None:
+    """`import verl` loads the plugin; the engine's module is left to the option."""
+    module = "verl_video_tools.verl_plugin.engine.frozen_tower"
+    code = f"import sys, verl, verl.workers.engine; print({module!r} in sys.modules)"
+    program = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
+    assert program.stdout.splitlines()[-1] == "False"
+
+
+def run_config(**actor: Any) -> Any:
+    engine = {"_target_": "verl.workers.config.FSDPEngineConfig"}
+    return OmegaConf.create({"actor_rollout_ref": {"actor": {"fsdp_config": engine, **actor}}})
+
+
+@pytest.mark.parametrize(
+    ("asked", "target"), [(True, FROZEN_TOWER_CONFIG), (False, "verl.workers.config.FSDPEngineConfig")]
+)
+def test_the_trainers_honour_verls_own_option(asked: bool, target: str) -> None:
+    config = run_config(strategy="fsdp2", freeze_vision_tower=asked)
+    honour_freeze_vision_tower(config)
+    assert config.actor_rollout_ref.actor.fsdp_config._target_ == target
+    assert f"{FrozenTowerConfig.__module__}.{FrozenTowerConfig.__qualname__}" == FROZEN_TOWER_CONFIG
+    assert issubclass(FrozenTowerConfig, FSDPEngineConfig)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp", "megatron", "veomni"])
+def test_the_trainers_refuse_it_where_the_tower_would_train(strategy: str) -> None:
+    with pytest.raises(UsageError, match=f"strategy={strategy}: the vision tower would train all the same"):
+        honour_freeze_vision_tower(run_config(strategy=strategy, freeze_vision_tower=True))
