@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.video.files import write_video
+from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample, StopReason
-from verl_video_tools.data.cli import app
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
 from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
 from verl_video_tools.data.sft import execute

@@ -19,7 +19,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verl_video_tools.cli.tested_versions import ENGINES, FLASH_ATTENTION, PackagePin
+from verl_video_tools.core.environment import (
+    ENGINES,
+    FLASH_ATTENTION,
+    PackagePin,
+    install_command,
+    installed_version,
+    list_gpus,
+    module_exists,
+)
 from verl_video_tools.core.errors import VideoToolsError
 
 MIN_SHARED_MEMORY_BYTES = 2**30
@@ -62,30 +70,6 @@ class Check:
     found: str = ""
     detail: str = ""
     mend: str = ""
-
-
-def install_command(package: PackagePin) -> str:
-    """The command that installs the tested version into the environment of this process."""
-    command = f"uv pip install --python {sys.executable}"
-    if package == ENGINES["cpu"]:  # its demand for torch's CPU-only build must be overridden (pyproject.toml says why)
-        command += " --override <(echo torch==2.11.0)"
-    return f"{command} '{package.distribution}=={package.version}'"
-
-
-def installed_version(distribution: str) -> str | None:
-    """The version in the distribution's metadata; None where it is not installed."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def module_exists(module: str) -> bool:
-    """Whether a top-level module can be found, without importing it."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # ValueError: a half-initialised module without a spec
-        return False
 
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:
@@ -223,24 +207,6 @@ def _round_trip_h264(num_frames: int) -> int:
     if error > 8:
         raise RuntimeError(f"the decoded frames differ by {error:.0f} of 255 grey levels from the encoded ones")
     return len(received)
-
-
-def detect_device() -> str:
-    """`gpu` or `cpu`: the environment variable DEVICE where it says so, else whether nvidia-smi lists a GPU."""
-    wanted = os.environ.get("DEVICE", "")
-    return wanted if wanted in ENGINES else ("gpu" if list_gpus() else "cpu")
-
-
-def list_gpus() -> list[str]:
-    """Names of the GPUs that nvidia-smi lists; empty where it is missing or fails."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip()]
 
 
 def check_gpu(device: str) -> Check:

@@ -1,0 +1,142 @@
+"""`vvt eval` and `vvt eval-table`: read the options, evaluate, print tables and what failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verl_video_tools.cli.options import Asking, Model, Seed, Settings, config_from
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.core.types import RolloutLimits
+    from verl_video_tools.evaluation.questions import Questions
+
+_MOST_FAILURES_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Asking):
+    """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
+
+    out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
+    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")]
+    rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
+    benchmark: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark."),
+    ] = None
+    annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
+    videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
+    subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
+    subtitle_frames: Annotated[
+        int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
+    ] = None
+    base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
+    serve: Annotated[
+        str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
+    ] = None
+    serve_option: Annotated[
+        list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
+    ] = None
+    model: Model = None
+    processor: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the pictures' sizes."),
+    ] = None
+    min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
+    max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
+    settings: Settings = None
+    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
+    seed: Seed = None
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
+    ] = True
+
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.model_files import model_digest
+        from verl_video_tools.evaluation.processor import envelope_of_model
+        from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.tables import markdown
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.rollout.cost import serving_limits
+
+        if (self.base_url is None) == (self.serve is None):
+            raise UsageError("give either --base-url or --serve")
+        if self.serve is None and self.serve_option:
+            raise UsageError("--serve-option belongs to --serve")
+        configured = get_method(self.method, **read_assignments(self.settings or []))
+        questions = self._questions()
+        if questions.num_with_subtitles is not None:
+            typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
+        envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
+        model, server = self.model, None
+        options = read_assignments(self.serve_option or [], "--serve-option")
+        facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}
+        if self.serve is not None:
+            model = model or self.serve
+            facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
+            limits = serving_limits(configured, get_method(configured.name), envelope)
+            server = _announced(self.serve, self.out / "vllm.log", limits, options, model)
+        policy = self.policy(model=model, envelope=envelope)
+        judge, retriever = self.judge(), self.retriever()
+        with progress_bars("eval") as (progress,):
+            result = asyncio.run(
+                evaluate(
+                    questions,
+                    self.out,
+                    configured,
+                    policy,
+                    server=server,
+                    judge=judge,
+                    retriever=retriever,
+                    settings={name: value for name, value in facts.items() if value},
+                    seed=self.seed,
+                    retry_failed=self.retry_failed,
+                    progress=progress,
+                )
+            )
+        print(markdown({self.out.name: result}))
+        _tell_failures(result)
+        return int(result["overall"]["failed"] == result["overall"]["items"])
+
+    def _questions(self) -> Questions:
+        from verl_video_tools.data.formats import BenchmarkFiles
+        from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
+
+        if self.subtitle_frames is not None and self.subtitles is None:
+            raise UsageError("--subtitle-frames belongs to --subtitles")
+        of_benchmark = (self.benchmark, self.annotations, self.videos, self.subtitles)
+        if self.rows is not None and of_benchmark == (None, None, None, None):
+            return questions_of_rows(self.rows)
+        if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
+            raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
+
+
+@asynccontextmanager
+async def _announced(
+    model: str, log: Path, limits: RolloutLimits, options: Mapping[str, Any], name: str
+) -> AsyncIterator[str]:
+    """`served_model`, told to the user when it starts."""
+    from verl_video_tools.evaluation.serve import served_model
+
+    typer.echo(f"starting vLLM, which prints to {log}", err=True)
+    async with served_model(model, log, limits, options, name=name) as base_url:
+        yield base_url
+
+
+def _tell_failures(result: dict[str, Any]) -> None:
+    failures = result["failures"]
+    for failure in failures[:_MOST_FAILURES_SHOWN]:
+        typer.echo(f"failed: {failure['item']}: {', '.join(failure['flags'])}: {failure['reason']}", err=True)
+    if len(failures) > _MOST_FAILURES_SHOWN:
+        typer.echo(f"and {len(failures) - _MOST_FAILURES_SHOWN} more; results.json lists all", err=True)
