@@ -12,7 +12,7 @@ from verl_video_tools.cli.options import Asking, Temperature
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Example(Asking):
     """A command."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Settings
+from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _QUESTION = "\n".join(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Budget:
     """Tell what a first look and a call cost on videos of a kind, and which limits hold a whole rollout."""
 

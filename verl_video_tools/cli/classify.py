@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Asking, RetryFlagged, Seed, Temperature
+from verl_video_tools.cli.options import Asking, RetryFlagged, Seed, Temperature, command
 from verl_video_tools.core.assignments import read_assignments
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Classify(Asking):
     """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
 

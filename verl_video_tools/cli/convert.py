@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.options import config_from
+from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Convert:
     """Write our rows from published data (--from), or rows for verl's own tool loop from ours (--for)."""
 

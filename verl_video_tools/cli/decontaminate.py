@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import KnownBy, Rows, listed
+from verl_video_tools.cli.options import KnownBy, Rows, command, listed
 from verl_video_tools.data.video_identity import SIGNS
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Decontaminate:
     """Leave out rows whose video occurs in a benchmark."""
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import SetupError, UsageError, writing
 from verl_video_tools.synthetic import Family
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Demo:
     """Make synthetic videos, rows and a tiny base model. The recipes train on them where there is no GPU."""
 

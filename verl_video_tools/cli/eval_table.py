@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 
-@dataclass(frozen=True, kw_only=True)
+
+@command
 class EvalTable:
     """Set results side by side: tables, and accuracy against frames as a plot."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.options import Asking, Model, Seed, Settings, config_from
+from verl_video_tools.cli.options import Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _MOST_FAILURES_SHOWN = 20
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Evaluate(Asking):
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
 

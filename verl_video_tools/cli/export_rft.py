@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from verl_video_tools.cli.export_sft import KeepReasoning, MinAccuracy, MinIoU, WellFormed
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class ExportRFT:
     """Write a policy's own good rollouts for reinforcement fine-tuning, and rows of the cold start beside them."""
 

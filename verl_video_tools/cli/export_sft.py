@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Retrieval
+from verl_video_tools.cli.options import Retrieval, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -27,7 +26,7 @@ WellFormed = Annotated[bool, typer.Option("--well-formed", help="Keep only rollo
 _FILTERS = "--min-accuracy, --min-iou, --well-formed and --keep-reasoning"
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class ExportSFT:
     """Write cold-start data: rollouts of an expert that deserve imitation."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Filter:
     """Balance rows by video length, then drop questions that all rollouts, or none, answered."""
 

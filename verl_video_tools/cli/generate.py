@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +20,7 @@ from verl_video_tools.cli.options import (
     Settings,
     Temperature,
     apart,
+    command,
 )
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from verl_video_tools.data.generate import RolloutTask
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Generate(Asking):
     """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
 

@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.options import APIKeyEnv, Model, config_from
+from verl_video_tools.cli.options import APIKeyEnv, Model, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError, VideoError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this model, where it is another one.")]
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Haystack:
     """Make questions about single moments of long videos; exit 1 if none is left."""
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, apart, config_from
+from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, apart, command, config_from
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Logic:
     """Let a model say whether right dialogues are reasoned soundly; exit 1 if none got a verdict."""
 

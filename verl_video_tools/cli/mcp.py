@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Retrieval, config_from
+from verl_video_tools.cli.options import Retrieval, command, config_from
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class MCP:
     """Serve the videos of a folder over the Model Context Protocol."""
 

@@ -8,7 +8,7 @@ the values, and `main.DataclassCommand` calls its method `run`. Options that bel
 # where those of an inherited field mean nothing.
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 
 import typer
 
@@ -52,10 +52,16 @@ KnownBy = Annotated[
 ]
 
 
-def config_from(config: type[ConfigT], command: object, **others: Any) -> ConfigT:
+@dataclass_transform(kw_only_default=True)
+def command(cls: type[ConfigT]) -> type[ConfigT]:
+    """A dataclass of options, without what no command needs and every start would pay for: comparison and text."""
+    return dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+def config_from(config: type[ConfigT], options: object, **others: Any) -> ConfigT:
     """A config with the options of the same names as its fields, and with `others`, which win."""
     names = {field.name for field in fields(config)}  # type: ignore[arg-type]  # a dataclass, which no bound can say
-    return config(**{name: value for name, value in vars(command).items() if name in names} | others)
+    return config(**{name: value for name, value in vars(options).items() if name in names} | others)
 
 
 def apart(out: Path, source: Path) -> Path:
@@ -72,7 +78,7 @@ def listed(value: Any) -> str:
     return ", ".join(f"{name} {round(count, 1):g}" for name, count in value.items())
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Asking:
     """How models are asked that make rollouts."""
 

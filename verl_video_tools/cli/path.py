@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 
-@dataclass(frozen=True, kw_only=True)
+
+@command
 class ConfigPath:
     """Print the path of a packaged configuration file. For use in a verl command line."""
 

@@ -6,16 +6,16 @@ import json
 import os
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Probe:
     """Check every video of a data set. Exits with 1 if any cannot be used."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +19,12 @@ from verl_video_tools.cli.options import (
     Settings,
     Temperature,
     apart,
+    command,
 )
 from verl_video_tools.core.assignments import read_assignments
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Reflect(Asking):
     """Let an expert correct wrong rollouts that looked again, from before their last turn on; exit 1 if all failed."""
 

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.options import Retrieval, Settings
+from verl_video_tools.cli.options import Retrieval, Settings, command
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Replay:
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
 

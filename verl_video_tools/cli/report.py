@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Report:
     """Draw learning curves from what runs left behind: a page, a picture, and the numbers."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import KnownBy, Rows
+from verl_video_tools.cli.options import KnownBy, Rows, command
 from verl_video_tools.data.video_identity import SIGNS
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Split:
     """Split rows so that no video is in both files."""
 

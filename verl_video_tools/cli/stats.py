@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Jobs, OpenSeconds, Rows, listed
+from verl_video_tools.cli.options import Jobs, OpenSeconds, Rows, command, listed
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Stats:
     """Count rows by source, method, type, options and letter of the truth, and tell of their videos."""
 

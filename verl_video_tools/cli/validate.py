@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Jobs, OpenSeconds
+from verl_video_tools.cli.options import Jobs, OpenSeconds, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-@dataclass(frozen=True, kw_only=True)
+@command
 class Validate:
     """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
 
