@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.cli.main import app
-from verl_video_tools.core.tested_versions import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
+from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.methods import get_method

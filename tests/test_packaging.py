@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import verl_video_tools
-from verl_video_tools.core.tested_versions import ENGINES, NEEDED, OPTIONAL
+from verl_video_tools.core.environment import ENGINES, NEEDED, OPTIONAL
 
 REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.cli import doctor
+from verl_video_tools.cli import doctor_report as doctor
 from verl_video_tools.cli.probes import Check, Status
 
 CHECKS = (
@@ -101,7 +101,7 @@ def test_only_failures_count(
     checks: tuple[Check, ...], exit_code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "examine", lambda device: list(checks))
-    assert doctor.run(as_json=True) == exit_code
+    assert doctor.report(as_json=True) == exit_code
     assert json.loads(capsys.readouterr().out)["ok"] is (exit_code == 0)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.probes import Status
-from verl_video_tools.core import devices
-from verl_video_tools.core.tested_versions import ENGINES, NEEDED, PackagePin
+from verl_video_tools.core import environment
+from verl_video_tools.core.environment import ENGINES, NEEDED, PackagePin
 
 EXACT = PackagePin("exact-one", "exact_one", "1.2.3", exact=True)
 LOOSE = PackagePin("loose-one", "loose_one", "1.2.3")
@@ -73,7 +73,7 @@ class TestPackages:
             raise ValueError(f"{module}.__spec__ is None")
 
         monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-        assert not probes.module_exists("half_initialised")
+        assert not environment.module_exists("half_initialised")
 
     def test_optional(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         assert probes.check_optional("extra", LOOSE).status is Status.ABSENT
@@ -173,20 +173,20 @@ class TestMachine:
         return program
 
     def test_gpus_are_listed(self, nvidia_smi: Path) -> None:
-        assert devices.detect_device() == "gpu"
+        assert environment.detect_device() == "gpu"
         check = probes.check_gpu("gpu")
         assert (check.status, check.found) == (Status.OK, "2 x NVIDIA X, 80000 MiB")
 
     def test_device_variable_wins(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DEVICE", "cpu")
-        assert devices.detect_device() == "cpu"
+        assert environment.detect_device() == "cpu"
         assert probes.check_gpu("cpu").status is Status.OK
 
     @pytest.mark.parametrize("script", ["exit 9", "echo"])
     def test_driver_that_fails_or_lists_nothing(self, nvidia_smi: Path, script: str) -> None:
         nvidia_smi.write_text(f"#!/bin/sh\n{script}\n")
-        assert devices.list_gpus() == []
-        assert devices.detect_device() == "cpu"
+        assert environment.list_gpus() == []
+        assert environment.detect_device() == "cpu"
         assert probes.check_gpu("gpu").status is Status.FAILED
 
     def test_torch_cannot_use_the_gpu(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.videos.files import write_video
-from verl_video_tools.cli.data import app
+from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records

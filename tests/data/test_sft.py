@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from verl_video_tools.cli.data import app
+from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.data.sft import execute, export_sft, scripted_expert, write_sft_rows
@@ -176,7 +176,7 @@ def test_rows_are_not_written_to_a_folder(demo_dir: Path, tmp_path: Path) -> Non
 
 
 def test_the_option_parser_imports_nothing_heavy() -> None:
-    code = "import sys; import verl_video_tools.cli.data; sys.exit(bool({'torch', 'av', 'pyarrow'} & set(sys.modules)))"
+    code = "import sys; import verl_video_tools.cli.main; sys.exit(bool({'torch', 'av', 'pyarrow'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 

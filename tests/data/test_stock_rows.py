@@ -17,7 +17,7 @@ from PIL import Image
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from tests.videos.files import read_number, write_video
-from verl_video_tools.cli.convert import convert_command
+from verl_video_tools.cli.convert import Convert
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
 from verl_video_tools.core.types import Sample, content_images, content_text
 from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row, to_tool_agent_rows
@@ -161,7 +161,7 @@ def test_a_file_that_holds_no_rows_of_ours_is_bad_usage(tmp_path: Path) -> None:
 
 def test_the_command_converts(video: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     app = typer.Typer()
-    app.command("convert")(convert_command)
+    app.command("convert")(Convert)
     source = write_rows(tmp_path / "rows.parquet", [make_row(video), make_row(tmp_path / "gone.mp4", 1)])
     target, prompt = tmp_path / "out.parquet", tmp_path / "prompt.txt"
     prompt.write_text("Be brief.\n")
@@ -175,7 +175,7 @@ def test_the_command_converts(video: Path, tmp_path: Path, capsys: pytest.Captur
         str(prompt),
         "--skip-unreadable",
     ]
-    app([str(source), str(target), "--for", "tool_agent", *options], standalone_mode=False)
+    app([str(source), str(target), "--for", "tool_agent", *options], standalone_mode=False).run()
     (row,) = pq.read_table(target).to_pylist()
     assert picture_numbers(row) == [0, 49, 99]
     assert row["prompt"][0]["content"] == "Be brief."
@@ -186,7 +186,7 @@ def test_the_command_converts(video: Path, tmp_path: Path, capsys: pytest.Captur
 
 def test_the_command_knows_one_loop(video: Path, tmp_path: Path) -> None:
     app = typer.Typer()
-    app.command("convert")(convert_command)
+    app.command("convert")(Convert)
     with pytest.raises(typer.BadParameter, match="tool_agent"):
         app(["in", "out", "--for", "single_turn_agent"], standalone_mode=False)
 

@@ -1,13 +1,12 @@
 """`vvt`: one command, one subcommand per chore.
 
-    main.py      options of the subcommands; those of `vvt data` stand in data/cli.py and data/*_command.py,
-                 those of `vvt view` in trace/view_command.py, of `vvt mcp` in mcp_server/command.py
-    asking.py    options that several of them share: asking a model behind an endpoint
-    doctor.py    table, JSON and exit code of `vvt doctor`; probes.py and tested_versions.py are what it looks at
-    demo.py      `vvt demo`
-    replay.py    `vvt replay`
-    output.py    keeps what libraries print out of a command's own output
+    main.py           the commands by their names, and how one is run
+    options.py        what several of them share: options, and options as a config
+    progress.py       bars, or lines in a file, on standard error
+    output.py         keeps what libraries print out of a command's own output
+    doctor_report.py  the work of `vvt doctor`, which needs no Typer; probes.py is what it looks at
 
+Every other module is one command: a dataclass whose fields are its options, and whose method `run` does it.
 Each module imports what it needs when it runs, so that `vvt doctor` also works where packages are missing.
 """
 
@@ -28,10 +27,10 @@ def console_main() -> NoReturn:
 
 def _run_without_typer(error: ModuleNotFoundError) -> int:
     """Typer reads the options, so without it only the doctor, which names the mend, can be of use."""
-    from verl_video_tools.cli import doctor
+    from verl_video_tools.cli.doctor_report import report
 
     if sys.argv[1:2] == ["doctor"]:
-        return doctor.run(as_json="--json" in sys.argv[2:])
+        return report(as_json="--json" in sys.argv[2:])
     print(
         f"vvt: the module {error.name!r} is not installed; 'vvt doctor' prints the command that mends it",
         file=sys.stderr,

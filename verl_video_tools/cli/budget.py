@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verl_video_tools.cli.asking import Settings
+from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,42 +22,49 @@ _QUESTION = "\n".join(
 )
 
 
-def budget_command(
-    method: Annotated[str, typer.Option(help="Name of the method.")],
+@command
+class Budget:
+    """Tell what a first look and a call cost on videos of a kind, and which limits hold a whole rollout."""
+
+    method: Annotated[str, typer.Option(help="Name of the method.")]
     processor: Annotated[
         str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model, whose processor counts.")
-    ],
-    duration: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Of the video.")] = 3600.0,
-    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the video, in pixels.")] = "1920x1080",
-    fps: Annotated[float, typer.Option(min=0.1, help="Frames per second of the video.")] = 30.0,
-    turn_tokens: Annotated[int, typer.Option(min=1, help="What the policy writes in a turn.")] = 512,
-    question: Annotated[str, typer.Option(help="Text of the question, with its options.")] = _QUESTION,
-    min_pixels: Annotated[int | None, typer.Option(help="The run's data.mm_processor_kwargs.min_pixels.")] = None,
-    max_pixels: Annotated[int | None, typer.Option(help="Likewise, max_pixels.")] = None,
-    assignments: Settings = None,
-) -> None:
-    """Tell what a first look and a call cost on videos of a kind, and which limits hold a whole rollout."""
-    from verl_video_tools.cli.output import hold_output
-    from verl_video_tools.core.assignments import read_assignments
-    from verl_video_tools.core.types import VideoInfo
-    from verl_video_tools.methods import get_method
-    from verl_video_tools.rollout.cost import estimate_cost
-    from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+    ]
+    duration: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Of the video.")] = 3600.0
+    size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the video, in pixels.")] = "1920x1080"
+    fps: Annotated[float, typer.Option(min=0.1, help="Frames per second of the video.")] = 30.0
+    turn_tokens: Annotated[int, typer.Option(min=1, help="What the policy writes in a turn.")] = 512
+    question: Annotated[str, typer.Option(help="Text of the question, with its options.")] = _QUESTION
+    min_pixels: Annotated[int | None, typer.Option(help="The run's data.mm_processor_kwargs.min_pixels.")] = None
+    max_pixels: Annotated[int | None, typer.Option(help="Likewise, max_pixels.")] = None
+    assignments: Settings = None
 
-    width, height = _read_size(size)
-    if not math.isfinite(duration * fps):
-        raise UsageError(f"--duration {duration:g}, --fps {fps:g}: a video's are finite numbers, such as 3600 and 30")
-    info = VideoInfo(duration, max(1, round(duration * fps)), fps, width, height)
-    with hold_output() as held:
-        try:
-            model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
-            settings = read_assignments(assignments or [])
-            configured = get_method(method, **settings)
-            estimate = estimate_cost(configured, info, model, question=question, turn_tokens=turn_tokens)
-        except UsageError:
-            held.discard()
-            raise
-    print(as_text(estimate))
+    def run(self) -> None:
+        from verl_video_tools.cli.output import hold_output
+        from verl_video_tools.core.assignments import read_assignments
+        from verl_video_tools.core.types import VideoInfo
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.rollout.cost import estimate_cost
+        from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+
+        width, height = _read_size(self.size)
+        if not math.isfinite(self.duration * self.fps):
+            raise UsageError(
+                f"--duration {self.duration:g}, --fps {self.fps:g}: a video's are finite numbers, such as 3600 and 30"
+            )
+        info = VideoInfo(self.duration, max(1, round(self.duration * self.fps)), self.fps, width, height)
+        with hold_output() as held:
+            try:
+                model = load_model_tokens(
+                    self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels}
+                )
+                settings = read_assignments(self.assignments or [])
+                configured = get_method(self.method, **settings)
+                estimate = estimate_cost(configured, info, model, question=self.question, turn_tokens=self.turn_tokens)
+            except UsageError:
+                held.discard()
+                raise
+        print(as_text(estimate))
 
 
 def as_text(estimate: CostEstimate) -> str:

@@ -8,72 +8,73 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.asking import Asking, Seed, Temperature, asks
-from verl_video_tools.cli.generate import RetryFlagged
+from verl_video_tools.cli.options import Asking, RetryFlagged, Seed, Temperature, command
 from verl_video_tools.core.assignments import read_assignments
 
 
-@asks
-def classify_command(
-    rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")],
-    out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")],
-    base_model_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the base model.")],
-    teacher_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the teacher.")],
-    base_model: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None,
-    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None,
-    method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher has.")] = "videobrain",
+@command
+class Classify(Asking):
+    """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
+
+    rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
+    out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")]
+    base_model_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the base model.")]
+    teacher_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the teacher.")]
+    base_model: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None
+    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None
+    method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher has.")] = "videobrain"
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the teacher's method; repeatable."),
-    ] = None,
-    num_frames: Annotated[int, typer.Option(min=1, help="Frames that the base model sees.")] = 16,
+    ] = None
+    num_frames: Annotated[int, typer.Option(min=1, help="Frames that the base model sees.")] = 16
     sft_share: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="Share of the teacher's good rollouts whose rows go to fine-tuning."),
-    ] = 0.3,
-    temperature: Temperature = 1.0,
-    seed: Seed = None,
-    retry_flagged: RetryFlagged = False,
-    *,
-    asking: Asking,
-) -> int:
-    """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
-    from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.data.classify import Evaluator, classify, evaluate
-    from verl_video_tools.data.classify_export import export_classified, write_report
-    from verl_video_tools.methods import get_method
+    ] = 0.3
+    temperature: Temperature = 1.0
+    seed: Seed = None
+    retry_flagged: RetryFlagged = False
 
-    teacher_method = get_method(method, **read_assignments(settings or []))
-    with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
-        evaluation = asyncio.run(
-            evaluate(
-                rows,
-                out_dir,
-                Evaluator(
-                    get_method("direct", initial_frames=num_frames),
-                    asking.policy(base_model_url, base_model, temperature),
-                    base_progress,
-                ),
-                Evaluator(teacher_method, asking.policy(teacher_url, teacher, temperature), teacher_progress),
-                judge=asking.judge(),
-                retriever=asking.retriever(),
-                seed=seed,
-                retry_flagged=retry_flagged,
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.classify import Evaluator, classify, evaluate
+        from verl_video_tools.data.classify_export import export_classified, write_report
+        from verl_video_tools.methods import get_method
+
+        teacher_method = get_method(self.method, **read_assignments(self.settings or []))
+        with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
+            evaluation = asyncio.run(
+                evaluate(
+                    self.rows,
+                    self.out_dir,
+                    Evaluator(
+                        get_method("direct", initial_frames=self.num_frames),
+                        self.policy(base_url=self.base_model_url, model=self.base_model),
+                        base_progress,
+                    ),
+                    Evaluator(
+                        teacher_method, self.policy(base_url=self.teacher_url, model=self.teacher), teacher_progress
+                    ),
+                    judge=self.judge(),
+                    retriever=self.retriever(),
+                    seed=self.seed,
+                    retry_flagged=self.retry_flagged,
+                )
             )
+        found = classify(evaluation)
+        exported = export_classified(
+            self.rows,
+            self.out_dir,
+            evaluation,
+            found,
+            min_accuracy=teacher_method.accuracy_reward,
+            sft_share=self.sft_share,
+            seed=self.seed or 0,
         )
-    found = classify(evaluation)
-    exported = export_classified(
-        rows,
-        out_dir,
-        evaluation,
-        found,
-        min_accuracy=teacher_method.accuracy_reward,
-        sft_share=sft_share,
-        seed=seed or 0,
-    )
-    print(write_report(out_dir, evaluation, found, exported))
-    print(f"{out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
-    print(f"{out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
-    for failure in found.failures:
-        typer.echo(f"row {failure.row}, {failure.model}: {failure.reason}", err=True)
-    return int(not found.letters)
+        print(write_report(self.out_dir, evaluation, found, exported))
+        print(f"{self.out_dir / 'sft.parquet'}: {len(exported.sft_rows)} rows; teacher's rollouts {exported.rollouts}")
+        print(f"{self.out_dir / 'rl.parquet'}: {len(exported.rl_rows)} rows")
+        for failure in found.failures:
+            typer.echo(f"row {failure.row}, {failure.model}: {failure.reason}", err=True)
+        return int(not found.letters)

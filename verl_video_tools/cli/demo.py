@@ -4,65 +4,72 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import SetupError, UsageError, writing
 from verl_video_tools.synthetic import Family
 
 
-def run(
-    *,
-    out: Path,
-    train_videos: int,
-    test_videos: int,
-    questions_per_video: int,
-    seed: int,
-    agent_names: list[str],
-    open_ended: bool,
-    needle: bool,
-    family: Family,
-) -> None:
-    """Makes videos and rows, copies `family`'s base model, its short prompts and the encoder of texts and frames to
-    `out`, and prints where each is.
+@command
+class Demo:
+    """Make synthetic videos, rows and a tiny base model. The recipes train on them where there is no GPU."""
 
-    A second run with the same options leaves the videos and rows as they are.
+    out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")]
+    train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96
+    test_videos: Annotated[
+        int | None, typer.Option(min=1, help="Videos of the test split; default 24, with --needle 134.")
+    ] = None
+    questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4
+    seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0
+    agent_name: Annotated[
+        list[str] | None, typer.Option(help="Method that the rows select; several share them. Default: framethinker.")
+    ] = None
+    open_ended: Annotated[
+        bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
+    ] = False
+    needle: Annotated[
+        bool, typer.Option("--needle", help="Videos of 1 to 10 minutes, decided by events that the first look misses.")
+    ] = False
+    family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl"
 
-    Raises:
-        SetupError: the installation lacks the base model or the encoder.
-        UsageError: more different questions are wanted than a video allows, or `out` cannot be written.
-    """
-    from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.data.synthetic_rows import VIDEO_MME_FILE, make_demo
-    from verl_video_tools.methods import METHOD_NAMES, get_method
-    from verl_video_tools.methods.toolkit.synthetic import write_prompt
-    from verl_video_tools.synthetic import base_model_dir, clip_dir
+    def run(self) -> None:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.synthetic_rows import VIDEO_MME_FILE, make_demo
+        from verl_video_tools.methods import METHOD_NAMES, get_method
+        from verl_video_tools.methods.toolkit.synthetic import write_prompt
+        from verl_video_tools.synthetic import base_model_dir, clip_dir
 
-    try:
-        base, clip = base_model_dir(family), clip_dir()  # before the videos: a broken installation should fail at once
-    except FileNotFoundError as error:
-        raise SetupError(str(error)) from error
-    with writing(out, "name a folder that can be made and written"):
         try:
-            with progress_bars("videos") as (progress,):
-                folder = make_demo(
-                    out,
-                    num_train_videos=train_videos,
-                    num_test_videos=test_videos,
-                    questions_per_video=questions_per_video,
-                    seed=seed,
-                    agent_names=agent_names,
-                    open_ended=open_ended,
-                    needle=needle,
-                    progress=progress,
-                )
-        except ValueError as error:
-            raise UsageError(str(error)) from error
-        shutil.copytree(base, folder / "base", dirs_exist_ok=True)
-        for name in METHOD_NAMES:
-            write_prompt(type(get_method(name)), folder / "prompts")
-        shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
-    print(f"training rows  {folder / 'train.parquet'}")
-    print(f"test rows      {folder / 'test.parquet'}")
-    print(f"as Video-MME   {folder / VIDEO_MME_FILE}")
-    print(f"base model     {folder / 'base'}")
-    print(f"prompts        {folder / 'prompts'}")
-    print(f"text to frame  {folder / 'clip'}")
+            # Before the videos: a broken installation should fail at once.
+            base, clip = base_model_dir(self.family), clip_dir()
+        except FileNotFoundError as error:
+            raise SetupError(str(error)) from error
+        with writing(self.out, "name a folder that can be made and written"):
+            try:
+                with progress_bars("videos") as (progress,):
+                    folder = make_demo(
+                        self.out,
+                        num_train_videos=self.train_videos,
+                        num_test_videos=self.test_videos or (134 if self.needle else 24),
+                        questions_per_video=self.questions_per_video,
+                        seed=self.seed,
+                        agent_names=self.agent_name or ["framethinker"],
+                        open_ended=self.open_ended,
+                        needle=self.needle,
+                        progress=progress,
+                    )
+            except ValueError as error:
+                raise UsageError(str(error)) from error
+            shutil.copytree(base, folder / "base", dirs_exist_ok=True)
+            for name in METHOD_NAMES:
+                write_prompt(type(get_method(name)), folder / "prompts")
+            shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
+        print(f"training rows  {folder / 'train.parquet'}")
+        print(f"test rows      {folder / 'test.parquet'}")
+        print(f"as Video-MME   {folder / VIDEO_MME_FILE}")
+        print(f"base model     {folder / 'base'}")
+        print(f"prompts        {folder / 'prompts'}")
+        print(f"text to frame  {folder / 'clip'}")

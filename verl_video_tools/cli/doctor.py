@@ -1,108 +1,28 @@
-"""`vvt doctor`: is this installation able to train, and if not, which command mends it?"""
+"""`vvt doctor`: its options. The work is in doctor_report.py, which runs without Typer."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Sequence
-from dataclasses import asdict
+from typing import Annotated
 
-from verl_video_tools import __version__
-from verl_video_tools.cli import probes
-from verl_video_tools.cli.output import hold_output
-from verl_video_tools.cli.probes import Check, Status
-from verl_video_tools.core.devices import detect_device
-from verl_video_tools.core.tested_versions import NEEDED, OPTIONAL
+import typer
+
+from verl_video_tools.cli.options import command
 
 
-def run(as_json: bool, judge_base_url: str | None = None, judge_model: str | None = None) -> int:
-    """Prints the report on standard output.
+@command
+class Doctor:
+    """Tell whether this installation can train. Exits with 1, and says the mend, where anything needed is amiss."""
 
-    Args:
-        judge_base_url: judge to check as well; default: the environment variable VVT_JUDGE_BASE_URL, where it is set.
-        judge_model: name of its model; default: the first that it serves.
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False
+    judge_base_url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Also check the judge at this endpoint; default: VVT_JUDGE_BASE_URL."),
+    ] = None
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first that is served.")
+    ] = None
 
-    Returns:
-        The exit code: 0 if everything needed is in place, else 1.
-    """
-    device = detect_device()
-    checks = examine(device)
-    if judge_base_url := judge_base_url or os.environ.get("VVT_JUDGE_BASE_URL"):
-        checks += probes.check_judge(judge_base_url, judge_model)
-    failed = any(check.status is Status.FAILED for check in checks)
-    print(render_json(checks, device) if as_json else render_table(checks, device))
-    return 1 if failed else 0
+    def run(self) -> int:
+        from verl_video_tools.cli.doctor_report import report
 
-
-def examine(device: str) -> list[Check]:
-    """All checks, in the order of the report.
-
-    Args:
-        device: `cpu` or `gpu`; decides which build of vLLM is wanted and which platform verl is asked to load.
-    """
-    checks = [
-        probes.check_python(),
-        *(probes.check_package(package) for package in NEEDED),
-        *probes.check_engine(device),
-    ]
-    blocked = any(check.status is Status.FAILED for check in checks)
-    if flash_attention := probes.check_flash_attention(device):
-        checks.append(flash_attention)
-    optional = [
-        *(probes.check_optional(extra, package) for extra, package in OPTIONAL),
-        probes.check_torchcodec_loads(),
-    ]
-    machine = [
-        probes.check_ffmpeg(blocked),
-        probes.check_gpu(device),
-        probes.check_cuda(device),
-        probes.check_shared_memory(),
-        probes.check_open_files(),
-    ]
-    if device == "cpu":
-        # As the recipes do: the CPU platform registers itself only where it was asked for.
-        os.environ.setdefault("DEVICE", "cpu")
-        os.environ.setdefault("VERL_PLATFORM", "cpu")
-    with hold_output() as held:  # verl and its libraries log and print while they are imported
-        plugin = probes.check_plugin(blocked)
-        if not any(check.status is Status.FAILED for check in plugin):
-            held.discard()
-    return [check for check in [*checks, *plugin, *machine, *optional] if check is not None]
-
-
-def render_json(checks: Sequence[Check], device: str) -> str:
-    """The report as one JSON object: version, device, ok, checks (fields as in `Check`)."""
-    report = {
-        "version": __version__,
-        "device": device,
-        "ok": not any(check.status is Status.FAILED for check in checks),
-        "checks": [asdict(check) for check in checks],
-    }
-    return json.dumps(report, indent=2)
-
-
-def render_table(checks: Sequence[Check], device: str) -> str:
-    """The report for people: a line per check, below a heading per group, then the commands that mend what failed."""
-    name_width = max(len(check.name) for check in checks)
-    status_width = max(len(status) for status in Status)
-    lines = [f"verl_video_tools {__version__}, DEVICE={device}"]
-    group = ""
-    for check in checks:
-        if check.group != group:
-            group = check.group
-            lines += ["", group]
-        text = ", ".join(part for part in (check.found, check.detail) if part)
-        lines.append(f"  {check.status:<{status_width}}  {check.name:<{name_width}}  {text}".rstrip())
-        if check.mend:
-            lines.append(f"  {'':<{status_width}}  {'':<{name_width}}  mend: {check.mend}")
-    failed = [check for check in checks if check.status is Status.FAILED]
-    return "\n".join([*lines, "", _verdict(failed)])
-
-
-def _verdict(failed: Sequence[Check]) -> str:
-    if not failed:
-        return "Everything needed is in place."
-    verdict = f"Missing or wrong: {', '.join(check.name for check in failed)}."
-    if any(check.group == "packages" for check in failed):
-        verdict += " In a checkout, `make install` mends all packages at once."
-    return verdict
+        return report(self.as_json, self.judge_base_url, self.judge_model)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.asking import Asking, Model, Seed, Settings, asks
+from verl_video_tools.cli.options import Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -22,113 +21,104 @@ if TYPE_CHECKING:
 _MOST_FAILURES_SHOWN = 20
 
 
-@asks
-def eval_command(
-    out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")],
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")],
-    rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None,
+@command
+class Evaluate(Asking):
+    """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
+
+    out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
+    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")]
+    rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
     benchmark: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark."),
-    ] = None,
-    annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None,
-    videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None,
-    subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None,
+    ] = None
+    annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
+    videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
+    subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
-    ] = None,
-    base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")
-    ] = None,
+    ] = None
+    base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
-    ] = None,
+    ] = None
     serve_option: Annotated[
         list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
-    ] = None,
-    model: Model = None,
+    ] = None
+    model: Model = None
     processor: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the pictures' sizes."),
-    ] = None,
-    min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None,
-    max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None,
-    settings: Settings = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0,
-    seed: Seed = None,
+    ] = None
+    min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
+    max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
+    settings: Settings = None
+    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
+    seed: Seed = None
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
-    ] = True,
-    *,
-    asking: Asking,
-) -> int:
-    """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
-    from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.evaluation.model_files import model_digest
-    from verl_video_tools.evaluation.processor import envelope_of_model
-    from verl_video_tools.evaluation.run import evaluate
-    from verl_video_tools.evaluation.tables import markdown
-    from verl_video_tools.methods import get_method
-    from verl_video_tools.rollout.cost import serving_limits
+    ] = True
 
-    if (base_url is None) == (serve is None):
-        raise UsageError("give either --base-url or --serve")
-    if serve is None and serve_option:
-        raise UsageError("--serve-option belongs to --serve")
-    configured = get_method(method, **read_assignments(settings or []))
-    questions = _questions(rows, benchmark, annotations, videos, subtitles, subtitle_frames)
-    if questions.num_with_subtitles is not None:
-        typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
-    envelope = envelope_of_model(processor or serve, min_pixels, max_pixels)
-    server = None
-    options = read_assignments(serve_option or [], "--serve-option")
-    facts: dict[str, Any] = {"retrieval": asking.retrieval_fields(), "serve_options": options}
-    if serve is not None:
-        model = model or serve
-        facts["served"] = {"model": serve, "digest": model_digest(serve)}
-        server = _announced(
-            serve, out / "vllm.log", serving_limits(configured, get_method(configured.name), envelope), options, model
-        )
-    policy = replace(asking.policy(base_url, model, temperature), envelope=envelope)
-    judge, retriever = asking.judge(), asking.retriever()
-    with progress_bars("eval") as (progress,):
-        result = asyncio.run(
-            evaluate(
-                questions,
-                out,
-                configured,
-                policy,
-                server=server,
-                judge=judge,
-                retriever=retriever,
-                settings={name: value for name, value in facts.items() if value},
-                seed=seed,
-                retry_failed=retry_failed,
-                progress=progress,
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.model_files import model_digest
+        from verl_video_tools.evaluation.processor import envelope_of_model
+        from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.tables import markdown
+        from verl_video_tools.methods import get_method
+        from verl_video_tools.rollout.cost import serving_limits
+
+        if (self.base_url is None) == (self.serve is None):
+            raise UsageError("give either --base-url or --serve")
+        if self.serve is None and self.serve_option:
+            raise UsageError("--serve-option belongs to --serve")
+        configured = get_method(self.method, **read_assignments(self.settings or []))
+        questions = self._questions()
+        if questions.num_with_subtitles is not None:
+            typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
+        envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
+        model, server = self.model, None
+        options = read_assignments(self.serve_option or [], "--serve-option")
+        facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}
+        if self.serve is not None:
+            model = model or self.serve
+            facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
+            limits = serving_limits(configured, get_method(configured.name), envelope)
+            server = _announced(self.serve, self.out / "vllm.log", limits, options, model)
+        policy = self.policy(model=model, envelope=envelope)
+        judge, retriever = self.judge(), self.retriever()
+        with progress_bars("eval") as (progress,):
+            result = asyncio.run(
+                evaluate(
+                    questions,
+                    self.out,
+                    configured,
+                    policy,
+                    server=server,
+                    judge=judge,
+                    retriever=retriever,
+                    settings={name: value for name, value in facts.items() if value},
+                    seed=self.seed,
+                    retry_failed=self.retry_failed,
+                    progress=progress,
+                )
             )
-        )
-    print(markdown({out.name: result}))
-    _tell_failures(result)
-    return int(result["overall"]["failed"] == result["overall"]["items"])
+        print(markdown({self.out.name: result}))
+        _tell_failures(result)
+        return int(result["overall"]["failed"] == result["overall"]["items"])
 
+    def _questions(self) -> Questions:
+        from verl_video_tools.data.formats import BenchmarkFiles
+        from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
 
-def eval_table_command(
-    results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")],
-    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, table.json and accuracy_frames.png.")],
-) -> None:
-    """Set results side by side: tables, and accuracy against frames as a plot."""
-    from verl_video_tools.evaluation.run import read_result
-    from verl_video_tools.evaluation.tables import write_plot, write_tables
-
-    read = {name: read_result(path) for name, path in _names(results).items()}
-    print(write_tables(read, out))
-    write_plot(read, out)
-
-
-def _names(paths: Sequence[Path]) -> dict[str, Path]:
-    """Paths by the last part of their names that tells them apart: the folder's name, or the whole path."""
-    names = [path.resolve().name for path in paths]
-    return {str(path) if names.count(name) > 1 else name: path for name, path in zip(names, paths, strict=True)}
+        if self.subtitle_frames is not None and self.subtitles is None:
+            raise UsageError("--subtitle-frames belongs to --subtitles")
+        of_benchmark = (self.benchmark, self.annotations, self.videos, self.subtitles)
+        if self.rows is not None and of_benchmark == (None, None, None, None):
+            return questions_of_rows(self.rows)
+        if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
+            raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
 
 
 @asynccontextmanager
@@ -141,27 +131,6 @@ async def _announced(
     typer.echo(f"starting vLLM, which prints to {log}", err=True)
     async with served_model(model, log, limits, options, name=name) as base_url:
         yield base_url
-
-
-def _questions(
-    rows: Path | None,
-    benchmark: str | None,
-    annotations: Path | None,
-    videos: Path | None,
-    subtitles: Path | None,
-    subtitle_frames: int | None,
-) -> Questions:
-    from verl_video_tools.data.formats import BenchmarkFiles
-    from verl_video_tools.evaluation.questions import questions_of_benchmark, questions_of_rows
-
-    if subtitle_frames is not None and subtitles is None:
-        raise UsageError("--subtitle-frames belongs to --subtitles")
-    if rows is not None and (benchmark, annotations, videos, subtitles) == (None, None, None, None):
-        return questions_of_rows(rows)
-    if rows is not None or benchmark is None or annotations is None or videos is None:
-        raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
-    files = BenchmarkFiles(annotations=annotations, videos=videos, subtitles=subtitles, subtitle_frames=subtitle_frames)
-    return questions_of_benchmark(benchmark, files)
 
 
 def _tell_failures(result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`vvt data generate` and `vvt data reflect`: read the options, make rollouts, show progress and a summary."""
+"""`vvt data generate`: scored rollouts of a model behind an endpoint."""
 
 from __future__ import annotations
 
@@ -9,132 +9,77 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.asking import Asking, Model, Seed, Settings, Temperature, asks
+from verl_video_tools.cli.options import (
+    Asking,
+    BaseURL,
+    Model,
+    RetryFlagged,
+    RolloutsFile,
+    Samples,
+    Seed,
+    Settings,
+    Temperature,
+    apart,
+    command,
+)
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from verl_video_tools.core.types import Method
     from verl_video_tools.data.generate import RolloutTask
-    from verl_video_tools.rollout.chat_policy import PolicyConfig
-
-BaseURL = Annotated[str, typer.Option("--base-url", metavar="URL", help="OpenAI-compatible endpoint of the model.")]
-Out = Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
-Samples = Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")]
-RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Make rollouts again that failed.")]
 
 
-@asks
-def generate_command(
-    rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")],
-    out: Out,
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as videozoomer.")],
-    base_url: BaseURL,
-    model: Model = None,
-    num_samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    seed: Seed = None,
-    settings: Settings = None,
+@command
+class Generate(Asking):
+    """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
+
+    rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
+    out: RolloutsFile
+    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as videozoomer.")]
+    base_url: BaseURL
+    model: Model = None
+    num_samples: Samples = 1
+    temperature: Temperature = 1.0
+    seed: Seed = None
+    settings: Settings = None
     templates: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", help="Forms that dialogues shall take: framethinker, or a TOML file."),
-    ] = None,
+    ] = None
     template_share: Annotated[
         list[str] | None, typer.Option(metavar="TEMPLATE=SHARE", help="Another share of a template; repeatable.")
-    ] = None,
-    retry_flagged: RetryFlagged = False,
-    *,
-    asking: Asking,
-) -> int:
-    """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
-    from verl_video_tools.data.dialogue_templates import load_templates, with_shares
-    from verl_video_tools.data.generate import tasks_of_rows
+    ] = None
+    retry_flagged: RetryFlagged = False
 
-    if templates is None and template_share:
-        raise UsageError("--template-share belongs to --templates")
-    forms = () if templates is None else load_templates(templates)
-    forms = with_shares(forms, read_assignments(template_share or [], "--template-share"))
-    return _run(
-        "generate",
-        tasks_of_rows(rows, num_samples, forms, seed),
-        _apart(out, rows),
-        method,
-        settings,
-        seed=seed,
-        retry_flagged=retry_flagged,
-        policy=asking.policy(base_url, model, temperature),
-        asking=asking,
-    )
+    def run(self) -> int:
+        from verl_video_tools.data.dialogue_templates import load_templates, with_shares
+        from verl_video_tools.data.generate import tasks_of_rows
+        from verl_video_tools.methods import get_method
+
+        if self.templates is None and self.template_share:
+            raise UsageError("--template-share belongs to --templates")
+        forms = () if self.templates is None else load_templates(self.templates)
+        forms = with_shares(forms, read_assignments(self.template_share or [], "--template-share"))
+        return make_rollouts(
+            self,
+            tasks_of_rows(self.rows, self.num_samples, forms, self.seed),
+            apart(self.out, self.rows),
+            get_method(self.method, **read_assignments(self.settings or [])),
+            seed=self.seed,
+            retry_flagged=self.retry_flagged,
+        )
 
 
-@asks
-def reflect_command(
-    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")],
-    out: Out,
-    base_url: BaseURL,
-    model: Model = None,
-    num_samples: Samples = 1,
-    temperature: Temperature = 1.0,
-    seed: Seed = None,
-    prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to reflect.")] = None,
-    settings: Settings = None,
-    retry_flagged: RetryFlagged = False,
-    *,
-    asking: Asking,
-) -> int:
-    """Let an expert correct wrong rollouts that looked again, from before their last turn on; exit 1 if all failed."""
-    from verl_video_tools.data.reflect import reflection_prompt, tasks_of_failures
-
-    method, tasks = tasks_of_failures(records, num_samples)
-    return _run(
-        "reflect",
-        tasks,
-        _apart(out, records),
-        method,
-        settings,
-        instruction=reflection_prompt(prompt_file),
-        seed=seed,
-        retry_flagged=retry_flagged,
-        policy=asking.policy(base_url, model, temperature),
-        asking=asking,
-    )
-
-
-def _apart(out: Path, source: Path) -> Path:
-    """The file to write, which is not the one that is read."""
-    if out.resolve() == source.resolve():
-        raise UsageError(f"{out} is the file that is read; give another file to write")
-    return out
-
-
-def _run(
-    name: str,
-    tasks: Sequence[RolloutTask],
-    out: Path,
-    method: str,
-    settings: Sequence[str] | None,
-    *,
-    policy: PolicyConfig,
-    asking: Asking,
-    **options: Any,
-) -> int:
+def make_rollouts(asking: Asking, tasks: Sequence[RolloutTask], out: Path, method: Method, **options: Any) -> int:
+    """Run `data.generate.generate` with these options beside those of `asking`; returns the exit code."""
     from verl_video_tools.cli.progress import progress_bars
     from verl_video_tools.data.generate import generate
-    from verl_video_tools.methods import get_method
 
-    configured = get_method(method, **read_assignments(settings or []))
-    judge, retriever = asking.judge(), asking.retriever()
-    with progress_bars(name) as (progress,):
+    policy, judge, retriever = asking.policy(), asking.judge(), asking.retriever()
+    with progress_bars(type(asking).__name__.lower()) as (progress,):
         summary = asyncio.run(
-            generate(
-                tasks,
-                out,
-                configured,
-                policy,
-                judge=judge,
-                retriever=retriever,
-                progress=progress,
-                **options,
-            )
+            generate(tasks, out, method, policy, judge=judge, retriever=retriever, progress=progress, **options)
         )
     print(f"{out}: {summary}")
     return int(summary.num_flagged == len(summary.records))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.asking import APIKeyEnv, Model
+from verl_video_tools.cli.options import APIKeyEnv, Model, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError, VideoError
 
@@ -24,105 +24,111 @@ if TYPE_CHECKING:
 URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this model, where it is another one.")]
 
 
-def haystack_command(
+@command
+class Haystack:
+    """Make questions about single moments of long videos; exit 1 if none is left."""
+
     videos: Annotated[
         Path, typer.Argument(help="A folder, a .txt list of paths, rows (.parquet, .jsonl), or one video file.")
-    ],
-    out: Annotated[Path, typer.Argument(help="Folder of the run: rows.parquet and a file per step; goes on there.")],
+    ]
+    out: Annotated[Path, typer.Argument(help="Folder of the run: rows.parquet and a file per step; goes on there.")]
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of a model that sees pictures.")
-    ] = None,
-    model: Model = None,
-    writer_url: URL = None,
-    writer_model: Model = None,
-    checker_url: URL = None,
-    checker_model: Model = None,
+    ] = None
+    model: Model = None
+    writer_url: URL = None
+    writer_model: Model = None
+    checker_url: URL = None
+    checker_model: Model = None
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Stop at the estimate, which is printed before any model is asked.")
-    ] = False,
-    input_price: Annotated[float, typer.Option(min=0.0, help="Price of a million input tokens.")] = 0.0,
-    output_price: Annotated[float, typer.Option(min=0.0, help="Price of a million output tokens.")] = 0.0,
+    ] = False
+    input_price: Annotated[float, typer.Option(min=0.0, help="Price of a million input tokens.")] = 0.0
+    output_price: Annotated[float, typer.Option(min=0.0, help="Price of a million output tokens.")] = 0.0
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override an option; repeatable.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Videos scanned at a time; default: the CPU count.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at a time.")] = 16,
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one reply with all attempts.")] = 600.0,
-    max_attempts: Annotated[int, typer.Option(min=1, help="Replies that cannot be used, at most.")] = 4,
-    jpeg_quality: Annotated[int | None, typer.Option(min=1, max=95, help="Quality of the pictures sent.")] = 90,
-    api_key_env: APIKeyEnv = "VVT_API_KEY",
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False,
-) -> int:
-    """Make questions about single moments of long videos; exit 1 if none is left."""
-    from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.core.config import checked_fields
-    from verl_video_tools.data.haystack.config import HaystackConfig, claim
-    from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
-    from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
-    from verl_video_tools.data.haystack.pipeline import (
-        STEPS,
-        Models,
-        failures,
-        find_parts,
-        make_questions,
-        short_videos,
-    )
-    from verl_video_tools.data.haystack.rows import write_rows
-    from verl_video_tools.data.probe_files import find_videos
-    from verl_video_tools.services.endpoint import EndpointConfig
+    ] = None
+    jobs: Annotated[int | None, typer.Option(min=1, help="Videos scanned at a time; default: the CPU count.")] = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at a time.")] = 16
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one reply with all attempts.")] = 600.0
+    max_attempts: Annotated[int, typer.Option(min=1, help="Replies that cannot be used, at most.")] = 4
+    jpeg_quality: Annotated[int | None, typer.Option(min=1, max=95, help="Quality of the pictures sent.")] = 90
+    api_key_env: APIKeyEnv = "VVT_API_KEY"
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False
 
-    config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(settings or [])))
-    paths = find_videos(videos)
-    if base_url is None and not estimate:
-        raise UsageError("--base-url is missing: name the endpoint of the models, or ask for an --estimate first")
-    claim(out, {**asdict(config), "prompts": prompts_digest()})
-
-    def endpoint(url: str | None, name: str | None) -> EndpointConfig:
-        return EndpointConfig(
-            base_url=url or base_url,
-            model=name or (model if url is None else None),
-            concurrency=concurrency,
-            deadline_seconds=deadline_seconds,
-            max_attempts=max_attempts,
-            api_key_env=api_key_env,
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.core.config import checked_fields
+        from verl_video_tools.data.haystack.config import HaystackConfig, claim
+        from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
+        from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
+        from verl_video_tools.data.haystack.pipeline import (
+            STEPS,
+            Models,
+            failures,
+            find_parts,
+            make_questions,
+            short_videos,
         )
+        from verl_video_tools.data.haystack.rows import write_rows
+        from verl_video_tools.data.probe_files import find_videos
+        from verl_video_tools.services.endpoint import EndpointConfig
 
-    async def ask(progress: Sequence[Any]) -> Outcome:
-        async with AsyncExitStack() as stack:
-            captioner, writer, checker = [
-                await stack.enter_async_context(ChatModel(endpoint(url, name), jpeg_quality))
-                for url, name in ((base_url, model), (writer_url, writer_model), (checker_url, checker_model))
-            ]
-            return await make_questions(
-                scenes,
-                out,
-                config,
-                Models(captioner, writer, checker),
-                concurrency=concurrency,
-                retry_failed=retry_failed,
-                progress=progress,
+        config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(self.settings or [])))
+        paths = find_videos(self.videos)
+        if self.base_url is None and not self.estimate:
+            raise UsageError("--base-url is missing: name the endpoint of the models, or ask for an --estimate first")
+        claim(self.out, {**asdict(config), "prompts": prompts_digest()})
+
+        def endpoint(url: str | None, name: str | None) -> EndpointConfig:
+            model = name or (self.model if url is None else None)
+            return config_from(EndpointConfig, self, base_url=url or self.base_url, model=model)
+
+        async def ask(progress: Sequence[Any]) -> Outcome:
+            async with AsyncExitStack() as stack:
+                captioner, writer, checker = [
+                    await stack.enter_async_context(ChatModel(endpoint(url, name), self.jpeg_quality))
+                    for url, name in (
+                        (self.base_url, self.model),
+                        (self.writer_url, self.writer_model),
+                        (self.checker_url, self.checker_model),
+                    )
+                ]
+                return await make_questions(
+                    scenes,
+                    self.out,
+                    config,
+                    Models(captioner, writer, checker),
+                    concurrency=self.concurrency,
+                    retry_failed=self.retry_failed,
+                    progress=progress,
+                )
+
+        with progress_bars(STEPS[0]) as (scanned,):
+            scenes = asyncio.run(
+                find_parts(paths, self.out, config, self.jobs or os.cpu_count() or 1, self.retry_failed, scanned)
             )
-
-    with progress_bars(STEPS[0]) as (scanned,):
-        scenes = asyncio.run(find_parts(paths, out, config, jobs or os.cpu_count() or 1, retry_failed, scanned))
-    if unreadable := failures(scenes):
-        _tell_failures(STEPS[0], unreadable)  # before the estimate, which counts the others only
-    if len(unreadable) == len(scenes):
-        raise VideoError(f"{videos}: none of {len(scenes)} videos can be read; mend them, then give --retry-failed")
-    if short := short_videos(scenes, config):
-        _tell_short(short, config.min_video_seconds)
-    if len(unreadable) + len(short) == len(scenes):
-        raise UsageError(
-            f"{videos}: no video is long enough; give longer ones, or a lower min_video_seconds and another folder"
-        )
-    _print_estimate(estimate_costs(scenes, config), input_price, output_price)
-    if estimate:
-        return 0
-    with progress_bars(*STEPS[1:]) as progress:
-        outcome = asyncio.run(ask(progress))
-    write_rows(outcome.kept, out / "rows.parquet")
-    _print_outcome(outcome, out)
-    return int(not outcome.kept)
+        if unreadable := failures(scenes):
+            _tell_failures(STEPS[0], unreadable)  # before the estimate, which counts the others only
+        if len(unreadable) == len(scenes):
+            raise VideoError(
+                f"{self.videos}: none of {len(scenes)} videos can be read; mend them, then give --retry-failed"
+            )
+        if short := short_videos(scenes, config):
+            _tell_short(short, config.min_video_seconds)
+        if len(unreadable) + len(short) == len(scenes):
+            raise UsageError(
+                f"{self.videos}: no video is long enough; give longer ones, or a lower min_video_seconds and another "
+                "folder"
+            )
+        _print_estimate(estimate_costs(scenes, config), self.input_price, self.output_price)
+        if self.estimate:
+            return 0
+        with progress_bars(*STEPS[1:]) as progress:
+            outcome = asyncio.run(ask(progress))
+        write_rows(outcome.kept, self.out / "rows.parquet")
+        _print_outcome(outcome, self.out)
+        return int(not outcome.kept)
 
 
 def _print_estimate(costs: Sequence[StepCost], input_price: float, output_price: float) -> None:

@@ -8,38 +8,35 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.asking import APIKeyEnv, DeadlineSeconds, Model
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, apart, command, config_from
 
 
-def logic_command(
-    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")],
-    out: Annotated[Path, typer.Argument(help="File to write: right rollouts with a verdict; goes on where it stops.")],
-    base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")],
-    model: Model = None,
-    prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to check.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at most.")] = 32,
-    deadline_seconds: DeadlineSeconds = 600.0,
-    api_key_env: APIKeyEnv = "VVT_API_KEY",
-) -> int:
+@command
+class Logic:
     """Let a model say whether right dialogues are reasoned soundly; exit 1 if none got a verdict."""
-    from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.data.logic import check_logic
-    from verl_video_tools.services.endpoint import EndpointConfig
 
-    if out.resolve() == records.resolve():
-        raise UsageError(f"{out} is the file that is read; give another file to write")
-    config = EndpointConfig(
-        base_url=base_url,
-        model=model,
-        api_key_env=api_key_env,
-        concurrency=concurrency,
-        deadline_seconds=deadline_seconds,
-    )
-    with progress_bars("logic") as (progress,):
-        summary = asyncio.run(check_logic(records, out, config, prompt_file=prompt_file, progress=progress))
-    print(f"{out}: {summary}")
-    for verdict, named in (("rejected", summary.rejected), ("failed", summary.failed)):
-        for (step, uid, session_id), reason in sorted(named.items()):
-            typer.echo(f"{verdict}: step {step}, {uid}, rollout {session_id}: {reason}", err=True)
-    return int(bool(summary.failed) and not summary.consistent and not summary.rejected)
+    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
+    out: Annotated[Path, typer.Argument(help="File to write: right rollouts with a verdict; goes on where it stops.")]
+    base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")]
+    model: Model = None
+    prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to check.")] = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at most.")] = 32
+    deadline_seconds: DeadlineSeconds = 600.0
+    api_key_env: APIKeyEnv = "VVT_API_KEY"
+
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.logic import check_logic
+        from verl_video_tools.services.endpoint import EndpointConfig
+
+        out = apart(self.out, self.records)
+        config = config_from(EndpointConfig, self)
+        with progress_bars("logic") as (progress,):
+            summary = asyncio.run(
+                check_logic(self.records, out, config, prompt_file=self.prompt_file, progress=progress)
+            )
+        print(f"{out}: {summary}")
+        for verdict, named in (("rejected", summary.rejected), ("failed", summary.failed)):
+            for (step, uid, session_id), reason in sorted(named.items()):
+                typer.echo(f"{verdict}: step {step}, {uid}, rollout {session_id}: {reason}", err=True)
+        return int(bool(summary.failed) and not summary.consistent and not summary.rejected)

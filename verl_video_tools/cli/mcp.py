@@ -7,44 +7,49 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.asking import Retrieval
+from verl_video_tools.cli.options import Retrieval, command, config_from
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-def mcp_command(
-    videos: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the videos; nothing outside is opened.")],
-    max_frames: Annotated[int, typer.Option(min=1, help="Frames that one call shows at most.")] = 32,
-    max_pixels: Annotated[int, typer.Option(min=1, help="Pixels of all frames of one call at most.")] = 8_000_000,
+@command
+class MCP:
+    """Serve the videos of a folder over the Model Context Protocol."""
+
+    videos: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the videos; nothing outside is opened.")]
+    max_frames: Annotated[int, typer.Option(min=1, help="Frames that one call shows at most.")] = 32
+    max_pixels: Annotated[int, typer.Option(min=1, help="Pixels of all frames of one call at most.")] = 8_000_000
     jpeg_quality: Annotated[
         int | None, typer.Option(min=1, max=95, help="Send JPEG instead of PNG: smaller, not quite the same pixels.")
-    ] = None,
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open, search or decode, each.")] = 30.0,
-    retrieval: Retrieval = None,
+    ] = None
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open, search or decode, each.")] = 30.0
+    retrieval: Retrieval = None
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Serve streamable HTTP on this port instead of stdio.")
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to serve HTTP on. There is no authentication.")] = "127.0.0.1",
-) -> None:
-    """Serve the videos of a folder over the Model Context Protocol."""
-    retrieval_fields = read_assignments(retrieval or [], "--retrieval")
-    with hold_output():  # standard output is the protocol's
-        try:
-            from verl_video_tools.mcp_server.server import VideoTools, make_server
-        except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] != "mcp":
-                raise
-            raise UsageError("vvt mcp needs the package mcp: uv pip install '.[mcp]' in the checkout") from error
-        from verl_video_tools.mcp_server.folder import VideoFolder
-        from verl_video_tools.mcp_server.limits import CallLimits
-        from verl_video_tools.services.retrieval import local_from_fields
+    ] = None
+    host: Annotated[str, typer.Option(help="Address to serve HTTP on. There is no authentication.")] = "127.0.0.1"
 
-        folder = VideoFolder(videos)
-        limits = CallLimits(max_frames=max_frames, max_pixels=max_pixels, deadline_seconds=deadline_seconds)
-        retriever = local_from_fields(retrieval_fields)
-        server = make_server(VideoTools(folder, limits, retriever, jpeg_quality), searches=retriever is not None)
-    if port is None:
-        server.run("stdio")
-    else:
-        server.run("streamable-http", host=host, port=port)
+    def run(self) -> None:
+        retrieval_fields = read_assignments(self.retrieval or [], "--retrieval")
+        with hold_output():  # standard output is the protocol's
+            try:
+                from verl_video_tools.mcp_server.server import VideoTools, make_server
+            except ModuleNotFoundError as error:
+                if (error.name or "").split(".")[0] != "mcp":
+                    raise
+                raise UsageError("vvt mcp needs the package mcp: uv pip install '.[mcp]' in the checkout") from error
+            from verl_video_tools.mcp_server.folder import VideoFolder
+            from verl_video_tools.mcp_server.limits import CallLimits
+            from verl_video_tools.services.retrieval import local_from_fields
+
+            folder = VideoFolder(self.videos)
+            limits = config_from(CallLimits, self)
+            retriever = local_from_fields(retrieval_fields)
+            server = make_server(
+                VideoTools(folder, limits, retriever, self.jpeg_quality), searches=retriever is not None
+            )
+        if self.port is None:
+            server.run("stdio")
+        else:
+            server.run("streamable-http", host=self.host, port=self.port)

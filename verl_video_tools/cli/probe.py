@@ -11,51 +11,55 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
-def probe_command(
+@command
+class Probe:
+    """Check every video of a data set. Exits with 1 if any cannot be used."""
+
     source: Annotated[
         Path, typer.Argument(help="Rows (.parquet, .jsonl), a folder, a .txt list of paths, or one video file.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="Report to write: one JSON object per file.")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as there are CPUs.")] = None,
-    decode: Annotated[
-        bool, typer.Option("--decode", help="Decode every frame, to find damaged ones; takes long.")
-    ] = False,
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one file, in seconds.")] = 60.0,
-) -> int:
-    """Check every video of a data set. Exits with 1 if any cannot be used."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
-    from rich.table import Table
+    ]
+    out: Annotated[Path | None, typer.Option(help="Report to write: one JSON object per file.")] = None
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as there are CPUs.")] = None
+    decode: Annotated[bool, typer.Option("--decode", help="Decode every frame, to find damaged ones; takes long.")] = (
+        False
+    )
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one file, in seconds.")] = 60.0
 
-    from verl_video_tools.data.probe_files import find_videos, probe_files
+    def run(self) -> int:
+        from rich.console import Console
+        from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+        from rich.table import Table
 
-    paths = find_videos(source)
-    num_bad: Counter[str] = Counter()
-    examples: dict[str, str] = {}
-    with ExitStack() as stack:
-        try:
-            report = None if out is None else stack.enter_context(out.open("w", encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"--out {out}: {error.strerror}") from error
-        columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-        progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
-        task = progress.add_task("probe", total=len(paths))
-        for record in probe_files(paths, jobs or os.cpu_count() or 1, deadline_seconds, decode):
-            if report is not None:
-                report.write(json.dumps(record) + "\n")
-                report.flush()
-            if not record["ok"]:
-                num_bad[record["error"]] += 1
-                examples.setdefault(record["error"], record["message"])
-            progress.advance(task)
-    print(f"{source}: {len(paths)} files, {num_bad.total()} bad")
-    if not num_bad:
-        return 0
-    table = Table("reason", "files", "for example")
-    for reason, count in num_bad.most_common():
-        table.add_row(reason, str(count), examples[reason])
-    Console(markup=False).print(table)
-    return 1
+        from verl_video_tools.data.probe_files import find_videos, probe_files
+
+        paths = find_videos(self.source)
+        num_bad: Counter[str] = Counter()
+        examples: dict[str, str] = {}
+        with ExitStack() as stack:
+            try:
+                report = None if self.out is None else stack.enter_context(self.out.open("w", encoding="utf-8"))
+            except OSError as error:
+                raise UsageError(f"--out {self.out}: {error.strerror}") from error
+            columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+            progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
+            task = progress.add_task("probe", total=len(paths))
+            for record in probe_files(paths, self.jobs or os.cpu_count() or 1, self.deadline_seconds, self.decode):
+                if report is not None:
+                    report.write(json.dumps(record) + "\n")
+                    report.flush()
+                if not record["ok"]:
+                    num_bad[record["error"]] += 1
+                    examples.setdefault(record["error"], record["message"])
+                progress.advance(task)
+        print(f"{self.source}: {len(paths)} files, {num_bad.total()} bad")
+        if not num_bad:
+            return 0
+        table = Table("reason", "files", "for example")
+        for reason, count in num_bad.most_common():
+            table.add_row(reason, str(count), examples[reason])
+        Console(markup=False).print(table)
+        return 1

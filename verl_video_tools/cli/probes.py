@@ -19,9 +19,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from verl_video_tools.core.devices import list_gpus
+from verl_video_tools.core.environment import (
+    ENGINES,
+    FLASH_ATTENTION,
+    PackagePin,
+    install_command,
+    installed_version,
+    list_gpus,
+    module_exists,
+)
 from verl_video_tools.core.errors import VideoToolsError
-from verl_video_tools.core.tested_versions import ENGINES, FLASH_ATTENTION, PackagePin, install_command
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -63,22 +70,6 @@ class Check:
     found: str = ""
     detail: str = ""
     mend: str = ""
-
-
-def installed_version(distribution: str) -> str | None:
-    """The version in the distribution's metadata; None where it is not installed."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def module_exists(module: str) -> bool:
-    """Whether a top-level module can be found, without importing it."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # ValueError: a half-initialised module without a spec
-        return False
 
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:

@@ -8,67 +8,76 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from verl_video_tools.cli.options import Retrieval, Settings, command
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-def run(
-    *,
-    method: str,
-    video: str,
-    question: str,
-    answer: str,
-    turns_file: Path,
-    extra_json: str,
-    assignments: Sequence[str],
-    processor: str | None,
-    judge_base_url: str | None,
-    rung: int | None,
-    retrieval: Sequence[str],
-    html: Path | None,
-) -> None:
-    """Runs one replay and prints it.
+@command
+class Replay:
+    """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
 
-    Raises:
-        UsageError: an option cannot be read, or does not fit the method.
-    """
-    turns = read_turns(turns_file)
-    extra = read_extra(extra_json)
-    settings = read_assignments(assignments)
-    if rung is not None:
-        if "rung" in settings:
-            raise UsageError("--rung and --set rung=... were both given: give one of them")
-        settings["rung"] = rung
-    retrieval_fields = read_assignments(retrieval, "--retrieval")
+    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as framethinker.")]
+    video: Annotated[str, typer.Option(help="Video file.")]
+    question: Annotated[str, typer.Option(help="Question as the row would carry it.")]
+    answer: Annotated[str, typer.Option(help="Ground truth.")]
+    turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")]
+    extra: Annotated[str, typer.Option(metavar="JSON", help="Object merged into the row's extra_info.")] = "{}"
+    settings: Settings = None
+    processor: Annotated[
+        str | None, typer.Option(help="Folder of a model's processor; only with it token budgets apply.")
+    ] = None
+    judge_base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint for questions that need a judge.")
+    ] = None
+    rung: Annotated[
+        int | None,
+        typer.Option(min=1, help="FrameMind: rung of its ladder, from 1; as --set rung=INT."),
+    ] = None
+    retrieval: Retrieval = None
+    html: Annotated[
+        Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
+    ] = None
 
-    with hold_output() as held:
-        try:
-            from verl_video_tools.replay import replay
-            from verl_video_tools.services.retrieval import local_from_fields
+    def run(self) -> None:
+        turns = read_turns(self.turns)
+        extra = read_extra(self.extra)
+        settings = read_assignments(self.settings or [])
+        if self.rung is not None:
+            if "rung" in settings:
+                raise UsageError("--rung and --set rung=... were both given: give one of them")
+            settings["rung"] = self.rung
+        retrieval_fields = read_assignments(self.retrieval or [], "--retrieval")
 
-            result = replay(
-                method=method,
-                video=video,
-                question=question,
-                answer=answer,
-                turns=turns,
-                extra=extra,
-                settings=settings,
-                processor=processor,
-                judge_base_url=judge_base_url,
-                retriever=local_from_fields(retrieval_fields),
-                html=html,
-            )
-        except UsageError:
-            held.discard()
-            raise
-    json.dump(result, sys.stdout, indent=2, allow_nan=False)
-    sys.stdout.write("\n")
+        with hold_output() as held:
+            try:
+                from verl_video_tools.replay import replay
+                from verl_video_tools.services.retrieval import local_from_fields
+
+                result = replay(
+                    method=self.method,
+                    video=self.video,
+                    question=self.question,
+                    answer=self.answer,
+                    turns=turns,
+                    extra=extra,
+                    settings=settings,
+                    processor=self.processor,
+                    judge_base_url=self.judge_base_url,
+                    retriever=local_from_fields(retrieval_fields),
+                    html=self.html,
+                )
+            except UsageError:
+                held.discard()
+                raise
+        json.dump(result, sys.stdout, indent=2, allow_nan=False)
+        sys.stdout.write("\n")
 
 
 def read_turns(path: Path) -> list[str]:

@@ -11,72 +11,76 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import Jobs, OpenSeconds, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
-def validate_command(
-    source: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows to check.")],
-    out: Annotated[Path | None, typer.Option(help="Parquet file to write: the good rows.")] = None,
-    report: Annotated[Path | None, typer.Option(help="File to write: one JSON object per row.")] = None,
+@command
+class Validate:
+    """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
+
+    source: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows to check.")]
+    out: Annotated[Path | None, typer.Option(help="Parquet file to write: the good rows.")] = None
+    report: Annotated[Path | None, typer.Option(help="File to write: one JSON object per row.")] = None
     probe: Annotated[
         bool, typer.Option("--probe", help="Also open every video, each in time, as `vvt data probe` does.")
-    ] = False,
+    ] = False
     processor: Annotated[
         str | None,
         typer.Option(help="Folder of a model's processor: also count the tokens of every prompt; opens the videos."),
-    ] = None,
-    method: Annotated[str | None, typer.Option(help="Method of rows that name none in agent_name.")] = None,
+    ] = None
+    method: Annotated[str | None, typer.Option(help="Method of rows that name none in agent_name.")] = None
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Field of the method, as in the run; repeatable."),
-    ] = None,
+    ] = None
     min_pixels: Annotated[
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.min_pixels of the run.")
-    ] = None,
+    ] = None
     max_pixels: Annotated[
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.max_pixels of the run.")
-    ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")] = None,
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0,
-) -> int:
-    """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
-    from verl_video_tools.cli.progress import progress_bars
-    from verl_video_tools.data.validate import PromptCosts, RowMethods, probe_videos, validate_file
+    ] = None
+    jobs: Jobs = None
+    deadline_seconds: OpenSeconds = 60.0
 
-    of_prompts = {"--min-pixels": min_pixels, "--max-pixels": max_pixels}
-    for name, value in of_prompts.items():
-        if processor is None and value:
-            raise UsageError(f"{name} says what a prompt holds; it needs --processor")
-    methods = RowMethods(method, read_assignments(settings or []))
-    costs = None
-    if processor is not None:
-        from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+    def run(self) -> int:
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.validate import PromptCosts, RowMethods, probe_videos, validate_file
 
-        model = load_model_tokens(processor, {"min_pixels": min_pixels, "max_pixels": max_pixels})
-        costs = PromptCosts(model, methods)
-    videos = None
-    if probe or processor is not None:
-        with progress_bars("videos") as (progress,):
-            videos = probe_videos(source, jobs or os.cpu_count() or 1, deadline_seconds, progress)
-    num_rows = num_bad = 0
-    prompt_tokens: list[int] = []
-    with ExitStack() as stack:
-        try:
-            lines = None if report is None else stack.enter_context(report.open("w", encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"--report {report}: {error.strerror}") from error
-        for row in validate_file(source, methods=methods, out=out, videos=videos, costs=costs):
-            num_rows += 1
-            num_bad += bool(row.problems)
-            if row.cost is not None:
-                prompt_tokens.append(row.cost.tokens)
-            if lines is not None:
-                lines.write(json.dumps(asdict(row)) + "\n")
-            for problem in row.problems:
-                typer.echo(f"row {row.number}: {problem}", err=True)
-    print(f"{source}: {num_rows} rows, {num_bad} bad")
-    if prompt_tokens:
-        ordered = sorted(prompt_tokens)
-        print(f"tokens of prompts: median {ordered[len(ordered) // 2]}, most {ordered[-1]}")
-    return int(num_bad > 0)
+        of_prompts = {"--min-pixels": self.min_pixels, "--max-pixels": self.max_pixels}
+        for name, value in of_prompts.items():
+            if self.processor is None and value:
+                raise UsageError(f"{name} says what a prompt holds; it needs --processor")
+        methods = RowMethods(self.method, read_assignments(self.settings or []))
+        costs = None
+        if self.processor is not None:
+            from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+
+            model = load_model_tokens(self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels})
+            costs = PromptCosts(model, methods)
+        videos = None
+        if self.probe or self.processor is not None:
+            with progress_bars("videos") as (progress,):
+                videos = probe_videos(self.source, self.jobs or os.cpu_count() or 1, self.deadline_seconds, progress)
+        num_rows = num_bad = 0
+        prompt_tokens: list[int] = []
+        with ExitStack() as stack:
+            try:
+                lines = None if self.report is None else stack.enter_context(self.report.open("w", encoding="utf-8"))
+            except OSError as error:
+                raise UsageError(f"--report {self.report}: {error.strerror}") from error
+            for row in validate_file(self.source, methods=methods, out=self.out, videos=videos, costs=costs):
+                num_rows += 1
+                num_bad += bool(row.problems)
+                if row.cost is not None:
+                    prompt_tokens.append(row.cost.tokens)
+                if lines is not None:
+                    lines.write(json.dumps(asdict(row)) + "\n")
+                for problem in row.problems:
+                    typer.echo(f"row {row.number}: {problem}", err=True)
+        print(f"{self.source}: {num_rows} rows, {num_bad} bad")
+        if prompt_tokens:
+            ordered = sorted(prompt_tokens)
+            print(f"tokens of prompts: median {ordered[len(ordered) // 2]}, most {ordered[-1]}")
+        return int(num_bad > 0)

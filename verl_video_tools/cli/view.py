@@ -8,44 +8,49 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.options import command
 from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.errors import UsageError
 
 
-def view_command(
-    records: Annotated[Path, typer.Argument(help="Folder of a run's trajectories, or one file of records.")],
-    out: Annotated[Path, typer.Option(help="HTML file to write.")],
+@command
+class View:
+    """Draw recorded rollouts: one HTML file that needs no network."""
+
+    records: Annotated[Path, typer.Argument(help="Folder of a run's trajectories, or one file of records.")]
+    out: Annotated[Path, typer.Option(help="HTML file to write.")]
     max_rollouts: Annotated[
         int, typer.Option(min=1, help="Rollouts on the page; of more, groups of the last steps.")
-    ] = 500,
+    ] = 500
     thumbnails: Annotated[
         bool, typer.Option("--thumbnails/--no-thumbnails", help="Decode the frames that were shown.")
-    ] = True,
+    ] = True
     tokenizer: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder of the model's tokenizer, to show tokens as text.")
-    ] = None,
-) -> None:
-    """Draw recorded rollouts: one HTML file that needs no network."""
-    from verl_video_tools.records.view import write_view
+    ] = None
 
-    token_text = None if tokenizer is None else _token_text(tokenizer)
-    with progress_bars("read", *(["thumbnails"] if thumbnails else [])) as advance:
-        view = write_view(
-            records,
-            out,
-            title=str(records),
-            max_rollouts=max_rollouts,
-            read=advance[0],
-            decoded=advance[1] if thumbnails else None,
-            token_text=token_text,
-        )
+    def run(self) -> None:
+        from verl_video_tools.records.view import write_view
 
-    left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
-    num_pictures = sum(map(len, view.thumbnails.jpeg_of.values()))
-    print(f"{out}: {view.num_rollouts} rollouts{left_out}, {num_pictures} thumbnails, {view.num_bytes / 1e6:.1f} MB")
-    if view.thumbnails.notes:
-        example = next(iter(view.thumbnails.notes.values()))
-        print(f"videos without thumbnails: {len(view.thumbnails.notes)}, for example {example}")
+        token_text = None if self.tokenizer is None else _token_text(self.tokenizer)
+        with progress_bars("read", *(["thumbnails"] if self.thumbnails else [])) as advance:
+            view = write_view(
+                self.records,
+                self.out,
+                title=str(self.records),
+                max_rollouts=self.max_rollouts,
+                read=advance[0],
+                decoded=advance[1] if self.thumbnails else None,
+                token_text=token_text,
+            )
+
+        left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
+        megabytes = view.num_bytes / 1e6
+        num_pictures = sum(map(len, view.thumbnails.jpeg_of.values()))
+        print(f"{self.out}: {view.num_rollouts} rollouts{left_out}, {num_pictures} thumbnails, {megabytes:.1f} MB")
+        if view.thumbnails.notes:
+            example = next(iter(view.thumbnails.notes.values()))
+            print(f"videos without thumbnails: {len(view.thumbnails.notes)}, for example {example}")
 
 
 def _token_text(folder: Path) -> Callable[[int], str]:

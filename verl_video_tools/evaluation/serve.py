@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.devices import detect_device
+from verl_video_tools.core.environment import detect_device
 from verl_video_tools.core.errors import EndpointError, SetupError, UsageError
 from verl_video_tools.core.types import RolloutLimits
 from verl_video_tools.evaluation import serve_guard

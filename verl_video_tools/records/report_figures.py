@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from verl_video_tools.core.environment import NEEDED, install_command
 from verl_video_tools.core.errors import SetupError
-from verl_video_tools.core.tested_versions import NEEDED, install_command
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.records.report_panels import Curve, Panel
 

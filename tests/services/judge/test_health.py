@@ -77,9 +77,9 @@ def test_no_address() -> None:
 def test_the_doctor_asks(
     by_variable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from verl_video_tools.cli import doctor
+    from verl_video_tools.cli import doctor_report
 
-    monkeypatch.setattr(doctor, "examine", lambda device: [])
+    monkeypatch.setattr(doctor_report, "examine", lambda device: [])
     with JudgeServer() as server:
         if by_variable:
             monkeypatch.setenv("VVT_JUDGE_BASE_URL", server.base_url)

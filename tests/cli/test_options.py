@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import pytest
 import typer
 
-from verl_video_tools.cli.asking import Asking, Temperature, asks
+from verl_video_tools.cli.options import Asking, Temperature
 from verl_video_tools.core.errors import UsageError
 
-seen: list[tuple[str, float, Asking]] = []
 
-
-@asks
-def example(name: Annotated[str, typer.Argument()], temperature: Temperature = 1.0, *, asking: Asking) -> int:
+@dataclass(kw_only=True)
+class Example(Asking):
     """A command."""
-    seen.append((name, temperature, asking))
-    return 0
+
+    name: Annotated[str, typer.Argument()]
+    temperature: Temperature = 1.0
 
 
 def call(*arguments: str) -> Asking:
     app = typer.Typer(add_completion=False)
-    app.command()(example)
-    app(args=["x", *arguments], standalone_mode=False)
-    name, _, asking = seen.pop()
-    assert name == "x"
-    return asking
+    app.command()(Example)
+    example = app(args=["x", *arguments], standalone_mode=False)
+    assert example.name == "x"
+    return Asking(**{field.name: getattr(example, field.name) for field in fields(Asking)})
 
 
 def test_defaults_and_values_arrive() -> None:
@@ -37,7 +36,7 @@ def test_defaults_and_values_arrive() -> None:
 
 def test_what_they_stand_for() -> None:
     asking = Asking(concurrency=3, deadline_seconds=5.0, jpeg_quality=90, api_key_env="KEY")
-    policy = asking.policy("http://h/v1", "m", 0.5)
+    policy = asking.policy(base_url="http://h/v1", model="m", temperature=0.5)
     assert (policy.base_url, policy.model, policy.temperature) == ("http://h/v1", "m", 0.5)
     assert (policy.concurrency, policy.deadline_seconds, policy.jpeg_quality) == (3, 5.0, 90)
     assert (policy.api_key_env, asking.judge(), asking.retriever()) == ("KEY", None, None)

@@ -1,10 +1,15 @@
-"""The versions that the package is tested with: what `vvt doctor` compares an installation against.
+"""This installation and this machine: versions installed and versions tested, modules, GPUs. Nothing heavy is imported.
 
-The same numbers stand in requirements/cpu.txt and gpu.txt; a test keeps them equal.
+The tested versions stand also in requirements/cpu.txt and gpu.txt; a test keeps them equal.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
 import sys
 from dataclasses import dataclass
 
@@ -73,3 +78,37 @@ def install_command(package: PackagePin) -> str:
     if package == ENGINES["cpu"]:  # its demand for torch's CPU-only build must be overridden (pyproject.toml says why)
         command += " --override <(echo torch==2.11.0)"
     return f"{command} '{package.distribution}=={package.version}'"
+
+
+def installed_version(distribution: str) -> str | None:
+    """The version in the distribution's metadata; None where it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def module_exists(module: str) -> bool:
+    """Whether a top-level module can be found, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # ValueError: a half-initialised module without a spec
+        return False
+
+
+def detect_device() -> str:
+    """`gpu` or `cpu`: the environment variable DEVICE where it says so, else whether nvidia-smi lists a GPU."""
+    wanted = os.environ.get("DEVICE", "")
+    return wanted if wanted in ENGINES else ("gpu" if list_gpus() else "cpu")
+
+
+def list_gpus() -> list[str]:
+    """Names of the GPUs that nvidia-smi lists; empty where it is missing or fails."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line.strip() for line in answer.stdout.splitlines() if line.strip()]

@@ -1,0 +1,42 @@
+"""`vvt data decontaminate`: rows without the videos of benchmarks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from verl_video_tools.cli.options import KnownBy, Rows, command, listed
+from verl_video_tools.data.video_identity import SIGNS
+
+
+@command
+class Decontaminate:
+    """Leave out rows whose video occurs in a benchmark."""
+
+    source: Rows
+    out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="File to write: the rows that are clean.")]
+    against: Annotated[
+        list[str],
+        typer.Option(
+            "--against",
+            metavar="BENCHMARK",
+            help="NAME=FILE, published annotations of a benchmark such as video-mme; its rows (.parquet); or names or "
+            "YouTube URLs of its videos (.txt). Repeatable.",
+        ),
+    ]
+    by: KnownBy = None
+
+    def run(self) -> None:
+        from verl_video_tools.data.subsets import decontaminate
+
+        found = decontaminate(
+            self.source, self.out, self.against, self.by or SIGNS, lambda text: typer.echo(text, err=True)
+        )
+        for row in found:
+            sign, value = row.identity
+            typer.echo(f"row {row.number}: in {row.benchmark} by {sign} ({value})", err=True)
+        counts = Counter(f"{row.benchmark} by {row.identity[0]}" for row in found)
+        print(f"{self.out}: {len(found)} rows left out" + (f" ({listed(dict(counts))})" if found else ""))

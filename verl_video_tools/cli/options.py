@@ -1,0 +1,127 @@
+"""What commands share: options that several of them have, and how a command's options become a config.
+
+A command is a dataclass: Typer reads the fields of its constructor as it reads a function's parameters, calls it with
+the values, and `main.DataclassCommand` calls its method `run`. Options that belong together are a base class.
+"""
+
+# Without `from __future__ import annotations`: Typer evaluates annotations that are texts in the module of the command,
+# where those of an inherited field mean nothing.
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
+
+import typer
+
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.data.video_identity import Sign
+
+if TYPE_CHECKING:
+    from verl_video_tools.rollout.chat_policy import PolicyConfig
+    from verl_video_tools.services.judge import JudgeConfig
+    from verl_video_tools.services.retrieval import RetrievalService
+
+ConfigT = TypeVar("ConfigT")
+
+Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to ask; default: the first that is served.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
+]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of sampling, for endpoints that take one.")]
+DeadlineSeconds = Annotated[float, typer.Option(min=0.1, help="Time for one turn with all its attempts.")]
+APIKeyEnv = Annotated[str, typer.Option(metavar="NAME", help="Environment variable that holds the endpoint's key.")]
+Retrieval = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
+]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")]
+OpenSeconds = Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")]
+BaseURL = Annotated[str, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")]
+RolloutsFile = Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
+Samples = Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")]
+RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Make rollouts again that failed.")]
+Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
+KnownBy = Annotated[
+    list[Sign] | None,
+    typer.Option(
+        "--by",
+        help="What makes two videos one; youtube: the id in the file's name. Repeatable, default all.",
+    ),
+]
+
+
+@dataclass_transform(kw_only_default=True)
+def command(cls: type[ConfigT]) -> type[ConfigT]:
+    """A dataclass of options, without what no command needs and every start would pay for: comparison and text."""
+    return dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+def config_from(config: type[ConfigT], options: object, **others: Any) -> ConfigT:
+    """A config with the options of the same names as its fields, and with `others`, which win."""
+    names = {field.name for field in fields(config)}  # type: ignore[arg-type]  # a dataclass, which no bound can say
+    return config(**{name: value for name, value in vars(options).items() if name in names} | others)
+
+
+def apart(out: Path, source: Path) -> Path:
+    """The file to write, which is not the one that is read. Raises UsageError where it is."""
+    if out.resolve() == source.resolve():
+        raise UsageError(f"{out} is the file that is read; give another file to write")
+    return out
+
+
+def listed(value: Any) -> str:
+    """Counts by name as `name count, ...`; any other value as it is."""
+    if not isinstance(value, dict):
+        return str(value)
+    return ", ".join(f"{name} {round(count, 1):g}" for name, count in value.items())
+
+
+@dataclass(kw_only=True)
+class Asking:
+    """How models are asked that make rollouts."""
+
+    concurrency: Annotated[int, typer.Option(min=1, help="Rollouts under way at a time.")] = 32
+    deadline_seconds: DeadlineSeconds = 600.0
+    jpeg_quality: Annotated[
+        int | None, typer.Option(min=1, max=95, help="Send pictures as JPEG of this quality; default: PNG.")
+    ] = None
+    native_reasoning: Annotated[
+        bool, typer.Option(help="Take native reasoning apart from what the model says; off: read turns to the letter.")
+    ] = True
+    api_key_env: APIKeyEnv = "VVT_API_KEY"
+    judge_base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Endpoint of a judge, for open questions.")
+    ] = None
+    judge_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first served.")
+    ] = None
+    retrieval: Retrieval = None
+
+    def policy(self, **others: Any) -> "PolicyConfig":
+        """A model that is asked so; `others` are fields that the options do not give. Raises UsageError."""
+        from verl_video_tools.rollout.chat_policy import PolicyConfig
+
+        return config_from(PolicyConfig, self, **others)
+
+    def judge(self) -> "JudgeConfig | None":
+        """The judge; None where its endpoint is not given."""
+        from verl_video_tools.services.judge import JudgeConfig
+
+        url = self.judge_base_url
+        return None if url is None else JudgeConfig(base_url=url, model=self.judge_model)
+
+    def retrieval_fields(self) -> dict[str, Any]:
+        """The encoder's config. Raises UsageError for an option that is no assignment."""
+        return read_assignments(self.retrieval or [], "--retrieval")
+
+    def retriever(self) -> "RetrievalService | None":
+        """The encoder; None where nothing is said of it.
+
+        Raises:
+            UsageError: an unknown field, a wrong value, or an encoder that cannot be loaded.
+        """
+        from verl_video_tools.services.retrieval import local_from_fields
+
+        return local_from_fields(self.retrieval_fields())
