@@ -45,7 +45,7 @@ def looks_of(video: Video, *, nested: bool) -> list[FrameRequest]:
     method = FrameMind(nested_times=nested)
     sample = Sample(question="?", ground_truth="A", video_path=str(video.path), question_type="mc")
     rungs = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
-    return [rung.first_look(video.info, sample, QWEN_2_5) for rung in rungs]
+    return [rung.plan_initial_frames(video.info, sample, QWEN_2_5) for rung in rungs]
 
 
 def decode_ms(video: Video, looks: Sequence[FrameRequest]) -> float:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.types import Method, Retriever
-from verl_video_tools.data.sft import scripted_expert
+from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.toolkit.oracle import first_look_frames
@@ -135,7 +135,7 @@ def shares_right(
     """
     settings = synthetic_settings(name)
     method = get_method(name, **settings)
-    expert, guessers = scripted_expert(method), study(method, num_studied)
+    expert, guessers = scripted_oracle(method), study(method, num_studied)
     right: dict[str, dict[str, list[bool]]] = {policy: defaultdict(list) for policy in POLICIES}
     for number, (spec, question, path) in enumerate(clips):
         row = make_row(spec, question, path, number, "test", name)

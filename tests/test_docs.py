@@ -89,7 +89,7 @@ def first_looks(name: str, factor: int) -> list[FrameRequest]:
     """Those of a group, on an hour of 1920x1080."""
     method, envelope = get_method(name), PixelEnvelope(factor, *PIXEL_BOUNDS[name])
     group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
-    return [member.first_look(VIDEO, SAMPLE, envelope) for member in group]
+    return [member.plan_initial_frames(VIDEO, SAMPLE, envelope) for member in group]
 
 
 def dearest_look(name: str, factor: int) -> FrameRequest:
@@ -110,7 +110,7 @@ def test_costs_of_looks(name: str) -> None:
     for family, factor in FACTORS.items():
         look = dearest_look(name, factor)
         first = product(len(look), image_tokens(look.width, look.height, factor), label)
-        dearest = method.dearest_call(VIDEO, SAMPLE, PixelEnvelope(factor, *PIXEL_BOUNDS[name]))
+        dearest = method.max_cost_call(VIDEO, SAMPLE, PixelEnvelope(factor, *PIXEL_BOUNDS[name]))
         assert dearest is not None
         call = product(len(dearest), image_tokens(dearest.width, dearest.height, factor), label)
         row = f"| {family} | {first} | {call} |"

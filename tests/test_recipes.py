@@ -161,10 +161,10 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
     for factor, info in itertools.product((28, 32), videos):  # Qwen2.5-VL, Qwen3-VL
         envelope = PixelEnvelope(factor, kwargs.get("min_pixels", factor**2), kwargs.get("max_pixels", 1 << 20))
-        look = method.first_look(info, sample, envelope)
+        look = method.plan_initial_frames(info, sample, envelope)
         frame_tokens = image_tokens(look.width, look.height, factor) + LABEL_TOKENS[method.name]
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
-        call = method.dearest_call(info, sample, envelope)
+        call = method.max_cost_call(info, sample, envelope)
         assert call is not None
         call_tokens = image_tokens(call.width, call.height, factor) + LABEL_TOKENS[method.name]
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
@@ -466,7 +466,7 @@ def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed:
         return frames * tokens + TEXT_TOKENS[setting] <= budget
 
     for member in group:
-        look = member.first_look(VIDEOS[setting][-1], sample, envelope)
+        look = member.plan_initial_frames(VIDEOS[setting][-1], sample, envelope)
         assert fits(len(look), look.width, look.height, config.data.max_prompt_length)
     width, height = fit_envelope(method.tool_side_pixels, method.tool_side_pixels, envelope)
     assert fits(2 * method.call_frames, width, height, config.data.max_response_length)
@@ -482,7 +482,7 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
     info = VIDEOS["gpu"][0]
     sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
     for member in group_methods(method, rollout, validate=False):
-        indices = member.first_look(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
+        indices = member.plan_initial_frames(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
         assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
 
 

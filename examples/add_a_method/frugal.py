@@ -46,7 +46,7 @@ class Frugal(vt.Method):
             vt.require(self, name, getattr(self, name) >= 2, "at least 2")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
-    def first_look(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+    def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         width, height = vt.frame_size(info, 1, self.max_pixels, envelope)
         indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
         return vt.FrameRequest(width=width, height=height, indices=indices)
@@ -70,7 +70,7 @@ class Frugal(vt.Method):
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         content: list[str | vt.ImagePart] = []
         for outcome in outcomes:
-            content += _labelled(outcome.images) if outcome.record.ok else [f"\n{vt.told_error(outcome.record)}"]
+            content += _labelled(outcome.images) if outcome.record.ok else [f"\n{vt.format_error(outcome.record)}"]
         return (*content, f"\nTurns left: {turns_left}")
 
     async def components(

@@ -54,7 +54,7 @@ def test_the_new_placeholder_is_filled(name: str, former: str, now: str, tmp_pat
     prompt = tmp_path / "prompt.txt"
     prompt.write_text(f"{now} {{other}}")
     method = get_method(name, prompt_file=str(prompt))
-    images = method.first_look(INFO, Sample("Which?", "A", "v.mp4", "mc"), PixelEnvelope())
+    images = method.plan_initial_frames(INFO, Sample("Which?", "A", "v.mp4", "mc"), PixelEnvelope())
     system = content_text(method.prompt(Sample("Which?", "A", "v.mp4", "mc"), INFO, ())[0].content)
     assert "frames}" not in system and system.endswith(" {other}") and len(images) > 0
 

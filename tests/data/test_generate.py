@@ -28,7 +28,7 @@ from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.data.difficulty import pass_rates_of_records
 from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
-from verl_video_tools.data.sft import scripted_expert
+from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.records import read_records
@@ -87,7 +87,7 @@ def zoomer(tmp_path_factory: pytest.TempPathFactory) -> World:
 def make_world(name: str, folder: Path) -> World:
     make_demo(folder, 1, 1, questions_per_video=4, seed=3, agent_names=[name], num_processes=1)
     rows = load_rows(folder / "train.parquet")
-    expert = scripted_expert(get_method(name, **SETTINGS[name]))
+    expert = scripted_oracle(get_method(name, **SETTINGS[name]))
     right, wrong = {}, {}
     for row in rows:
         question, truth = row["extra_info"]["question"], row["reward_model"]["ground_truth"]

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample, StopReason
-from verl_video_tools.data.sft import execute, export_sft, scripted_expert, write_sft_rows
+from verl_video_tools.data.sft import execute, export_sft, scripted_oracle, write_sft_rows
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.framethinker.oracle import FrameThinkerExpert
-from verl_video_tools.methods.toolkit.oracle import Habits, Script, ScriptedExpert
+from verl_video_tools.methods.framethinker.oracle import FrameThinkerOracle
+from verl_video_tools.methods.toolkit.oracle import Habits, Script, ScriptedOracle
 
 METHOD = get_method("framethinker")
 
@@ -46,16 +46,16 @@ def test_perfect_rollouts_are_all_kept(demo_dir: Path, rows: list[dict[str, Any]
     assert report.kept.total() == len(rows)
     assert report.dropped.total() == 0
     written = pq.read_table(out).to_pylist()
-    expert = FrameThinkerExpert(seed=5)
+    expert = FrameThinkerOracle(seed=5)
     for row, new in zip(rows, written, strict=True):
         script = expert.script(*question_from_row(row))
         assert new == {**row, "turns": list(script.turns), "template": script.template}
 
 
 def test_habits_that_are_handed_on_are_all_that_experts_have() -> None:
-    assert {"seed", *Habits.__annotations__} == {field.name for field in fields(ScriptedExpert)}
+    assert {"seed", *Habits.__annotations__} == {field.name for field in fields(ScriptedOracle)}
     with pytest.raises(TypeError, match="imperfections"):
-        scripted_expert(METHOD, imperfections=0.5)  # type: ignore[call-arg]  # a type checker tells as well
+        scripted_oracle(METHOD, imperfections=0.5)  # type: ignore[call-arg]  # a type checker tells as well
 
 
 @pytest.fixture(scope="module")

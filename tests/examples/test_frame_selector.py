@@ -31,7 +31,7 @@ def write_flash(path: Path, num_frames: int = 64) -> str:
     return str(path)
 
 
-async def first_look(video: str, **fields: object) -> list[int]:
+async def plan_initial_frames(video: str, **fields: object) -> list[int]:
     sample = Sample(question="What flashes?", ground_truth="A", video_path=video, question_type="mc")
     episode = Episode(get_method("framethinker", initial_frames=4, **fields), sample)
     assert await episode.start() is not None
@@ -41,8 +41,8 @@ async def first_look(video: str, **fields: object) -> list[int]:
 async def test_the_flash_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "frame_selector"))
     video = write_flash(tmp_path / "flash.mp4")
-    assert not set(await first_look(video)) & set(FLASH)
-    chosen = await first_look(video, first_look_selector="most_different:most_different")
+    assert not set(await plan_initial_frames(video)) & set(FLASH)
+    chosen = await plan_initial_frames(video, first_look_selector="most_different:most_different")
     assert len(set(chosen)) == 4 and chosen == sorted(chosen)
     assert set(chosen) & set(FLASH)
 
@@ -50,4 +50,4 @@ async def test_the_flash_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def test_a_video_shorter_than_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "frame_selector"))
     video = write_flash(tmp_path / "short.mp4", num_frames=3)
-    assert await first_look(video, first_look_selector="most_different:most_different") == [0, 1, 2]
+    assert await plan_initial_frames(video, first_look_selector="most_different:most_different") == [0, 1, 2]

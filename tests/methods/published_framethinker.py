@@ -23,7 +23,7 @@ class Environment:
     def frames_per_look(self) -> int:
         return 12 if self.total_frames / self.fps > 300 else 8
 
-    def first_look(self) -> list[int]:
+    def plan_initial_frames(self) -> list[int]:
         return spread(0, self.total_frames - 1, self.frames_per_look)
 
     def reply(self, turn: str) -> str | None:

@@ -107,6 +107,6 @@ def test_former_names_of_fields_are_refused_with_the_new_one(method: str, former
 def test_initial_frames_and_call_frames_mean_the_same_in_every_method(method: str) -> None:
     fields: dict[str, Any] = {"initial_frames": 6} if method == "direct" else {"initial_frames": 6, "call_frames": 10}
     configured = get_method(method, **fields)
-    assert len(configured.first_look(VIDEO, SAMPLE, PixelEnvelope())) == 6
-    dearest = configured.dearest_call(VIDEO, SAMPLE, PixelEnvelope())
+    assert len(configured.plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope())) == 6
+    dearest = configured.max_cost_call(VIDEO, SAMPLE, PixelEnvelope())
     assert (dearest is None) if method == "direct" else (dearest is not None and len(dearest) == 10)

@@ -179,10 +179,10 @@ async def test_framethinker_gives_what_is_published() -> None:
 def test_framethinker_first_look() -> None:
     method = get_method("framethinker", compat="reference")
     for info in VIDEOS:
-        look = method.first_look(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
+        look = method.plan_initial_frames(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
         assert (
             list(look.indices or ())
-            == published_framethinker.Environment(info.num_frames, info.average_fps).first_look()
+            == published_framethinker.Environment(info.num_frames, info.average_fps).plan_initial_frames()
         )
 
 

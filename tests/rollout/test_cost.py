@@ -60,7 +60,7 @@ async def test_no_call_shows_more_than_the_dearest_one(name: str, compat: str) -
         num_frames = rng.randint(2, 4000)
         info = VideoInfo(num_frames / fps, num_frames, fps, rng.randint(64, 1920), rng.randint(64, 1920))
         envelope = PixelEnvelope(28, 784, rng.choice([50_176, 1 << 20]))
-        dearest = method.dearest_call(info, sample, envelope)
+        dearest = method.max_cost_call(info, sample, envelope)
         assert dearest is not None
         context = ToolContext(
             info, sample, envelope, awaited(lambda seconds, fps=fps: int(seconds * fps)), FirstFrames()

@@ -22,7 +22,7 @@ from benchmarks.needle_bounds import (
 )
 from tests.methods.videobrain.test_oracle import TruthRetriever
 from verl_video_tools.cli.main import run
-from verl_video_tools.data.sft import scripted_expert
+from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import (
     load_rows,
     make_demo,
@@ -152,7 +152,7 @@ def test_the_command_replays_an_oracle_and_a_guess(
     """The same through `vvt replay`: who looks is right, who answers with another letter at once is not."""
     spec, question, video = next(clip for clip in clips if clip[1].kind == "at_time")
     settings = synthetic_settings("framethinker")
-    turns = scripted_expert(get_method("framethinker", **settings)).script(spec, question).turns
+    turns = scripted_oracle(get_method("framethinker", **settings)).script(spec, question).turns
     wrong = next(letter for letter in LETTERS if letter != question.answer)
     guess = [f"<think>guess</think><action>output answer: {wrong}</action>"]
     results = []

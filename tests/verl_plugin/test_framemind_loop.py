@@ -34,7 +34,7 @@ async def rollout(turns: list[str], session_id: int = 0, **arguments: Any) -> Ro
     )
 
 
-def first_look(result: Rollout) -> tuple[int, int]:
+def plan_initial_frames(result: Rollout) -> tuple[int, int]:
     frames = result.trajectory.initial_frames
     return len(frames), frames[0].width
 
@@ -42,7 +42,7 @@ def first_look(result: Rollout) -> tuple[int, int]:
 async def test_every_rung_once_per_group_and_again_after_a_restart() -> None:
     for _ in range(2):
         group = await asyncio.gather(*(rollout([ANSWER], number, sampling_params=SAMPLING) for number in range(4)))
-        assert [first_look(result) for result in group] == [(8, 28), (7, 56), (5, 56), (4, 84)]
+        assert [plan_initial_frames(result) for result in group] == [(8, 28), (7, 56), (5, 56), (4, 84)]
         assert [result.trajectory.flags for result in group] == [[]] * 4
     assert [number for number, _ in resolution_ladder(4, LOW, HIGH)] == [8, 7, 5, 4]
 
@@ -50,8 +50,8 @@ async def test_every_rung_once_per_group_and_again_after_a_restart() -> None:
 async def test_validation_takes_the_validation_rung() -> None:
     fields = {"initial_frames": 4}
     result = await rollout([ANSWER], sampling_params=VALIDATION, method_fields=fields)
-    assert first_look(result) == (4, 84)
-    assert first_look(await rollout([ANSWER], sampling_params=SAMPLING, method_fields=fields)) == (8, 28)
+    assert plan_initial_frames(result) == (4, 84)
+    assert plan_initial_frames(await rollout([ANSWER], sampling_params=SAMPLING, method_fields=fields)) == (8, 28)
 
 
 async def test_a_rollout_names_its_rung() -> None:
@@ -60,7 +60,7 @@ async def test_a_rollout_names_its_rung() -> None:
         result = await rollout([ANSWER], number, sampling_params=SAMPLING)
         assert result.trajectory.settings == {"num_rungs": 4, "rung": number + 1}
         again = FrameMind(low=LOW, high=HIGH, tool_side_pixels=28, **result.trajectory.settings)
-        assert again.own_rung()[0] == first_look(result)[0]
+        assert again.own_rung()[0] == plan_initial_frames(result)[0]
     assert (await rollout([ANSWER], 3, sampling_params=VALIDATION)).trajectory.settings == {}
 
 

@@ -34,7 +34,7 @@ from verl_video_tools.video import (
     run_with_reader,
 )
 from verl_video_tools.video.decode_threads import DecodePool, StuckLaneError, result_of
-from verl_video_tools.video.pool import VideoShelf
+from verl_video_tools.video.pool import ReaderCache
 from verl_video_tools.video.source import Deadline
 
 
@@ -262,7 +262,7 @@ async def test_changed_closed_and_failed_files_are_opened_anew(path: Path) -> No
 
 async def test_shelf_is_bounded_and_drops_the_least_recently_asked(tmp_path: Path) -> None:
     paths = [write_video(tmp_path / f"{number}.mp4", num_frames=3) for number in range(3)]
-    shelf = VideoShelf(DecodePool(1), capacity=2)
+    shelf = ReaderCache(DecodePool(1), capacity=2)
 
     async def get(number: int) -> Video:
         return await result_of(shelf.request(paths[number]), 5, "open")

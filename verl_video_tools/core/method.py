@@ -194,7 +194,7 @@ class Method(ABC):
         return "append"
 
     @abstractmethod
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames shown with the question."""
 
     @abstractmethod
@@ -241,7 +241,7 @@ class Method(ABC):
         Called before pictures are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
         """
 
-    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
         """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
         asks. None: it shows none, or nobody has said."""
         return None

@@ -160,7 +160,7 @@ class Trajectory:
         aborted."""
         return self.video is None or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
 
-    def first_look(self) -> list[int]:
+    def plan_initial_frames(self) -> list[int]:
         """Indices of the frames that were shown with the question."""
         return [frame.index for frame in self.initial_frames]
 
@@ -169,11 +169,11 @@ class Trajectory:
 
         Sizes may differ: an expert behind an endpoint may be shown larger ones.
         """
-        if list(recorded) == self.first_look():
+        if list(recorded) == self.plan_initial_frames():
             return None
         return (
             f"its rollout was first shown {_frames_in_words(recorded)}, and is replayed with "
-            f"{_frames_in_words(self.first_look())}"
+            f"{_frames_in_words(self.plan_initial_frames())}"
         )
 
     def calls(self) -> list[CallRecord]:

@@ -14,7 +14,7 @@ from PIL import Image, ImageOps
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import FrameRecord, ImagePart, Message, Method, PixelEnvelope
-from verl_video_tools.rollout.special_tokens import spelt_apart
+from verl_video_tools.rollout.special_tokens import escape_special_tokens
 from verl_video_tools.video import fit_envelope
 
 BACKGROUND = (255, 255, 255)
@@ -39,7 +39,7 @@ def picture_messages(row: Mapping[str, Any], method: Method, envelope: PixelEnve
     extra_info = row["extra_info"]
     images = [read_picture(path, number, envelope) for number, path in enumerate(extra_info["image_paths"])]
     messages = method.picture_prompt(str(extra_info["question"]), images)
-    return [Message(message.role, spelt_apart(message.content)) for message in messages]
+    return [Message(message.role, escape_special_tokens(message.content)) for message in messages]
 
 
 def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:

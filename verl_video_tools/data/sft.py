@@ -17,7 +17,7 @@ from verl_video_tools.core.types import Method, Retriever, Sample, StopReason, T
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.synthetic_rows import make_row, question_from_row, questions_about
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.methods.toolkit.oracle import Expert, Habits, Script
+from verl_video_tools.methods.toolkit.oracle import Habits, Oracle, Script
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.services.retrieval import recorded_answers
@@ -54,7 +54,7 @@ class ExportReport:
 
 def write_sft_rows(
     rows: Iterable[Mapping[str, Any]],
-    expert: Expert,
+    expert: Oracle,
     out_path: str | Path,
     *,
     method: Method,
@@ -84,7 +84,7 @@ def write_sft_rows(
 
 def _kept_rows(
     rows: Iterable[Mapping[str, Any]],
-    expert: Expert,
+    expert: Oracle,
     method: Method,
     keep_wrong: bool,
     report: ExportReport,
@@ -132,7 +132,7 @@ def export_sft(
         settings: fields of the methods' configs that differ from their defaults, as `field`, or `method.field` where
             the rows name several methods; reinforcement learning must use the same.
         retriever: for methods that find frames by text.
-        habits: how the experts err and answer; their meanings and defaults are those of `ScriptedExpert`.
+        habits: how the experts err and answer; their meanings and defaults are those of `ScriptedOracle`.
 
     Raises:
         UsageError: a file cannot be read or written, or names a method that does not exist or has no scripted expert.
@@ -150,7 +150,7 @@ def export_sft(
     kept = []
     for name, fields in _fields_of(names, settings or {}).items():
         method = get_method(name, **fields)
-        expert = scripted_expert(method, open_ended, seed=seed, **habits)
+        expert = scripted_oracle(method, open_ended, seed=seed, **habits)
         mine = [row for row in rows if row["agent_name"] == name]
         kept += _kept_rows(mine, expert, method, keep_wrong, report, retriever)
     _write(kept, report, out_parquet)
@@ -170,25 +170,25 @@ def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, d
     return fields
 
 
-def scripted_expert(method: Method, open_ended: bool = False, *, seed: int = 0, **habits: Unpack[Habits]) -> Expert:
+def scripted_oracle(method: Method, open_ended: bool = False, *, seed: int = 0, **habits: Unpack[Habits]) -> Oracle:
     """The expert that writes the method's grammar for questions of the synthetic world.
 
     Args:
         open_ended: the questions have no options; the expert answers in words.
         seed: of its choices.
-        habits: how it errs and answers; their meanings and defaults are those of `ScriptedExpert`.
+        habits: how it errs and answers; their meanings and defaults are those of `ScriptedOracle`.
 
     Raises:
         UsageError: the method has none, or none for questions without options.
     """
     if method.oracle is None:
         raise UsageError(f"there is no scripted expert for {method.name}")
-    expert_class = resolve_name(method.oracle)
-    if open_ended and not expert_class.takes_open_questions:
+    oracle_class = resolve_name(method.oracle)
+    if open_ended and not oracle_class.takes_open_questions:
         raise UsageError(f"the scripted expert of {method.name} answers with an option; give it questions with options")
     if open_ended:
         habits["answers_in_words"] = True
-    expert: Expert = expert_class(method=method, seed=seed, **habits)
+    expert: Oracle = oracle_class(method=method, seed=seed, **habits)
     return expert
 
 
@@ -210,7 +210,7 @@ def _fresh_rows(
     return fresh
 
 
-def _script(expert: Expert, row: Mapping[str, Any]) -> Script:
+def _script(expert: Oracle, row: Mapping[str, Any]) -> Script:
     return expert.script(*_truth(row))
 
 

@@ -137,7 +137,7 @@ class PromptCosts:
         return self._groups[method.name]
 
     def _of(self, method: Method, sample: Sample, info: VideoInfo) -> PromptCost:
-        look = method.first_look(info, sample, self._model.envelope)
+        look = method.plan_initial_frames(info, sample, self._model.envelope)
         messages = prompt_messages(method, sample, info, planned_images(look, info))
         budget = method.recipe_budget
         return PromptCost(self._model.counter.prompt(messages), len(look), budget.prompt_tokens, budget.images)

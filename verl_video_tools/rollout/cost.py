@@ -128,20 +128,20 @@ def _estimated_first_look(method: Method, envelope: PixelEnvelope) -> tuple[int,
     """Tokens and pictures of the prompt, the tokens at most."""
     info = VideoInfo(duration_seconds=3600.0, num_frames=108_000, average_fps=30.0, width=1920, height=1080)
     sample = Sample(question="?", ground_truth="A", video_path="video.mp4", question_type="mc")
-    request = method.first_look(info, sample, envelope)
+    request = method.plan_initial_frames(info, sample, envelope)
     messages = method.prompt(sample, info, planned_images(request, info))
     num_characters = sum(len(content_text(message.content)) for message in messages)
     return num_characters + len(request) * image_tokens(request.width, request.height, envelope.factor), len(request)
 
 
 def _first_look(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look:
-    request = method.first_look(info, sample, model.envelope)
+    request = method.plan_initial_frames(info, sample, model.envelope)
     messages = method.prompt(sample, info, planned_images(request, info))
     return _look(request, model, model.counter.prompt(messages))
 
 
 def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look | None:
-    request = method.dearest_call(info, sample, model.envelope)
+    request = method.max_cost_call(info, sample, model.envelope)
     if request is None:
         return None
     outcome = ToolOutcome(CallRecord(name="", arguments={}, ok=True), planned_images(request, info), info)

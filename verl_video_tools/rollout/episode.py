@@ -50,7 +50,7 @@ from verl_video_tools.core.types import (
     with_pixels,
 )
 from verl_video_tools.rollout.policy import Policy
-from verl_video_tools.rollout.special_tokens import prompt_messages, spelt_apart
+from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
 from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
 
@@ -140,7 +140,7 @@ class Episode:
             request = await self._first_look(self._video)
             planned = await self._planned(request)
             messages = prompt_messages(self.method, self.sample, info, planned)
-            if await self._has_no_room(messages, info):  # asked before anything is decoded
+            if await self._exceeds_budget(messages, info):  # asked before anything is decoded
                 return None
             images = await self._decode(request, self._siblings_looks(request))
         except VideoError as error:
@@ -153,13 +153,13 @@ class Episode:
             messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
         else:  # another frame stands in for a damaged one, and labels tell what is shown
             messages = prompt_messages(self.method, self.sample, info, images)
-            if await self._has_no_room(messages, info):
+            if await self._exceeds_budget(messages, info):
                 return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
         return messages
 
-    async def _has_no_room(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
+    async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
         """End the rollout if its prompt does not fit. Long texts take seconds to count, so a thread does."""
         reason = None if self.budget is None else await asyncio.to_thread(self.budget.refuses_prompt, prompt)
         if reason is None:
@@ -222,7 +222,7 @@ class Episode:
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _first_look(self, video: Video) -> FrameRequest:
-        look = self.method.first_look(video.info, self.sample, self.envelope)
+        look = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
         if self.method.first_look_selector is None:
             return look
         retriever = self._recording_retriever(self.trajectory.retrieved_frames)
@@ -246,7 +246,9 @@ class Episode:
         if self.method.first_look_selector is not None:
             return ()
         different = {id(method): method for method in self.group}.values()
-        looks = {method.first_look(self._opened_video().info, self.sample, self.envelope) for method in different}
+        looks = {
+            method.plan_initial_frames(self._opened_video().info, self.sample, self.envelope) for method in different
+        }
         return tuple(looks - {request})
 
     def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
@@ -267,7 +269,7 @@ class Episode:
             return None
 
         planned = [await self._take(record, plan, self._planned) for record, plan in plans]
-        observation = spelt_apart(self.method.observe(planned, turns_left))
+        observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # asked before anything is decoded
             self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
             if self.method.ends_on_budget():
@@ -288,7 +290,7 @@ class Episode:
         if _records(outcomes) == _records(planned):
             observation = with_pixels(observation, images)
         else:  # a call was refused or failed, or another frame stands in for a damaged one
-            observation = spelt_apart(self.method.observe(outcomes, turns_left))
+            observation = escape_special_tokens(self.method.observe(outcomes, turns_left))
             if reason := await self._refuses(observation):
                 self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
                 self._end(reason)

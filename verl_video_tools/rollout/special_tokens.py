@@ -14,16 +14,18 @@ from verl_video_tools.core.types import Content, ImagePart, Message, Method, Sam
 _OPENING = re.compile(r"<\|(?=\w+\|>)", re.ASCII)
 
 
-def text_spelt_apart(text: str) -> str:
+def escape_text(text: str) -> str:
     """The text with a space in every special token that it spells (`< |im_end|>`)."""
     return _OPENING.sub("< |", text)
 
 
-def spelt_apart(content: Content) -> Content:
+def escape_special_tokens(content: Content) -> Content:
     """The content with every text so."""
-    return tuple(text_spelt_apart(part) if isinstance(part, str) else part for part in content)
+    return tuple(escape_text(part) if isinstance(part, str) else part for part in content)
 
 
 def prompt_messages(method: Method, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
     """What starts a rollout: the method's prompt, whatever the question spells."""
-    return [Message(message.role, spelt_apart(message.content)) for message in method.prompt(sample, info, images)]
+    return [
+        Message(message.role, escape_special_tokens(message.content)) for message in method.prompt(sample, info, images)
+    ]

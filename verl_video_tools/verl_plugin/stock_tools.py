@@ -33,7 +33,7 @@ from verl_video_tools.core.errors import (
 from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, Sample, ToolContext
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.hermes import tool_schema
-from verl_video_tools.rollout.special_tokens import text_spelt_apart
+from verl_video_tools.rollout.special_tokens import escape_text
 from verl_video_tools.video import decode_frames, index_at, open_video
 
 logger = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class VideoTool(BaseTool):
         # verl takes an absent list of images, but no None.
         images = {"image": list(observation.images)} if observation.images else {}
         # Errors repeat what the policy wrote, and verl's loop tokenises the text as it stands.
-        return ToolResponse(text=text_spelt_apart(observation.text), **images), 0.0, metrics
+        return ToolResponse(text=escape_text(observation.text), **images), 0.0, metrics
 
     async def release(self, instance_id: str, **kwargs: Any) -> None:
         """Forget the call."""

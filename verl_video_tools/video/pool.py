@@ -40,7 +40,7 @@ class PoolStats:
     open_videos: int
 
 
-class VideoShelf:
+class ReaderCache:
     """Open readers by file identity, so that the rollouts of a group share one.
 
     A file is opened once, however many ask for it at the same time. Beyond `capacity` the least recently asked one is
@@ -95,8 +95,8 @@ def _pool() -> DecodePool:
 
 
 @cache
-def _shelf() -> VideoShelf:
-    return VideoShelf(_pool(), MAX_OPEN_VIDEOS)
+def _reader_cache() -> ReaderCache:
+    return ReaderCache(_pool(), MAX_OPEN_VIDEOS)
 
 
 @cache
@@ -105,7 +105,7 @@ def _provider() -> FrameProvider:
 
 
 def _forget_state() -> None:
-    for made in (_shelf, _pool, _provider):
+    for made in (_reader_cache, _pool, _provider):
         made.cache_clear()
 
 
@@ -213,7 +213,7 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
         VideoNotFoundError, UnreadableVideoError: see `Video`.
         DeadlineError: not open by the deadline.
     """
-    task = _shelf().request(path)
+    task = _reader_cache().request(path)
     try:
         return await result_of(task, deadline_seconds, f"{path}: open")
     except DeadlineError:
@@ -223,7 +223,7 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
 
 def pool_stats() -> PoolStats:
     """State of this process's decode threads and open readers."""
-    return PoolStats(threads=_pool().num_threads, stuck_threads=_pool().num_stuck, open_videos=len(_shelf()))
+    return PoolStats(threads=_pool().num_threads, stuck_threads=_pool().num_stuck, open_videos=len(_reader_cache()))
 
 
 def cache_stats() -> CacheStats:

@@ -41,12 +41,12 @@ def test_wrong_values_are_named(field: str, value: object) -> None:
 
 
 def test_first_look_spans_the_video_at_the_size_of_the_published_code() -> None:
-    look = get_method("direct").first_look(VIDEO, SAMPLE, PixelEnvelope())
+    look = get_method("direct").plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope())
     assert (look.width, look.height, len(look)) == (640, 360, 16)
     assert look.indices is not None and (look.indices[0], look.indices[1], look.indices[-1]) == (0, 199, 2999)
-    fitted = get_method("direct", initial_frames=4).first_look(VIDEO, SAMPLE, PixelEnvelope(32, 1024, 1 << 20))
+    fitted = get_method("direct", initial_frames=4).plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope(32, 1024, 1 << 20))
     assert (fitted.width, fitted.height, fitted.indices) == (640, 352, (0, 999, 1999, 2999))
-    short = get_method("direct").first_look(replace(VIDEO, num_frames=3), SAMPLE, PixelEnvelope())
+    short = get_method("direct").plan_initial_frames(replace(VIDEO, num_frames=3), SAMPLE, PixelEnvelope())
     assert short.indices == (0, 1, 2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from verl_video_tools.methods.direct import Direct
-from verl_video_tools.methods.direct.oracle import DirectExpert
+from verl_video_tools.methods.direct.oracle import DirectOracle
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.spec import random_spec
 from verl_video_tools.synthetic.world import label_at
@@ -15,7 +15,7 @@ METHOD = Direct(initial_frames=8)
 
 
 def test_what_the_first_look_shows_is_answered_and_the_rest_is_guessed() -> None:
-    expert = DirectExpert(method=METHOD)
+    expert = DirectOracle(method=METHOD)
     right = {True: 0, False: 0}
     asked = {True: 0, False: 0}
     for spec, question in WORLD:
@@ -32,6 +32,6 @@ def test_what_the_first_look_shows_is_answered_and_the_rest_is_guessed() -> None
 
 def test_answers_in_words_name_the_option() -> None:
     for spec, question in WORLD[:40]:
-        letter = METHOD.parse(DirectExpert(method=METHOD).script(spec, question).turns[0]).answer
-        words = METHOD.parse(DirectExpert(method=METHOD, answers_in_words=True).script(spec, question).turns[0]).answer
+        letter = METHOD.parse(DirectOracle(method=METHOD).script(spec, question).turns[0]).answer
+        words = METHOD.parse(DirectOracle(method=METHOD, answers_in_words=True).script(spec, question).turns[0]).answer
         assert letter is not None and words == question.options[letter]

@@ -70,7 +70,7 @@ def test_ladder() -> None:
 
 def looks(envelope: PixelEnvelope, **fields: Any) -> list[FrameRequest]:
     method = FrameMind(**fields)
-    return [method.for_session(number, 8, False).first_look(INFO, SAMPLE, envelope) for number in range(8)]
+    return [method.for_session(number, 8, False).plan_initial_frames(INFO, SAMPLE, envelope) for number in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_without_a_ladder_all_rollouts_see_alike() -> None:
 def test_short_videos_show_every_frame_once(nested: bool) -> None:
     info = VideoInfo(2.0, 20, 10.0, 64, 64)
     for rung in (1, 8):
-        look = FrameMind(rung=rung, nested_times=nested).first_look(info, SAMPLE, PixelEnvelope())
+        look = FrameMind(rung=rung, nested_times=nested).plan_initial_frames(info, SAMPLE, PixelEnvelope())
         assert look.indices == tuple(range(20))
 
 
@@ -165,7 +165,7 @@ def test_times_of_the_rungs() -> None:
 
 
 def test_aspect() -> None:
-    look = FrameMind(resize="area", rung=1).first_look(INFO, SAMPLE, PixelEnvelope())
+    look = FrameMind(resize="area", rung=1).plan_initial_frames(INFO, SAMPLE, PixelEnvelope())
     assert (look.width, look.height) == (299, 168)
 
 
@@ -173,7 +173,8 @@ def test_pixels_of_a_shared_decode(video: str) -> None:
     with Video(video) as reader:
         method = FrameMind(low=(16, 56), high=(8, 112))
         requests = [
-            method.for_session(number, 4, False).first_look(reader.info, SAMPLE, PixelEnvelope()) for number in range(4)
+            method.for_session(number, 4, False).plan_initial_frames(reader.info, SAMPLE, PixelEnvelope())
+            for number in range(4)
         ]
         together = reader.decode_many(requests)
         for request, batch in zip(requests, together, strict=True):

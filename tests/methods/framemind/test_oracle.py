@@ -12,14 +12,14 @@ from verl_video_tools.core.types import ParsedTurn
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 from verl_video_tools.methods.framemind import FrameMind
-from verl_video_tools.methods.framemind.oracle import FrameMindExpert
+from verl_video_tools.methods.framemind.oracle import FrameMindOracle
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.synthetic.questions import KINDS, make_questions
 from verl_video_tools.synthetic.spec import random_spec
 
 METHOD = FrameMind(low=(8, 56), high=(4, 112), tool_side_pixels=56, label_decimals=1)
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]
-EXPERT = FrameMindExpert(seed=1, method=METHOD)
+EXPERT = FrameMindOracle(seed=1, method=METHOD)
 
 
 def parsed(script: Script) -> list[ParsedTurn]:
@@ -47,7 +47,7 @@ def test_templates() -> None:
 
 
 def test_a_careless_expert_is_sometimes_wrong() -> None:
-    expert = FrameMindExpert(seed=1, method=METHOD, imperfection=1.0)
+    expert = FrameMindOracle(seed=1, method=METHOD, imperfection=1.0)
     scripts = [expert.script(spec, question) for spec, question in WORLD]
     assert {script.template for script in scripts} == {"careless"}
     answers = [parsed(script)[-1].answer for script in scripts]

@@ -50,7 +50,7 @@ def framethinker(**settings: Any) -> FrameThinker:
 )
 def test_first_look(duration_seconds: float, num_frames: int, indices: tuple[int, ...]) -> None:
     info = VideoInfo(duration_seconds, num_frames, 30.0, 64, 36)
-    assert framethinker().first_look(info, SAMPLE, PixelEnvelope()).indices == indices
+    assert framethinker().plan_initial_frames(info, SAMPLE, PixelEnvelope()).indices == indices
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_first_look(duration_seconds: float, num_frames: int, indices: tuple[int
 )
 def test_first_look_size(info: VideoInfo, strict: tuple[int, int], reference: tuple[int, int]) -> None:
     for method, expected in ((framethinker(), strict), (framethinker(compat="reference"), reference)):
-        request = method.first_look(info, SAMPLE, PixelEnvelope())
+        request = method.plan_initial_frames(info, SAMPLE, PixelEnvelope())
         assert (request.width, request.height) == expected
 
 

@@ -11,7 +11,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import ParsedTurn
 from verl_video_tools.methods.framethinker.consistency import last_two_numbers
 from verl_video_tools.methods.framethinker.grammar import parse_turn
-from verl_video_tools.methods.framethinker.oracle import FrameThinkerExpert
+from verl_video_tools.methods.framethinker.oracle import FrameThinkerOracle
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.synthetic.questions import KINDS, Question, make_questions
 from verl_video_tools.synthetic.spec import first_look_frames, random_spec
@@ -19,7 +19,7 @@ from verl_video_tools.synthetic.world import VideoSpec, label_at
 from verl_video_tools.video import linspace_indices
 
 WORLD = [(spec, question) for spec in map(random_spec, range(60)) for question in make_questions(spec, count=4, seed=0)]
-EXPERT = FrameThinkerExpert(seed=1)
+EXPERT = FrameThinkerOracle(seed=1)
 
 
 def parsed(script: Script) -> list[ParsedTurn]:
@@ -95,7 +95,7 @@ def test_thoughts_end_on_the_segment_chosen() -> None:
 
 @pytest.mark.parametrize("imperfection", [0.0, 0.6])
 def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(imperfection: float) -> None:
-    expert = FrameThinkerExpert(seed=2, imperfection=imperfection)
+    expert = FrameThinkerOracle(seed=2, imperfection=imperfection)
     told = 0
     for spec, question in WORLD:
         script = expert.script(spec, question)
@@ -111,25 +111,25 @@ def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(imperfection
 
 def test_same_seed_same_script() -> None:
     for spec, question in WORLD[:40]:
-        assert EXPERT.script(spec, question) == FrameThinkerExpert(seed=1).script(spec, question)
-    other = FrameThinkerExpert(seed=9)
+        assert EXPERT.script(spec, question) == FrameThinkerOracle(seed=1).script(spec, question)
+    other = FrameThinkerOracle(seed=9)
     assert any(EXPERT.script(spec, question) != other.script(spec, question) for spec, question in WORLD)
 
 
-def right_share(expert: FrameThinkerExpert, world: list[tuple[VideoSpec, Question]]) -> float:
+def right_share(expert: FrameThinkerOracle, world: list[tuple[VideoSpec, Question]]) -> float:
     right = [parsed(expert.script(spec, question))[-1].answer == question.answer for spec, question in world]
     return sum(right) / len(right)
 
 
 def test_imperfect_expert_is_wrong_now_and_then() -> None:
     hard = [(spec, question) for spec, question in WORLD if question.kind != "direct"]
-    assert right_share(FrameThinkerExpert(), hard) == 1.0
-    assert 0.15 < right_share(FrameThinkerExpert(imperfection=1.0), hard) < 0.4  # four options
-    assert 0.55 < right_share(FrameThinkerExpert(imperfection=0.5), hard) < 0.8
+    assert right_share(FrameThinkerOracle(), hard) == 1.0
+    assert 0.15 < right_share(FrameThinkerOracle(imperfection=1.0), hard) < 0.4  # four options
+    assert 0.55 < right_share(FrameThinkerOracle(imperfection=0.5), hard) < 0.8
 
 
 def test_imperfect_expert_stays_within_the_grammar_and_the_video() -> None:
-    expert = FrameThinkerExpert(imperfection=1.0)
+    expert = FrameThinkerOracle(imperfection=1.0)
     templates = Counter(expert.script(spec, question).template for spec, question in WORLD)
     assert set(templates) == {"A", "B"}
     for spec, question in WORLD:
@@ -140,4 +140,4 @@ def test_imperfect_expert_stays_within_the_grammar_and_the_video() -> None:
 @pytest.mark.parametrize("field", ["imperfection", "refine_share", "split_share"])
 def test_shares_are_probabilities(field: str) -> None:
     with pytest.raises(UsageError, match=field):
-        FrameThinkerExpert(**{field: 1.5})
+        FrameThinkerOracle(**{field: 1.5})

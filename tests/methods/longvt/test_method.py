@@ -439,7 +439,9 @@ def test_prompt_file(tmp_path: Path) -> None:
 
 def test_a_video_of_one_frame_is_shown() -> None:
     info = VideoInfo(duration_seconds=0.04, num_frames=1, average_fps=25.0, width=96, height=64)
-    assert get_method("longvt").first_look(info, Sample("?", "x", "v", "open"), PixelEnvelope()).seconds == (0.0,)
+    assert get_method("longvt").plan_initial_frames(info, Sample("?", "x", "v", "open"), PixelEnvelope()).seconds == (
+        0.0,
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.sft import execute, export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.methods.longvt.oracle import LongVTExpert
+from verl_video_tools.methods.longvt.oracle import LongVTOracle
 from verl_video_tools.synthetic.questions import make_questions
 from verl_video_tools.synthetic.seconds import WorldJudge, evidence_seconds, open_question, windows_in_seconds
 from verl_video_tools.synthetic.spec import random_spec
@@ -46,7 +46,7 @@ def test_open_questions_name_a_window_and_no_option() -> None:
 
 @pytest.mark.parametrize("open_ended", [True, False])
 def test_perfect_expert_is_right_and_crops_the_evidence(open_ended: bool) -> None:
-    expert = LongVTExpert(method=METHOD, answers_in_words=open_ended)
+    expert = LongVTOracle(method=METHOD, answers_in_words=open_ended)
     templates = set()
     for spec, question in WORLD:
         script = expert.script(spec, question)
@@ -63,12 +63,12 @@ def test_perfect_expert_is_right_and_crops_the_evidence(open_ended: bool) -> Non
 
 
 def test_imperfect_expert_is_wrong_now_and_then() -> None:
-    expert = LongVTExpert(method=METHOD, answers_in_words=True, imperfection=1.0)
+    expert = LongVTOracle(method=METHOD, answers_in_words=True, imperfection=1.0)
     answers = [METHOD.parse(expert.script(spec, question).turns[-1]).answer for spec, question in WORLD]
     truths = [question.options[question.answer] for _, question in WORLD]
     assert 0.15 < sum(map(str.__eq__, truths, map(str, answers))) / len(WORLD) < 0.5
     with pytest.raises(UsageError, match="imperfection"):
-        LongVTExpert(method=METHOD, answers_in_words=True, imperfection=2)
+        LongVTOracle(method=METHOD, answers_in_words=True, imperfection=2)
 
 
 async def test_the_worlds_judge() -> None:

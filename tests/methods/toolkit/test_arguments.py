@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
+from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
 
 
 @pytest.mark.parametrize(
@@ -39,9 +39,9 @@ def test_finite_number(value: Any, number: float | None, number_with_text: float
     [(100.0, 2, "100.00"), (0.29, 2, "0.29"), (12.994, 2, "12.99"), (12.999, 2, "12.99"), (12.96, 1, "12.9")],
 )
 def test_told_seconds(seconds: float, decimals: int, told: str) -> None:
-    assert told_seconds(seconds, decimals) == told
+    assert format_seconds(seconds, decimals) == told
 
 
 @given(st.floats(min_value=0.01, max_value=1e6), st.integers(min_value=1, max_value=2))
 def test_what_is_told_may_be_asked_for(seconds: float, decimals: int) -> None:
-    assert seconds - 10**-decimals - 1e-9 <= float(told_seconds(seconds, decimals)) <= seconds
+    assert seconds - 10**-decimals - 1e-9 <= float(format_seconds(seconds, decimals)) <= seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from verl_video_tools.data.sft import scripted_expert
+from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
@@ -15,7 +15,7 @@ METHODS = ("framemind", "framethinker", "longvt", "videobrain", "videozoomer")
 
 @pytest.mark.parametrize("method", METHODS)
 def test_looks_name_the_place_asked_for_and_no_other_does(method: str) -> None:
-    expert = scripted_expert(get_method(method), seed=2)
+    expert = scripted_oracle(get_method(method), seed=2)
     places = set()
     for spec in SPECS:
         for question in needle_questions(spec, 8, seed=0):
@@ -36,7 +36,7 @@ def test_what_the_first_look_shows_is_read_in_whatever_haste(method: str) -> Non
     """Else a cold start on hasty rollouts would teach not to believe the pictures."""
     fields = synthetic_fields(type(get_method(method)))
     hasty = {"imperfection": 1.0, "hasty_share": 1.0, "answers_in_words": True}
-    expert = scripted_expert(get_method(method, **fields), seed=2, **hasty)
+    expert = scripted_oracle(get_method(method, **fields), seed=2, **hasty)
     answered = 0
     for spec in SPECS:
         for question in needle_questions(spec, 8, seed=0):

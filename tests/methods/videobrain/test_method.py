@@ -518,7 +518,7 @@ def test_the_prompt_tells_of_the_tools_that_there_are(tool_names: list[str]) -> 
     refusal = method.message_templates()["refusal"].text
     assert ("range or prompt" in refusal) == method.searches
     info = VideoInfo(100.0, 3000, 30.0, 1920, 1080)
-    dearest = method.dearest_call(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
+    dearest = method.max_cost_call(info, Sample("?", "B", "v.mp4", "mc"), PixelEnvelope())
     assert dearest is not None and len(dearest.indices or ()) == {"uniform_sample": 8, "clip_sample": 4}[tool_names[0]]
 
 
@@ -665,7 +665,7 @@ def test_sizes(native: tuple[int, int], factor: int, fit: tuple[int, int], stret
     info = VideoInfo(10.0, 300, 30.0, *native)
     sample = Sample("?", "B", "v.mp4", "mc")
     for fields, size in (({}, fit), ({"aspect": "stretch"}, stretched), ({"compat": "reference"}, stretched)):
-        look = get_method("videobrain", **fields).first_look(info, sample, PixelEnvelope(factor=factor))
+        look = get_method("videobrain", **fields).plan_initial_frames(info, sample, PixelEnvelope(factor=factor))
         assert (look.width, look.height) == size
 
 

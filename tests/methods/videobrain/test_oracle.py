@@ -11,10 +11,10 @@ import pytest
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
-from verl_video_tools.data.sft import execute, scripted_expert
+from verl_video_tools.data.sft import execute, scripted_oracle
 from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods.videobrain import ToolName, VideoBrain
-from verl_video_tools.methods.videobrain.oracle import VideoBrainExpert
+from verl_video_tools.methods.videobrain.oracle import VideoBrainOracle
 from verl_video_tools.synthetic.questions import Question, make_questions
 from verl_video_tools.synthetic.search import asked_by_frames, search_words
 from verl_video_tools.synthetic.spec import first_look_frames, random_spec
@@ -22,7 +22,7 @@ from verl_video_tools.synthetic.world import VideoSpec, label_at, render
 
 WORLD = [(spec, question) for spec in map(random_spec, range(40)) for question in make_questions(spec, count=4, seed=0)]
 METHOD = VideoBrain(initial_frames=8)
-EXPERT = VideoBrainExpert(method=METHOD)
+EXPERT = VideoBrainOracle(method=METHOD)
 
 
 class TruthRetriever:
@@ -73,7 +73,7 @@ def test_a_perfect_expert_is_right() -> None:
 
 def test_a_first_look_that_leaves_the_frame_out_is_no_answer() -> None:
     spec, question = next((spec, question) for spec, question in WORLD if question.kind == "direct")
-    script = VideoBrainExpert(method=VideoBrain(initial_frames=3)).script(spec, question)
+    script = VideoBrainOracle(method=VideoBrain(initial_frames=3)).script(spec, question)
     assert script.template == "uniform"
     frame = question.evidence[0][0]
     assert METHOD.parse(script.turns[0]).calls[0].arguments == {"start_frame": frame, "end_frame": frame + 8}
@@ -81,14 +81,14 @@ def test_a_first_look_that_leaves_the_frame_out_is_no_answer() -> None:
 
 
 def test_an_imperfect_expert_guesses_and_searches_nothing() -> None:
-    expert = VideoBrainExpert(method=METHOD, imperfection=1.0)
+    expert = VideoBrainOracle(method=METHOD, imperfection=1.0)
     scripts = [expert.script(spec, question) for spec, question in WORLD]
     truths = [asked_by_frames(spec, question).answer for spec, question in WORLD]
     right = [METHOD.parse(script.turns[-1]).answer == truth for script, truth in zip(scripts, truths, strict=True)]
     assert {script.template for script in scripts} == {"direct", "uniform"}
     assert 0.15 < sum(right) / len(right) < 0.6
     with pytest.raises(UsageError, match="imperfection"):
-        VideoBrainExpert(method=METHOD, imperfection=2)
+        VideoBrainOracle(method=METHOD, imperfection=2)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_an_imperfect_expert_guesses_and_searches_nothing() -> None:
 def test_the_expert_calls_the_tools_that_there_are(tool_name: ToolName, templates: set[str]) -> None:
     method, scripts = replace(METHOD, tool_names=(tool_name,)), []
     for imperfection in (0.0, 0.5):
-        expert = VideoBrainExpert(method=method, imperfection=imperfection)
+        expert = VideoBrainOracle(method=method, imperfection=imperfection)
         scripts += [expert.script(spec, question) for spec, question in WORLD]
     assert {script.template for script in scripts} == templates
     called = {call.name for script in scripts for turn in script.turns for call in method.parse(turn).calls}
@@ -130,7 +130,7 @@ async def test_executed_rollouts_earn_everything(tmp_path: Path) -> None:
     rows = one_of_each()
     render(rows[0][0], tmp_path / "video.mp4")
     for spec, question in rows:
-        script = scripted_expert(METHOD).script(spec, question)
+        script = scripted_oracle(METHOD).script(spec, question)
         sample = Sample.from_row(make_row(spec, question, tmp_path / "video.mp4", 0, "train", "videobrain"))
         trajectory = await execute(METHOD, sample, script.turns, TruthRetriever(spec))
         assert (await METHOD.score(trajectory, sample))["score"] == pytest.approx(1.55)

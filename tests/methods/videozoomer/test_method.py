@@ -82,26 +82,26 @@ def test_prompt_file_replaces_the_prompt(tmp_path: Path) -> None:
 )
 def test_sizes_in_the_recipes_envelope(native: tuple[int, int], size: tuple[int, int], tokens: int) -> None:
     info = replace(VIDEO, width=native[0], height=native[1])
-    look = videozoomer().first_look(info, SAMPLE, PixelEnvelope(28, 25_088, 100_352))
+    look = videozoomer().plan_initial_frames(info, SAMPLE, PixelEnvelope(28, 25_088, 100_352))
     assert (look.width, look.height) == size
     assert look.width * look.height // 28**2 == tokens <= 128
 
 
 def test_a_small_video_is_enlarged_only_to_the_envelopes_minimum() -> None:
     info = replace(VIDEO, width=64, height=36)
-    look = videozoomer().first_look(info, SAMPLE, PixelEnvelope(28, 25_088, 100_352))
+    look = videozoomer().plan_initial_frames(info, SAMPLE, PixelEnvelope(28, 25_088, 100_352))
     assert 25_088 <= look.width * look.height < 2 * 25_088
-    alone = videozoomer().first_look(info, SAMPLE, PixelEnvelope())
+    alone = videozoomer().plan_initial_frames(info, SAMPLE, PixelEnvelope())
     assert (alone.width, alone.height) == (64, 36)
 
 
 def test_a_glance_shows_the_last_frame_of_a_long_video() -> None:
     """1000 s at 25 per second: 64 frames, 15.84 s apart."""
     info = VideoInfo(1000.0, 25_000, 25.0, 64, 36)
-    reference = videozoomer(compat="reference").first_look(info, SAMPLE, PixelEnvelope())
+    reference = videozoomer(compat="reference").plan_initial_frames(info, SAMPLE, PixelEnvelope())
     assert reference.indices is not None
     assert (len(reference.indices), reference.indices[1] / 25, reference.indices[-1] / 25) == (64, 15.84, 999.96)
-    look = videozoomer().first_look(info, SAMPLE, PixelEnvelope())
+    look = videozoomer().plan_initial_frames(info, SAMPLE, PixelEnvelope())
     assert look.seconds is not None
     assert tuple(int(time * 25) for time in look.seconds) == reference.indices
 

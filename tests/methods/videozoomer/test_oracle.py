@@ -21,7 +21,7 @@ from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_
 from verl_video_tools.methods.toolkit.oracle import Script
 from verl_video_tools.methods.videozoomer import VideoZoomer
 from verl_video_tools.methods.videozoomer.grammar import parse_turn
-from verl_video_tools.methods.videozoomer.oracle import VideoZoomerExpert
+from verl_video_tools.methods.videozoomer.oracle import VideoZoomerOracle
 from verl_video_tools.synthetic.questions import KINDS, make_questions
 from verl_video_tools.synthetic.seconds import frames_in_seconds
 from verl_video_tools.synthetic.spec import random_spec
@@ -35,7 +35,7 @@ WORLD = [
 ]
 METHOD = VideoZoomer(initial_frames=8)
 """The first look of the synthetic world's recipe: 8 frames, between which most events hide."""
-EXPERT = VideoZoomerExpert(seed=1, method=METHOD)
+EXPERT = VideoZoomerOracle(seed=1, method=METHOD)
 STOP = "</video_zoom>"
 END = "<|im_end|>"
 
@@ -67,7 +67,7 @@ def test_questions_name_times_and_options_stay() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", [METHOD, VideoZoomer()])
 def test_perfect_expert_answers_right(kind: str, method: VideoZoomer) -> None:
-    expert = VideoZoomerExpert(seed=1, method=method)
+    expert = VideoZoomerOracle(seed=1, method=method)
     for spec, question in WORLD:
         if question.kind == kind:
             assert parsed(expert.script(spec, question))[-1].answer == question.answer
@@ -120,7 +120,7 @@ async def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(
     told = 0
     for row in rows:
         spec, question = question_from_row(row)
-        script = VideoZoomerExpert(seed=2, imperfection=imperfection, method=METHOD).script(spec, question)
+        script = VideoZoomerOracle(seed=2, imperfection=imperfection, method=METHOD).script(spec, question)
         trajectory = await execute(METHOD, Sample.from_row(row), script.turns)
         frames = trajectory.initial_frames + [frame for call in trajectory.calls() for frame in call.frames]
         labels = {f"{frame.timestamp_seconds:.2f}": frame.index for frame in frames}
@@ -132,14 +132,14 @@ async def test_final_thoughts_tell_the_truth_about_frames_that_were_shown(
 
 def test_same_seed_same_script() -> None:
     for spec, question in WORLD[:40]:
-        assert EXPERT.script(spec, question) == VideoZoomerExpert(seed=1, method=METHOD).script(spec, question)
-    other = VideoZoomerExpert(seed=9, method=METHOD)
+        assert EXPERT.script(spec, question) == VideoZoomerOracle(seed=1, method=METHOD).script(spec, question)
+    other = VideoZoomerOracle(seed=9, method=METHOD)
     assert any(EXPERT.script(spec, question) != other.script(spec, question) for spec, question in WORLD)
 
 
 def test_imperfect_expert_is_wrong_now_and_then() -> None:
     hard = [(spec, question) for spec, question in WORLD if question.kind != "direct"]
-    expert = VideoZoomerExpert(imperfection=1.0, method=METHOD)
+    expert = VideoZoomerOracle(imperfection=1.0, method=METHOD)
     right = [parsed(expert.script(spec, question))[-1].answer == question.answer for spec, question in hard]
     assert 0.15 < sum(right) / len(right) < 0.4  # four options
     assert {expert.script(spec, question).template for spec, question in hard} == {"direct", "hit"}
@@ -148,7 +148,7 @@ def test_imperfect_expert_is_wrong_now_and_then() -> None:
 @pytest.mark.parametrize("field", ["imperfection", "progressive_share", "split_share", "reflect_share"])
 def test_shares_are_probabilities(field: str) -> None:
     with pytest.raises(UsageError, match=field):
-        VideoZoomerExpert(**{field: 1.5})
+        VideoZoomerOracle(**{field: 1.5})
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows

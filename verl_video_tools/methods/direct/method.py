@@ -47,7 +47,7 @@ class Direct(Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {"num_frames": "initial_frames"}
     thought_tag: ClassVar[str | None] = None
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=128)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.oracle:DirectExpert"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.oracle:DirectOracle"
 
     max_turns: int = 1
     """The answer's; there is nothing that a second turn could look at."""
@@ -64,7 +64,7 @@ class Direct(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and turns
 
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """`initial_frames` frames spread evenly, all of a shorter video."""
         width, height = fit_box(info.width, info.height, *self.box, envelope)
         return FrameRequest(

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from verl_video_tools.methods.direct.method import Direct
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedExpert, conclude
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
 
 
 @dataclass(frozen=True, kw_only=True)
-class DirectExpert(ScriptedExpert):
+class DirectOracle(ScriptedOracle):
     """Looks at the frame that the question names, if the method shows it; there is nowhere else to look by mistake."""
 
     method: Direct

@@ -15,7 +15,7 @@ from verl_video_tools.core.types import (
     ToolPlan,
     VideoInfo,
 )
-from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
+from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
 from verl_video_tools.video.resize import fit_envelope
 
 Resize = Literal["square", "area"]
@@ -63,7 +63,7 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> f
     if not 0 <= seconds <= info.duration_seconds:
         raise CallRejected(
             CallErrorCode.OUT_OF_RANGE,
-            f"{name}={seconds:g} is outside the video, from 0 to {told_seconds(info.duration_seconds)} seconds",
+            f"{name}={seconds:g} is outside the video, from 0 to {format_seconds(info.duration_seconds)} seconds",
         )
     return seconds
 

@@ -40,8 +40,8 @@ from verl_video_tools.methods.framemind import grammar as protocol
 from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
 from verl_video_tools.methods.framemind.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.framemind.video_clip import VideoClip
-from verl_video_tools.methods.toolkit.arguments import told_seconds
-from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls, told_error
+from verl_video_tools.methods.toolkit.arguments import format_seconds
+from verl_video_tools.methods.toolkit.refusals import format_error, refuse_surplus_calls
 from verl_video_tools.video.sampling import linspace_indices
 
 Rung = tuple[int, int]
@@ -93,7 +93,7 @@ class FrameMind(Method):
         "clip_max_frames": "call_frames",
     }
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=12_288, response_tokens=16_384, images=128)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindExpert"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindOracle"
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
@@ -211,7 +211,7 @@ class FrameMind(Method):
         share = min(max(Fraction(self.low[0] - num_frames, self.low[0] - self.high[0]), Fraction(0)), Fraction(1))
         return num_frames, _ROUNDED["nearest"](self.low[1] + share * (self.high[1] - self.low[1]))
 
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once."""
         num_frames, side_pixels = self.own_rung()
         width, height = frame_size(info, side_pixels, self.resize, envelope)
@@ -234,7 +234,7 @@ class FrameMind(Method):
             __package__,
             "prompt.txt",
             self.prompt_file,
-            duration=told_seconds(info.duration_seconds, decimals=1),
+            duration=format_seconds(info.duration_seconds, decimals=1),
             max_turns=self.max_turns,
             max_calls_per_turn=self.max_calls_per_turn,
             call_frames=self.call_frames,
@@ -281,14 +281,14 @@ class FrameMind(Method):
     def _evidence(self, outcome: ToolOutcome) -> Content:
         record, video = outcome.record, outcome.video
         if not record.ok:
-            lasts = "" if video is None else f" The video lasts {told_seconds(video.duration_seconds)} seconds."
-            return (f"ERROR: {told_error(record)}.{lasts}",)
+            lasts = "" if video is None else f" The video lasts {format_seconds(video.duration_seconds)} seconds."
+            return (f"ERROR: {format_error(record)}.{lasts}",)
         frames = protocol.labelled_frames(outcome.images, self.label_decimals)
         if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
             return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
         return frames
 
-    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A clip of the whole video."""
         width, height = frame_size(info, self.tool_side_pixels, self.resize, envelope)
         indices = linspace_indices(0, info.num_frames - 1, self.call_frames)

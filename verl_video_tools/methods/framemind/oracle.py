@@ -19,7 +19,7 @@ from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods.framemind.method import FrameMind
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
-    ScriptedExpert,
+    ScriptedOracle,
     conclude,
     first_look_frames,
     remind,
@@ -31,7 +31,7 @@ from verl_video_tools.synthetic.world import VideoSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameMindExpert(ScriptedExpert):
+class FrameMindOracle(ScriptedOracle):
     """An expert in FrameMind's grammar.
 
     Attributes:

@@ -41,7 +41,7 @@ from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transc
 from verl_video_tools.methods.framethinker.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
 from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
-from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.methods.toolkit.refusals import format_error
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -73,7 +73,7 @@ class FrameThinker(Method):
         "require_time_in_question": "time_bonus_for",
     }
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerExpert"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     tool_agent_tools: ClassVar[tuple[str, ...]] = (ChooseFrames.name, GetFrameNumber.name)
     dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
@@ -151,7 +151,7 @@ class FrameThinker(Method):
         """Frames that a zoom shows of this video."""
         return self.call_frames_long if self._is_long(info) else self.call_frames
 
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames spread evenly from the first to the last."""
         box_width, box_height = self._box(info)
         rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
@@ -215,16 +215,16 @@ class FrameThinker(Method):
     def _observation(self, outcome: ToolOutcome) -> Content:
         record = outcome.record
         if not record.ok:  # read only with end_on_call_error=False
-            return render(self, "refusal", error=str(told_error(record)))
+            return render(self, "refusal", error=str(format_error(record)))
         if record.name == protocol.GET_FRAME_NUMBER:
             number = str(record.result["frame_number"])
             return render(self, "frame_number", time=str(record.arguments["time"]), number=number)
         return render(self, "observation", frames=numbered_frames(self, outcome.images))
 
-    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A zoom of the whole video, at the size of the first look."""
         indices = linspace_indices(0, info.num_frames - 1, self.frames_per_call(info))
-        return replace(self.first_look(info, sample, envelope), indices=indices)
+        return replace(self.plan_initial_frames(info, sample, envelope), indices=indices)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

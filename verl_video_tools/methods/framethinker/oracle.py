@@ -18,7 +18,7 @@ from typing import Literal
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods.framethinker.method import FrameThinker
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedExpert, conclude, remind
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
@@ -28,7 +28,7 @@ Segment = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameThinkerExpert(ScriptedExpert):
+class FrameThinkerOracle(ScriptedOracle):
     """An expert in FrameThinker's grammar.
 
     Attributes:

@@ -13,7 +13,7 @@ import numpy as np
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
-from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
+from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
 from verl_video_tools.methods.toolkit.frame_size import frame_size
 
 _LABEL_ROUNDING_SECONDS = 0.05
@@ -60,14 +60,14 @@ class CropVideo:
         if start < 0 or start >= duration:
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
-                f"start_time {start:g} must be from 0 to below {told_seconds(duration)} seconds",
+                f"start_time {start:g} must be from 0 to below {format_seconds(duration)} seconds",
             )
         if end <= start:
             raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}")
         if end > duration + _LABEL_ROUNDING_SECONDS:
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
-                f"end_time {end:g} is after the end of the video ({told_seconds(duration)} seconds)",
+                f"end_time {end:g} is after the end of the video ({format_seconds(duration)} seconds)",
             )
         end = min(end, duration)
         seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)

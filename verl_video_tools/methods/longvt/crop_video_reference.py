@@ -47,7 +47,7 @@ def checked_times(arguments: Mapping[str, Any], video_path: str, info: VideoInfo
     return start, end
 
 
-def told_values(arguments: Mapping[str, Any], info: VideoInfo | None) -> dict[str, str]:
+def format_values(arguments: Mapping[str, Any], info: VideoInfo | None) -> dict[str, str]:
     """What an error may state, as the published tool writes it."""
     times = {name: _number(arguments.get(name)) for name in _TIMES}
     return {

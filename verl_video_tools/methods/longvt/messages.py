@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from verl_video_tools.core.templates import HasTemplates, Template, render
 from verl_video_tools.core.types import Compat, Content, ImagePart, ToolOutcome, content_text
-from verl_video_tools.methods.longvt.crop_video_reference import told_values
-from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.methods.longvt.crop_video_reference import format_values
+from verl_video_tools.methods.toolkit.refusals import format_error
 
 _FRAMES, _ERROR = ("frames",), ("error",)
 
@@ -83,9 +83,9 @@ def observation(
 
 def _reason(method: HasTemplates, compat: Compat, outcome: ToolOutcome) -> str:
     if compat == "strict":
-        return str(told_error(outcome.record))
-    message = told_error(outcome.record).message
+        return str(format_error(outcome.record))
+    message = format_error(outcome.record).message
     name = message.partition(":")[0]
     if name not in _REASONS:
         return message
-    return content_text(render(method, name, **told_values(outcome.record.arguments, outcome.video)))
+    return content_text(render(method, name, **format_values(outcome.record.arguments, outcome.video)))

@@ -39,7 +39,7 @@ from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_second
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
 from verl_video_tools.methods.longvt.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.toolkit import hermes
-from verl_video_tools.methods.toolkit.arguments import told_seconds
+from verl_video_tools.methods.toolkit.arguments import format_seconds
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
 from verl_video_tools.methods.toolkit.frame_size import frame_size
 from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls
@@ -60,7 +60,7 @@ class LongVT(Method):
     }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=40_960, response_tokens=16_384, images=1152)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTExpert"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTOracle"
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
@@ -123,7 +123,7 @@ class LongVT(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames of the whole video, the first and the last included."""
         width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
         if self.compat == "reference":
@@ -140,7 +140,7 @@ class LongVT(Method):
             __package__,
             "prompt.txt",
             self.prompt_file,
-            duration=told_seconds(info.duration_seconds, decimals=1),
+            duration=format_seconds(info.duration_seconds, decimals=1),
             frames=with_times if self._times else "You see frames of it, spread evenly over its length.",
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
@@ -196,7 +196,7 @@ class LongVT(Method):
         """One `<tool_response>` per call: its frames, or why it was refused."""
         return messages.observation(self, self.compat, outcomes, self.shown)
 
-    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """A crop of the whole video."""
         width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
         seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.call_frames)

@@ -19,7 +19,7 @@ from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
-    ScriptedExpert,
+    ScriptedOracle,
     listed,
     place_asked,
     remind,
@@ -31,7 +31,7 @@ from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongVTExpert(ScriptedExpert):
+class LongVTOracle(ScriptedOracle):
     """An expert in LongVT's grammar. Questions without options want one that answers in words."""
 
     takes_open_questions: ClassVar[bool] = True

@@ -39,14 +39,14 @@ from verl_video_tools.core.types import (
     Trajectory,
     VideoInfo,
 )
-from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
+from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
 from verl_video_tools.methods.toolkit.blocks import find_blocks
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
 from verl_video_tools.methods.toolkit.frame_size import frame_size
 from verl_video_tools.methods.toolkit.hermes import tool_schema
 from verl_video_tools.methods.toolkit.numbered_frames import numbered_frames
-from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls, told_error
+from verl_video_tools.methods.toolkit.refusals import format_error, refuse_surplus_calls
 
 __all__ = [
     "AnswerLabel",
@@ -84,6 +84,8 @@ __all__ = [
     "answer_worth",
     "find_blocks",
     "finite_number",
+    "format_error",
+    "format_seconds",
     "frame_lines",
     "frame_size",
     "grade_answer",
@@ -95,7 +97,5 @@ __all__ = [
     "render",
     "require",
     "temporal_iou",
-    "told_error",
-    "told_seconds",
     "tool_schema",
 ]

@@ -21,7 +21,7 @@ def finite_number(value: Any, *, read_text: bool) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def told_seconds(seconds: float, decimals: int = 2) -> str:
+def format_seconds(seconds: float, decimals: int = 2) -> str:
     """A duration as a model reads it: rounded down, since a call for a rounded-up one would be refused."""
     rounded = round(seconds, decimals)
     return f"{rounded if rounded <= seconds else rounded - 10**-decimals:.{decimals}f}"

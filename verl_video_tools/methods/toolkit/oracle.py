@@ -28,14 +28,14 @@ class Script:
     turns: tuple[str, ...]
 
 
-class Expert(Protocol):
+class Oracle(Protocol):
     """Writes the assistant's turns of a whole rollout ahead of it."""
 
     def script(self, spec: VideoSpec, question: Question) -> Script: ...
 
 
 class Habits(TypedDict, total=False):
-    """How a `ScriptedExpert` errs and answers: its fields of these names."""
+    """How a `ScriptedOracle` errs and answers: its fields of these names."""
 
     imperfection: float
     hasty_share: float
@@ -43,7 +43,7 @@ class Habits(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScriptedExpert:
+class ScriptedOracle:
     """What the experts of all methods have in common; the same seed and question give the same script.
 
     Attributes:
@@ -75,7 +75,7 @@ class ScriptedExpert:
 def first_look_frames(method: Method, spec: VideoSpec) -> list[int]:
     """Numbers of the frames that the method shows with the question."""
     info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
-    look = method.first_look(info, Sample("", "", "", "mc"), PixelEnvelope())
+    look = method.plan_initial_frames(info, Sample("", "", "", "mc"), PixelEnvelope())
     return frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
 
 

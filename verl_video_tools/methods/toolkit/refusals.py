@@ -15,7 +15,7 @@ _TOLD_WITHOUT_REASON: dict[str, str] = {
 """Failures that are not the policy's. Their own words may name the file, and its name may hold the answer."""
 
 
-def told_error(record: CallRecord) -> CallError:
+def format_error(record: CallRecord) -> CallError:
     """The record's error; of a failure that is not the policy's no more than what it came to."""
     assert record.error is not None, "only a call that was not carried out has an error"
     code = record.error.code

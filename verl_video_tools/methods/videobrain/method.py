@@ -35,7 +35,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
 from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
-from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.methods.toolkit.refusals import format_error
 from verl_video_tools.methods.videobrain import grammar as protocol
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
@@ -83,7 +83,7 @@ class VideoBrain(Method):
     thought_tag: ClassVar[str | None] = "thinking"
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainExpert"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
@@ -147,7 +147,7 @@ class VideoBrain(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames spread evenly from the first to the last."""
         width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
         indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
@@ -231,10 +231,10 @@ class VideoBrain(Method):
         outcome = outcomes[0]  # several only where all were refused for being several
         last = "_last" if turns_left <= 1 else ""
         if not outcome.record.ok:
-            return render(self, f"refusal{last}", error=str(told_error(outcome.record)))
+            return render(self, f"refusal{last}", error=str(format_error(outcome.record)))
         return render(self, f"observation{last}", frames=numbered_frames(self, outcome.images))
 
-    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
         num_frames = max(frames_of[name] for name in self.tool_names)
         width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedExpert, conclude, remind
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
@@ -33,7 +33,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoBrainExpert(ScriptedExpert):
+class VideoBrainOracle(ScriptedOracle):
     """An expert in VideoBrain's grammar."""
 
     method: VideoBrain

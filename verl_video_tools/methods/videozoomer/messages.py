@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.templates import Template, render
 from verl_video_tools.core.types import CallRecord, Content, Method, ToolOutcome, content_text
-from verl_video_tools.methods.toolkit.refusals import told_error
+from verl_video_tools.methods.toolkit.refusals import format_error
 from verl_video_tools.methods.videozoomer.grammar import labelled_frames
 from verl_video_tools.methods.videozoomer.video_zoom import (
     UNREADABLE,
@@ -83,7 +83,7 @@ def observation(method: Method, outcome: ToolOutcome, max_frames: int, turns_lef
     record = outcome.record
     if record.ok:
         return render(method, f"observation{last}", frames=labelled_frames(outcome.images))
-    error = told_error(record)
+    error = format_error(record)
     name = "unreadable" if error.code == CallErrorCode.MALFORMED_CALL else "refusal"
     reason = _reason_reference(method, record, error, max_frames) if method.compat == "reference" else str(error)
     return render(method, f"{name}{last}", error=reason)

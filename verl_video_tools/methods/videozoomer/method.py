@@ -60,7 +60,7 @@ class VideoZoomer(Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
     renamed_fields: ClassVar[Mapping[str, str]] = {"glance_frames": "initial_frames", "max_frames": "call_frames"}
     recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=20_480, response_tokens=32_768, images=128)
-    oracle: ClassVar[str | None] = "verl_video_tools.methods.videozoomer.oracle:VideoZoomerExpert"
+    oracle: ClassVar[str | None] = "verl_video_tools.methods.videozoomer.oracle:VideoZoomerOracle"
     tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 
@@ -105,7 +105,7 @@ class VideoZoomer(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def first_look(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         """Frames at `glance_fps`; where these are more than `initial_frames`, so many from the first to the last."""
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         if self.compat == "reference":  # a whole number of frames apart, whatever the rate
@@ -144,7 +144,7 @@ class VideoZoomer(Method):
         # More than one only where all were refused for being several.
         return messages.observation(self, outcomes[0], self.call_frames, turns_left)
 
-    def dearest_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         seconds = uniform_seconds(0.0, info.duration_seconds, self.call_frames)
         return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))

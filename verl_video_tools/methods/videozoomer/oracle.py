@@ -20,7 +20,7 @@ from typing import Literal
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
-    ScriptedExpert,
+    ScriptedOracle,
     conclude,
     first_look_frames,
     remind,
@@ -46,7 +46,7 @@ _WRONG_SECONDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoZoomerExpert(ScriptedExpert):
+class VideoZoomerOracle(ScriptedOracle):
     """An expert in VideoZoomer's grammar.
 
     Attributes:

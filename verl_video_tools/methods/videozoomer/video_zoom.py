@@ -11,7 +11,7 @@ import numpy as np
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan, VideoInfo
-from verl_video_tools.methods.toolkit.arguments import finite_number, told_seconds
+from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import not_before, uniform_seconds
 
@@ -71,7 +71,7 @@ class VideoZoom:
             raise CallRejected(
                 CallErrorCode.OUT_OF_RANGE,
                 f"segment [{start:g}, {end:g}] leaves the video, "
-                f"which lasts from 0 to {told_seconds(duration_seconds)} s",
+                f"which lasts from 0 to {format_seconds(duration_seconds)} s",
             )
         asked = fps * (end - start)
         if asked > self.max_frames + _TOLERANCE:
