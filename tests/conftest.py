@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -72,3 +74,19 @@ def short_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests whose server fails: clients ask it again at once, and are soon sure that none is there."""
     monkeypatch.setattr(retries, "FIRST_BACKOFF_SECONDS", 0.01)
     monkeypatch.setattr(client, "REACH_SECONDS", 0.3)
+
+
+@pytest.fixture(scope="session")
+def demo_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten training videos with four questions each, and one test video."""
+    from verl_video_tools.data.synthetic_rows import make_demo
+
+    folder = tmp_path_factory.mktemp("demo")
+    return make_demo(folder, num_train_videos=10, num_test_videos=1, questions_per_video=4, seed=3, num_processes=1)
+
+
+@pytest.fixture(scope="session")
+def rows(demo_dir: Path) -> list[dict[str, Any]]:
+    from verl_video_tools.data.synthetic_rows import load_rows
+
+    return load_rows(demo_dir / "train.parquet")
