@@ -52,7 +52,7 @@ MOVED = {
 """Old module names and new ones, below the package; a package stands for all modules in it."""
 
 MOVED_NAMES = {
-    "agent_loop.episode.Budget": "rollout.episode:BudgetCheck",
+    "agent_loop.episode.Budget": "rollout.policy:BudgetCheck",
     "retrieval.RayRetriever": "verl_plugin.retrieval_actor:RayRetriever",
     "retrieval.connect": "verl_plugin.retrieval_actor:connect",
     "types.RecipeBudget": "core.types:RolloutLimits",

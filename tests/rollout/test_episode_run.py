@@ -24,8 +24,8 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.longvt import LongVT
-from verl_video_tools.rollout.episode import BudgetCheck, Episode
-from verl_video_tools.rollout.policy import AssistantTurn, ScriptedPolicy
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import AssistantTurn, BudgetCheck, ScriptedPolicy
 
 
 def episode() -> Episode:

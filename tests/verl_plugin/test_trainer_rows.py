@@ -29,16 +29,12 @@ from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.records import RecordWriter, read_records
-from verl_video_tools.verl_plugin import trainer_records
+from verl_video_tools.verl_plugin import trainer_packing, trainer_records
 from verl_video_tools.verl_plugin.settings import pack_record
-from verl_video_tools.verl_plugin.trainer import (
-    VideoToolsColocateAsyncTrainer,
-    VideoToolsTrainer,
-    disagreement,
-    equal_groups,
-)
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap
-from verl_video_tools.verl_plugin.trainer_rows import group_rollouts, spread_padding
+from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
+from verl_video_tools.verl_plugin.trainer_packing import lengthen
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap, disagreement
+from verl_video_tools.verl_plugin.trainer_rows import equal_groups, group_rollouts, spread_padding
 
 
 def test_groups_without_a_difference_are_named() -> None:
@@ -399,7 +395,7 @@ class Step:
                 }
                 tags.append({"seq_len": 3 + turn + length, "prompt_len": 3 + turn, "response_len": length})
         self.queue = MemoryQueue(rows)
-        for module in (trainer_module, trainer_records, trainer_base, padding_utils):
+        for module in (trainer_module, trainer_records, trainer_base, padding_utils, trainer_packing):
             monkeypatch.setattr(module, "tq", self.queue)
         trainer = object.__new__(VideoToolsTrainer)
         algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}
@@ -480,7 +476,7 @@ def test_of_equally_long_sequences_one_becomes_longer(monkeypatch: pytest.Monkey
     names = ("a_0_0", "b_0_0", "b_1_0")  # each of 3 + 2 tokens
     tags = [{"seq_len": 5, "prompt_len": 3, "response_len": 2} for _ in names]
     batch = KVBatchMeta(keys=list(names), tags=tags, partition_id="train")
-    step.trainer._lengthen(batch, 1)
+    lengthen(batch, 1, step.trainer.tokenizer.pad_token_id, step.trainer._log_probs)
     assert [tag["seq_len"] for tag in batch.tags] == [5, 6, 5]
     rows = [step.queue.rows[name] for name in names]
     assert [row["position_ids"].shape for row in rows] == [(4, 5), (4, 6), (4, 5)]

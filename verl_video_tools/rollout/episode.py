@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from verl_video_tools.core.errors import (
     CallError,
@@ -49,7 +48,7 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
-from verl_video_tools.rollout.policy import Policy
+from verl_video_tools.rollout.policy import BudgetCheck, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
 from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
@@ -62,18 +61,6 @@ _BUDGET_CODES = {
 
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
-
-
-class BudgetCheck(Protocol):
-    """Says, before a pixel is decoded, whether a message fits. Pictures may come without pixels; sizes are final."""
-
-    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
-        """`PROMPT_BUDGET` or `IMAGE_BUDGET` if the prompt does not fit, else None."""
-        ...
-
-    def refuses_observation(self, content: Content) -> StopReason | None:
-        """`PROMPT_BUDGET`, `RESPONSE_BUDGET` or `IMAGE_BUDGET` if the observation does not fit, else None."""
-        ...
 
 
 class Episode:

@@ -1,4 +1,4 @@
-"""Policies: what gives the assistant turns of a rollout. `Episode.run` asks one for each turn."""
+"""What `Episode.run` asks: a policy for each turn of the assistant, a budget whether a message fits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from verl_video_tools.core.types import Message
+from verl_video_tools.core.types import Content, Message, StopReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,18 @@ class Policy(Protocol):
         Raises:
             PolicyError: no turn can be given, for a reason outside the policy's reach; the rollout is aborted.
         """
+        ...
+
+
+class BudgetCheck(Protocol):
+    """Says, before a pixel is decoded, whether a message fits. Pictures may come without pixels; sizes are final."""
+
+    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
+        """`PROMPT_BUDGET` or `IMAGE_BUDGET` if the prompt does not fit, else None."""
+        ...
+
+    def refuses_observation(self, content: Content) -> StopReason | None:
+        """`PROMPT_BUDGET`, `RESPONSE_BUDGET` or `IMAGE_BUDGET` if the observation does not fit, else None."""
         ...
 
 

@@ -5,8 +5,7 @@ stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extr
 between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
 - `__init__`: agent loop workers that can score a rollout of several sequences (`verl_plugin.agent_loop_worker`), unless
-others are
-  configured; verl makes them after its trainer. Its option `freeze_vision_tower`, which verl tells no engine
+  others are configured; verl makes them after its trainer. Its option `freeze_vision_tower`, which verl tells no engine
   (`engine`). The replay buffer's polling, and a look at what it hands out to validate
   (`trainer_records.ValidationTap`): verl has options for neither.
 - `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
@@ -16,8 +15,9 @@ others are
 - `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
   notices itself is left to the watchdog for a while, which names its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
-- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `_lengthen`), and so would rows of
-  padding, with which verl fills a batch of rollouts of several sequences (see `_complete_padding`).
+- `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `trainer_packing.lengthen`), and so
+  would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`
+  there).
 - `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
   rollout fails, and where no judge answers.
 - `_validate`: records; a judge that failed ends the run where it is to do so.
@@ -39,7 +39,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 import transfer_queue as tq
 from omegaconf import OmegaConf
 from ray.exceptions import RayActorError
@@ -49,7 +48,6 @@ from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSync, register_trainer
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.import_utils import resolve_config_path
-from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
@@ -62,8 +60,9 @@ from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, record_lines
-from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, group_rollouts, spread_padding
+from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, disagreement, record_lines
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, equal_groups, spread_padding
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
@@ -253,66 +252,22 @@ class VideoToolsMixin(PPOTrainer):
                 f"{len(batch.keys)} sequences for {num_ranks} training ranks: each rank needs at least two, as verl "
                 "0.9.1 cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
             )
-        if any(_is_padding(tag) for tag in batch.tags):
-            self._complete_padding(batch)
+        if any(is_padding(tag) for tag in batch.tags):
+            complete_padding(batch)
             mini_batch_size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
             num_mini_batches = max(1, len(batch.keys) // (mini_batch_size * self.config.actor_rollout_ref.rollout.n))
             # A mini-batch of padding alone has no token to take the mean over.
-            batch.reorder(spread_padding([_is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
+            batch.reorder(spread_padding([is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
         for first in range(0, len(batch.keys), rows_per_rank):
             lengths = {tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}
             if len(lengths) == 1:
-                self._lengthen(batch, first)
+                lengthen(batch, first, self.tokenizer.pad_token_id, self._log_probs)
         return batch
-
-    @staticmethod
-    def _complete_padding(batch: KVBatchMeta) -> None:
-        """Make the rows of padding copies, with mask 0, of the shortest sequence.
-
-        verl's have no picture, and verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
-        has no attribute 'mean'").
-        """
-        padding = [row for row, tag in enumerate(batch.tags) if _is_padding(tag)]
-        real = [row for row, tag in enumerate(batch.tags) if not _is_padding(tag)]
-        shortest = min(real, key=lambda row: batch.tags[row]["seq_len"])
-        copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
-        key, partition_id = batch.keys[shortest], batch.partition_id
-        data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=copied)
-        fields = {name: batch_row(data[name], 0) for name in copied}
-        zeros = torch.zeros_like(fields["responses"])
-        fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
-        fields |= {"rollout_log_probs": zeros.float()}  # which verl's padding has in every case
-        tq.kv_batch_put(
-            keys=[batch.keys[row] for row in padding],
-            partition_id=partition_id,
-            fields=list_of_dict_to_tensordict([fields] * len(padding)),
-        )
-        for row in padding:
-            batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
-
-    def _lengthen(self, batch: KVBatchMeta, row: int) -> None:
-        """Append one masked token to one sequence.
-
-        TransferQueue packs the (4, L) position ids of a rank's rows as ragged in their second axis if L varies, but in
-        their first if all L are equal; verl 0.9.1 (`maybe_fix_3d_position_ids`) assumes the former and fails in the
-        update with "split_with_sizes expects split_sizes to sum exactly to".
-        """
-        values = {"input_ids": self.tokenizer.pad_token_id, "responses": self.tokenizer.pad_token_id}
-        values |= dict.fromkeys(("response_mask", "loss_mask", "rm_scores", *self._log_probs), 0)
-        key, partition_id = batch.keys[row], batch.partition_id
-        data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=[*values, "position_ids"])
-        fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
-        positions = data["position_ids"][0]
-        fields["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
-        batch_of_one = TensorDict({name: value.unsqueeze(0) for name, value in fields.items()}, batch_size=1)
-        tq.kv_batch_put(keys=[key], partition_id=partition_id, fields=batch_of_one)
-        tag = batch.tags[row]
-        tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
 
     # ------------------------------------------------------------------------------------------------------ advantages
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        rollouts = _rollouts(batch)
+        rollouts = rollouts_of(batch)
         estimator = self.config.algorithm.adv_estimator
         if estimator != "grpo" and any(len(rollout.keys) > 1 for rollout in rollouts):
             raise UsageError(
@@ -334,7 +289,7 @@ class VideoToolsMixin(PPOTrainer):
                 # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
                 logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
                 result = super()._compute_advantage(batch, metrics)
-                self._zero_advantages(_keys(rollouts), batch.partition_id)
+                self._zero_advantages(keys_of(rollouts), batch.partition_id)
                 self._nothing_judged = True
                 return result
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
@@ -349,7 +304,7 @@ class VideoToolsMixin(PPOTrainer):
         result = super()._compute_advantage(batch, metrics)
         if estimator in _GROUP_RELATIVE:
             equal = equal_groups([rollout.uid for rollout in kept], self._scores(kept, batch.partition_id))
-            self._zero_advantages(_keys([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
+            self._zero_advantages(keys_of([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
         return result
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
@@ -374,7 +329,7 @@ class VideoToolsMixin(PPOTrainer):
     @staticmethod
     def _exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
         """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
-        keys = _keys(rollouts)
+        keys = keys_of(rollouts)
         data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
         zeros = data["response_mask"] * 0
         fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
@@ -406,7 +361,7 @@ class VideoToolsMixin(PPOTrainer):
 
     def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
         return record_lines(
-            _rollouts(batch),
+            rollouts_of(batch),
             batch.partition_id,
             step,
             trained=trained,
@@ -437,45 +392,3 @@ class VideoToolsColocateAsyncTrainer(VideoToolsMixin, PPOTrainerColocateAsync):
     """A step trains on the groups that finish first; the others are interrupted and go on under the next policy."""
 
     verl_mode = "colocate_async"
-
-
-def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:
-    """Groups whose rollouts all have one score: there is nothing to compare, and every advantage should be 0.
-
-    verl gives a lone rollout its raw score. In a larger group it subtracts a mean that float32 has rounded and divides
-    by a deviation that is nothing but that rounding (1.05 eight times: -0.1 for each).
-    """
-    found: dict[str, set[float]] = {}
-    for uid, score in zip(uids, scores, strict=True):
-        found.setdefault(uid, set()).add(score)
-    return {uid for uid, values in found.items() if len(values) == 1}
-
-
-def disagreement(metrics: Mapping[str, Any], max_probs_diff: float) -> str | None:
-    """What to say where engine and actor give the sampled tokens other probabilities; None where they agree.
-
-    Args:
-        metrics: of a step, with verl's `training/rollout_probs_diff_mean`; verl leaves it out, or writes NaN, where it
-            did not compare.
-    """
-    difference = float(metrics.get("training/rollout_probs_diff_mean", 0.0))
-    if not difference > max_probs_diff:
-        return None
-    return (
-        f"engine and actor differ by {difference:.3g} on average in the probabilities of sampled tokens "
-        f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
-        "Its updates are not those of GRPO; see docs/debugging.md"
-    )
-
-
-def _is_padding(tag: Mapping[str, Any]) -> bool:
-    return bool(tag.get("is_padding", False))
-
-
-def _rollouts(batch: KVBatchMeta) -> list[RolloutRows]:
-    """The rollouts of a batch, without verl's padding."""
-    return group_rollouts([key for key, tag in zip(batch.keys, batch.tags, strict=True) if not _is_padding(tag)])
-
-
-def _keys(rollouts: Sequence[RolloutRows]) -> list[str]:
-    return [key for rollout in rollouts for key in rollout.keys]

@@ -46,3 +46,15 @@ def spread_padding(is_padding: Sequence[bool], num_ranks: int, num_mini_batches:
         dealt = [row for row in rows if not is_padding[row]] + [row for row in rows if is_padding[row]]
         order += [row for number in range(num_mini_batches) for row in dealt[number::num_mini_batches]]
     return order
+
+
+def equal_groups(uids: Sequence[str], scores: Sequence[float]) -> set[str]:
+    """Groups whose rollouts all have one score: there is nothing to compare, and every advantage should be 0.
+
+    verl gives a lone rollout its raw score. In a larger group it subtracts a mean that float32 has rounded and divides
+    by a deviation that is nothing but that rounding (1.05 eight times: -0.1 for each).
+    """
+    found: dict[str, set[float]] = {}
+    for uid, score in zip(uids, scores, strict=True):
+        found.setdefault(uid, set()).add(score)
+    return {uid for uid, values in found.items() if len(values) == 1}

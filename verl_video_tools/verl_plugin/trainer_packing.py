@@ -1,0 +1,76 @@
+"""Rows of a training batch as TransferQueue packs them and verl's update reads them: padding and lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import transfer_queue as tq
+from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
+from verl.utils.tensordict_utils import list_of_dict_to_tensordict
+
+from verl_video_tools.verl_plugin.trainer_records import batch_row
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, group_rollouts
+
+
+def is_padding(tag: Mapping[str, Any]) -> bool:
+    return bool(tag.get("is_padding", False))
+
+
+def rollouts_of(batch: KVBatchMeta) -> list[RolloutRows]:
+    """The rollouts of a batch, without verl's padding."""
+    return group_rollouts([key for key, tag in zip(batch.keys, batch.tags, strict=True) if not is_padding(tag)])
+
+
+def keys_of(rollouts: Sequence[RolloutRows]) -> list[str]:
+    return [key for rollout in rollouts for key in rollout.keys]
+
+
+def complete_padding(batch: KVBatchMeta) -> None:
+    """Make the rows of padding copies, with mask 0, of the shortest sequence.
+
+    verl's have no picture, and verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
+    has no attribute 'mean'").
+    """
+    padding = [row for row, tag in enumerate(batch.tags) if is_padding(tag)]
+    real = [row for row, tag in enumerate(batch.tags) if not is_padding(tag)]
+    shortest = min(real, key=lambda row: batch.tags[row]["seq_len"])
+    copied = ["prompts", "responses", "input_ids", "position_ids", "multi_modal_inputs"]
+    key, partition_id = batch.keys[shortest], batch.partition_id
+    data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=copied)
+    fields = {name: batch_row(data[name], 0) for name in copied}
+    zeros = torch.zeros_like(fields["responses"])
+    fields |= {"response_mask": zeros, "loss_mask": zeros, "rm_scores": zeros.float()}
+    fields |= {"rollout_log_probs": zeros.float()}  # which verl's padding has in every case
+    tq.kv_batch_put(
+        keys=[batch.keys[row] for row in padding],
+        partition_id=partition_id,
+        fields=list_of_dict_to_tensordict([fields] * len(padding)),
+    )
+    for row in padding:
+        batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
+
+
+def lengthen(batch: KVBatchMeta, row: int, pad_token_id: int, log_probs: Sequence[str]) -> None:
+    """Append one masked token to one sequence.
+
+    Args:
+        log_probs: names of the fields of log-probabilities that the batch holds.
+
+    TransferQueue packs the (4, L) position ids of a rank's rows as ragged in their second axis if L varies, but in
+    their first if all L are equal; verl 0.9.1 (`maybe_fix_3d_position_ids`) assumes the former and fails in the
+    update with "split_with_sizes expects split_sizes to sum exactly to".
+    """
+    values = {"input_ids": pad_token_id, "responses": pad_token_id}
+    values |= dict.fromkeys(("response_mask", "loss_mask", "rm_scores", *log_probs), 0)
+    key, partition_id = batch.keys[row], batch.partition_id
+    data = tq.kv_batch_get(keys=[key], partition_id=partition_id, select_fields=[*values, "position_ids"])
+    fields = {name: torch.cat([data[name][0], data[name][0].new_tensor([value])]) for name, value in values.items()}
+    positions = data["position_ids"][0]
+    fields["position_ids"] = torch.cat([positions, positions[..., -1:] + 1], dim=-1)
+    batch_of_one = TensorDict({name: value.unsqueeze(0) for name, value in fields.items()}, batch_size=1)
+    tq.kv_batch_put(keys=[key], partition_id=partition_id, fields=batch_of_one)
+    tag = batch.tags[row]
+    tag["seq_len"], tag["response_len"] = tag["seq_len"] + 1, tag["response_len"] + 1
