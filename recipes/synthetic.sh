@@ -20,6 +20,6 @@ collect_fields() { # PREFIX
 
 # Videos and rows, unless MAKE_DEMO=0 says that DEMO_DIR already holds them, made with other options.
 make_demo() {
-    [ "${MAKE_DEMO:-1}" = 0 ] || vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" --family "$BASE_FAMILY" \
+    [ "${MAKE_DEMO:-1}" = 0 ] || VVT_TINY_MODELS=${VVT_TINY_MODELS:-$REPO/examples/tiny_models} vvt demo --out "$DEMO_DIR" "${METHODS[@]/#/--agent-name=}" --family "$BASE_FAMILY" \
         ${DEMO_OPTIONS[@]+"${DEMO_OPTIONS[@]}"}
 }

@@ -125,12 +125,14 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         held = set(archive.namelist())
+        num_bytes = sum(entry.compress_size for entry in archive.infolist())
         metadata = f"verl_video_tools-{project['version']}.dist-info"
         entry_points = archive.read(f"{metadata}/entry_points.txt").decode()
     wanted = {
         str(path.relative_to(REPO)) for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted - held == set()
+    assert num_bytes < 1_500_000, "weights of models are in the repository, not in the package"
     assert {name for name in held if not name.startswith(("verl_video_tools/", f"{metadata}/"))} == set()
     assert f"{metadata}/licenses/LICENSE" in held
     assert "[verl.plugins]\nverl_video_tools = verl_video_tools.verl_plugin.plugin" in entry_points

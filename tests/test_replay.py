@@ -412,7 +412,7 @@ def test_the_last_turn_may_answer(make_video: MakeVideo) -> None:
 @pytest.fixture(scope="module")
 def processor(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Folder of a real Qwen2.5-VL processor that takes pictures up to 1280 tokens."""
-    from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
+    from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 
     folder = tmp_path_factory.mktemp("processor")
     made = make_processor(make_tokenizer())

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples.tiny_models.tiny_model import chat_template
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.synthetic import Family
-from verl_video_tools.synthetic.tiny_model import chat_template
 
 REPOSITORY = Path(__file__).parents[2]
 

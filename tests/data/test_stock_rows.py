@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
+from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.videos.files import read_number, write_video
 from verl_video_tools.cli.convert import Convert
 from verl_video_tools.core.errors import RowError, UsageError, VideoError
@@ -23,7 +24,6 @@ from verl_video_tools.core.types import Sample, content_images, content_text
 from verl_video_tools.data.stock_rows import convert_parquet, to_tool_agent_row, to_tool_agent_rows
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
 
 FIRST_LOOK = [0, 14, 28, 42, 56, 70, 84, 99]
 """Eight frames of 100."""

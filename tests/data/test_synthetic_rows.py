@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from examples.tiny_models.frame_pool import decode_all
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
-from verl_video_tools.synthetic.frame_pool import decode_all
 from verl_video_tools.synthetic.world import label_at
 
 SMALL: dict[str, Any] = {

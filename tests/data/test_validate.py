@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.data.row_files import make_row, read_rows, write_rows
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
-from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video
 

@@ -28,11 +28,11 @@ from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 from verl.workers.rollout.utils import qwen2_5_vl_dedup_image_tokens
 
+from examples.tiny_models.evaluate import HELD_OUT_SEED
+from examples.tiny_models.frame_pool import make_pool
 from tests.integration.parity import Fault, load, sequence_logprobs
 from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message
 from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
-from verl_video_tools.synthetic.evaluate import HELD_OUT_SEED
-from verl_video_tools.synthetic.frame_pool import make_pool
 from verl_video_tools.video import envelope_of, fit_envelope
 
 MAX_IMAGES = 16

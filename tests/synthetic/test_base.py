@@ -9,10 +9,10 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from examples.tiny_models.evaluate import evaluate
+from examples.tiny_models.frame_pool import FramePool, class_name, make_pool
+from examples.tiny_models.tiny_model import TinyModel, TinyProcessor, chat_template, make_tokenizer
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
-from verl_video_tools.synthetic.evaluate import evaluate
-from verl_video_tools.synthetic.frame_pool import FramePool, class_name, make_pool
-from verl_video_tools.synthetic.tiny_model import TinyModel, TinyProcessor, chat_template, make_tokenizer
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -89,6 +89,6 @@ def test_reaches_the_stated_accuracy(model: TinyModel, processor: TinyProcessor,
 
 
 def test_a_missing_base_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("verl_video_tools.synthetic.files", lambda package: tmp_path)
-    with pytest.raises(FileNotFoundError, match="pretrain --family qwen2_5_vl --out"):
+    monkeypatch.setenv("VVT_TINY_MODELS", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="set VVT_TINY_MODELS to the folder examples/tiny_models of a checkout"):
         base_model_dir()

@@ -13,13 +13,9 @@ import pytest
 import torch
 from PIL import Image
 
-from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
-from verl_video_tools.methods import get_method
-from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
-from verl_video_tools.synthetic import FAMILIES, Family
-from verl_video_tools.synthetic.encoding import IGNORED, Encoder, Sequence, logits_at_targets
-from verl_video_tools.synthetic.frame_pool import NOTHING, FramePool, class_name, make_pool
-from verl_video_tools.synthetic.perception import (
+from examples.tiny_models.encoding import IGNORED, Encoder, Sequence, logits_at_targets
+from examples.tiny_models.frame_pool import NOTHING, FramePool, class_name, make_pool
+from examples.tiny_models.perception import (
     FRAME_NUMBERS,
     LABEL_STYLES,
     LAST_FRAME_TASKS,
@@ -33,9 +29,13 @@ from verl_video_tools.synthetic.perception import (
     opening,
     turn,
 )
-from verl_video_tools.synthetic.pretrain import EMBEDDING_STD, match_scales
-from verl_video_tools.synthetic.tiny_model import make_model, make_processor, make_tokenizer
-from verl_video_tools.synthetic.vision_pretrain import all_features, pretrain_vision
+from examples.tiny_models.pretrain import EMBEDDING_STD, match_scales
+from examples.tiny_models.tiny_model import make_model, make_processor, make_tokenizer
+from examples.tiny_models.vision_pretrain import all_features, pretrain_vision
+from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.synthetic.world import LABELS
 
 TOKENIZER = make_tokenizer()

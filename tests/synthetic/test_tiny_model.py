@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import PreTrainedTokenizerFast
 
-from verl_video_tools.synthetic import FAMILIES, Family
-from verl_video_tools.synthetic.tiny_model import (
+from examples.tiny_models.tiny_model import (
     SPECIAL_TOKENS,
     TinyProcessor,
     chat_template,
@@ -22,6 +21,7 @@ from verl_video_tools.synthetic.tiny_model import (
     make_processor,
     make_tokenizer,
 )
+from verl_video_tools.synthetic import FAMILIES, Family
 
 TOKENIZER = make_tokenizer()
 

@@ -8,7 +8,7 @@ import av
 import numpy as np
 import pytest
 
-from verl_video_tools.synthetic.frame_pool import decode_all
+from examples.tiny_models.frame_pool import decode_all
 from verl_video_tools.synthetic.spec import first_look_frames, is_hidden, random_spec
 from verl_video_tools.synthetic.world import COLOURS, LABELS, Event, VideoSpec, frame_pixels, label_at, render
 

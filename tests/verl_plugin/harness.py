@@ -17,10 +17,10 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopOutput, AgentLoopWo
 from verl.utils import hf_processor, hf_tokenizer
 from verl.workers.rollout.replica import TokenOutput
 
+from examples.tiny_models.tiny_model import make_model, make_processor, make_tokenizer, save
 from tests.videos.files import write_video
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.synthetic import Family
-from verl_video_tools.synthetic.tiny_model import make_model, make_processor, make_tokenizer, save
 from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 from verl_video_tools.verl_plugin.settings import unpack_record
 

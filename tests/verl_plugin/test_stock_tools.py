@@ -26,12 +26,12 @@ from verl.tools.tool_registry import load_all_tools
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
+from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Method
 from verl_video_tools.data.stock_rows import to_tool_agent_row
 from verl_video_tools.methods import get_method
-from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.tools.stock import (
     ChooseFramesTool,
     ClipSampleTool,

@@ -1,8 +1,11 @@
-"""The demonstration: a synthetic video world with exact truth, questions about it, and tiny vision-language models."""
+"""A synthetic video world with exact truth and questions about it, and where the tiny models that see it lie.
+
+The models, and the programs that make them, are in examples/tiny_models of the repository, not in the package.
+"""
 
 from __future__ import annotations
 
-from importlib.resources import files
+import os
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -17,30 +20,29 @@ _BASES: dict[Family, str] = {"qwen2_5_vl": "base", "qwen3_vl": "base_qwen3"}
 
 
 def base_model_dir(family: Family = "qwen2_5_vl") -> Path:
-    """Folder of a shipped base model (Hugging Face layout): one of about a million parameters that sees.
+    """Folder of a base model (Hugging Face layout): one of about a million parameters that sees.
 
     Raises:
-        FileNotFoundError: the installation lacks the weights.
+        FileNotFoundError: it is not there.
     """
-    folder = Path(str(files(__name__))) / _BASES[family]
-    if not (folder / "model.safetensors").is_file():
-        raise FileNotFoundError(
-            f"no base model in {folder}; reinstall the package, or make one with "
-            f"`python -m verl_video_tools.synthetic.pretrain --family {family} --out DIR`"
-        )
-    return folder
+    return _model_dir(_BASES[family])
 
 
 def clip_dir() -> Path:
-    """Folder of the shipped CLIP of the synthetic world (Hugging Face layout): finds frames by text.
+    """Folder of the CLIP of the synthetic world (Hugging Face layout): finds frames by text.
 
     Raises:
-        FileNotFoundError: the installation lacks the weights.
+        FileNotFoundError: it is not there.
     """
-    folder = Path(str(files(__name__))) / "clip"
+    return _model_dir("clip")
+
+
+def _model_dir(name: str) -> Path:
+    checkout = Path(__file__).parents[2] / "examples" / "tiny_models"
+    folder = Path(os.environ.get("VVT_TINY_MODELS") or checkout) / name
     if not (folder / "model.safetensors").is_file():
         raise FileNotFoundError(
-            f"no CLIP in {folder}; reinstall the package, or make one with "
-            "`python -m verl_video_tools.synthetic.clip_pretrain --out DIR`"
+            f"no model in {folder}: the tiny models are in the repository, not in the installed package; set "
+            "VVT_TINY_MODELS to the folder examples/tiny_models of a checkout, whose README says how to make them"
         )
     return folder

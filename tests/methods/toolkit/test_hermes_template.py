@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from examples.tiny_models.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CallRecord,
@@ -21,7 +22,6 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods.longvt import LongVT
 from verl_video_tools.methods.toolkit.hermes import tools_section
 from verl_video_tools.rollout.tokens import to_chat_message
-from verl_video_tools.synthetic.tiny_model import make_processor, make_tokenizer
 from verl_video_tools.verl_plugin.config import config_path
 
 METHOD = LongVT()

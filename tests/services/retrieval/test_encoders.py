@@ -11,14 +11,14 @@ import pytest
 import torch
 from transformers import AutoProcessor, CLIPProcessor, SiglipConfig, SiglipImageProcessor, SiglipModel
 
+from examples.tiny_models.frame_pool import NOTHING, make_pool
+from examples.tiny_models.tiny_clip import PHRASES, make_model, make_tokenizer
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.services.retrieval import RetrievalConfig
 from verl_video_tools.services.retrieval.encoders import Encoder, covering_size, weights_digest
 from verl_video_tools.services.retrieval.load_encoder import load_encoder
 from verl_video_tools.services.retrieval.transformers_encoder import TransformersEncoder
 from verl_video_tools.synthetic import base_model_dir, clip_dir
-from verl_video_tools.synthetic.frame_pool import NOTHING, make_pool
-from verl_video_tools.synthetic.tiny_clip import PHRASES, make_model, make_tokenizer
 
 LONG = "a red circle " * 80
 

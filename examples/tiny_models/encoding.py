@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from verl_video_tools.synthetic.frame_pool import FramePool
-from verl_video_tools.synthetic.perception import Piece, Stage, opening, turn
-from verl_video_tools.synthetic.tiny_model import TinyModel
+from examples.tiny_models.frame_pool import FramePool
+from examples.tiny_models.perception import Piece, Stage, opening, turn
+from examples.tiny_models.tiny_model import TinyModel
 
 IGNORED = -100
 

@@ -13,8 +13,8 @@ import torch
 from torch.nn import functional
 from transformers import Qwen2VLImageProcessor
 
-from verl_video_tools.synthetic.frame_pool import NOTHING, FramePool
-from verl_video_tools.synthetic.tiny_model import TinyModel
+from examples.tiny_models.frame_pool import NOTHING, FramePool
+from examples.tiny_models.tiny_model import TinyModel
 
 TOKENS_PER_FRAME = 4
 Log = Callable[[dict[str, float | int | str]], None]

@@ -1,4 +1,4 @@
-"""Makes the tiny CLIP: `python -m verl_video_tools.synthetic.clip_pretrain --out DIR --seed 0`.
+"""Makes the tiny CLIP: `python -m examples.tiny_models.clip_pretrain --out DIR --seed 0`.
 
 Decoded H.264 frames against texts, by the pairwise sigmoid loss of SigLIP (arXiv 2303.15343, section 3.2): unlike a
 softmax it takes texts that fit several kinds of frames ("red shape"), and it makes similarities comparable between
@@ -18,8 +18,8 @@ import torch
 from torch.nn import functional
 from transformers import CLIPModel, PreTrainedTokenizerFast
 
-from verl_video_tools.synthetic.frame_pool import NOTHING, FramePool, make_pool
-from verl_video_tools.synthetic.tiny_clip import (
+from examples.tiny_models.frame_pool import NOTHING, FramePool, make_pool
+from examples.tiny_models.tiny_clip import (
     PHRASES,
     make_image_processor,
     make_model,
@@ -27,7 +27,7 @@ from verl_video_tools.synthetic.tiny_clip import (
     save,
     sentence,
 )
-from verl_video_tools.synthetic.vision_pretrain import Log
+from examples.tiny_models.vision_pretrain import Log
 
 _NUM_VIDEOS = 40
 _BATCH_FRAMES = 96

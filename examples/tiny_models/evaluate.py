@@ -1,4 +1,4 @@
-"""Measures a base model on unseen frames: `python -m verl_video_tools.synthetic.evaluate --model DIR`.
+"""Measures a base model on unseen frames: `python -m examples.tiny_models.evaluate --model DIR`.
 
 Answers count only if every token of them is the model's first choice, given the true tokens before it: then, and only
 then, greedy decoding would have written the whole answer.
@@ -18,9 +18,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from verl_video_tools.synthetic.encoding import IGNORED, Encoder, Sequence, logits_at_targets
-from verl_video_tools.synthetic.frame_pool import FramePool, make_pool
-from verl_video_tools.synthetic.perception import (
+from examples.tiny_models.encoding import IGNORED, Encoder, Sequence, logits_at_targets
+from examples.tiny_models.frame_pool import FramePool, make_pool
+from examples.tiny_models.perception import (
     FRAME_NUMBERS,
     LABEL_STYLES,
     LAST_FRAME_TASKS,
@@ -33,8 +33,8 @@ from verl_video_tools.synthetic.perception import (
     opening,
     text_turn,
 )
-from verl_video_tools.synthetic.tiny_model import TinyModel, TinyProcessor
-from verl_video_tools.synthetic.vision_pretrain import all_features
+from examples.tiny_models.tiny_model import TinyModel, TinyProcessor
+from examples.tiny_models.vision_pretrain import all_features
 
 HELD_OUT_SEED = 1_000_000
 """Seed of the held-out videos; pre-training uses small seeds."""

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, PreTrainedTokenizerFast
 
-from verl_video_tools.synthetic.frame_pool import NOTHING
+from examples.tiny_models.frame_pool import NOTHING
 from verl_video_tools.synthetic.world import COLOURS, LABELS, SHAPES, SIDE_PIXELS
 
 MAX_TEXT_TOKENS = 24

@@ -6,7 +6,6 @@ miniature, so that verl and vLLM treat a model as they treat its big siblings.
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,8 +25,8 @@ from transformers import (
 )
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
+from examples.tiny_models.corpus import tokenizer_corpus
 from verl_video_tools.synthetic import Family
-from verl_video_tools.synthetic.corpus import tokenizer_corpus
 
 TinyModel: TypeAlias = Qwen2_5_VLForConditionalGeneration | Qwen3VLForConditionalGeneration
 TinyProcessor: TypeAlias = Qwen2_5_VLProcessor | Qwen3VLProcessor
@@ -53,7 +52,7 @@ _PIECES = rf"\d|\n|{_LETTER}| ?(?!{_LETTER})\p{{L}}+| ?[^\s\p{{L}}\p{{N}}]+|\p{{
 
 def chat_template() -> str:
     """ChatML: a system message only where one is given; contents are strings or lists of items."""
-    return (Path(str(files(__package__))) / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
+    return Path(__file__).with_name("chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:

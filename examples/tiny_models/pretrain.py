@@ -1,4 +1,4 @@
-"""Makes a base model: `python -m verl_video_tools.synthetic.pretrain --out DIR --seed 0 --family qwen2_5_vl`.
+"""Makes a base model: `python -m examples.tiny_models.pretrain --out DIR --seed 0 --family qwen2_5_vl`.
 
 Two parts: the vision tower alone (`vision_pretrain`), then the language model over its frozen features on practice
 conversations (`perception`). Plain PyTorch, float32, CPU; JSON lines on standard output.
@@ -18,11 +18,10 @@ import torch
 from torch.nn import functional
 from transformers import AutoModelForImageTextToText
 
-from verl_video_tools.synthetic import FAMILIES
-from verl_video_tools.synthetic.encoding import Encoder, logits_at_targets
-from verl_video_tools.synthetic.evaluate import HELD_OUT_SEED, evaluate
-from verl_video_tools.synthetic.frame_pool import FramePool, make_pool
-from verl_video_tools.synthetic.perception import (
+from examples.tiny_models.encoding import Encoder, logits_at_targets
+from examples.tiny_models.evaluate import HELD_OUT_SEED, evaluate
+from examples.tiny_models.frame_pool import FramePool, make_pool
+from examples.tiny_models.perception import (
     FRAME_NUMBERS,
     LABEL_STYLES,
     LAST_FRAME_TASKS,
@@ -30,7 +29,7 @@ from verl_video_tools.synthetic.perception import (
     LATE_FRAME_TASKS,
     Stage,
 )
-from verl_video_tools.synthetic.tiny_model import (
+from examples.tiny_models.tiny_model import (
     TinyModel,
     TinyProcessor,
     make_model,
@@ -39,7 +38,8 @@ from verl_video_tools.synthetic.tiny_model import (
     merger_outputs,
     save,
 )
-from verl_video_tools.synthetic.vision_pretrain import Log, all_features, pretrain_vision
+from examples.tiny_models.vision_pretrain import Log, all_features, pretrain_vision
+from verl_video_tools.synthetic import FAMILIES
 
 EMBEDDING_STD = 0.08
 """Spread of the token embeddings at the start; picture features are scaled alike, so that none drowns the other."""

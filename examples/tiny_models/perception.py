@@ -11,8 +11,8 @@ import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from verl_video_tools.synthetic.corpus import FILLER_WORDS, NAMES
-from verl_video_tools.synthetic.frame_pool import NOTHING, class_name
+from examples.tiny_models.corpus import FILLER_WORDS, NAMES
+from examples.tiny_models.frame_pool import NOTHING, class_name
 from verl_video_tools.synthetic.world import LABELS
 
 
