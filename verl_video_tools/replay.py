@@ -166,9 +166,7 @@ class _TokenizedScript:
         self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._turns = iter(turns)
         self._max_turn_tokens = method.max_turn_tokens
-        self._tokens = rollout_tokens(
-            method.context_policy(), model.counter.builder, model.counter, self._end_of_turn_id
-        )
+        self._tokens = rollout_tokens(method.context_policy(), model.counter, self._end_of_turn_id)
         self.budget = TokenBudget(
             tokens=self._tokens,
             prompt_length=method.recipe_budget.prompt_tokens,

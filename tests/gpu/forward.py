@@ -27,12 +27,12 @@ from verl.models.transformers.monkey_patch import apply_monkey_patch
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils import tensordict_utils as tu
 from verl.utils.dataset.dataset_utils import DatasetPadMode
-from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 from tests.integration.dialogue import messages
 from verl_video_tools.core.types import Message
 from verl_video_tools.rollout.tokens import TokenStream
+from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 
 def dialogues(folder: Path) -> list[TokenStream]:
@@ -42,9 +42,7 @@ def dialogues(folder: Path) -> list[TokenStream]:
     question, observation = messages(processor, {})
     streams = []
     for number, content in enumerate((question[:4], question, question)):
-        stream = TokenStream(
-            create_continuous_token_builder(tokenizer, hf_model_type=processor.config.model_type, processor=processor)
-        )
+        stream = TokenStream(load_model_tokens(str(folder)).counter)
         stream.start([Message("user", content)])
         stream.append_turn([*tokenizer.encode("frame 0 red circle, frame 20 blue square"), end_id], None)
         if number == 2:

@@ -32,7 +32,12 @@ from examples.tiny_models.evaluate import HELD_OUT_SEED
 from examples.tiny_models.frame_pool import make_pool
 from tests.integration.parity import Fault, load, sequence_logprobs
 from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message
-from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
+from verl_video_tools.rollout.tokens import (
+    TokenCounter,
+    TokenStream,
+    check_invariants,
+    processor_token_counts,
+)
 from verl_video_tools.video import envelope_of, fit_envelope
 
 MAX_IMAGES = 16
@@ -74,7 +79,9 @@ def roll_out(folder: Path, processor: Any, mm_processor_kwargs: dict[str, Any], 
         seed=0,
     )
     question, observation = messages(processor, mm_processor_kwargs)
-    stream = TokenStream(builder)
+    stream = TokenStream(
+        TokenCounter(builder, processor.image_token_id, envelope_of(processor, mm_processor_kwargs).factor)
+    )
     stream.start([Message("user", question)])
     for turn in range(2):
         if turn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rollout.test_tokens import END, IMAGE, HandBuilder, count_images, ids, letters, picture
+from tests.rollout.test_tokens import END, IMAGE, HandBuilder, ids, letters, picture
 from verl_video_tools.core.types import Content, ContextPolicy, ImagePart, Message, StopReason, content_text
 from verl_video_tools.rollout.context import DROPPED_MARK, visible_messages
 from verl_video_tools.rollout.sequences import rollout_tokens
@@ -64,18 +64,12 @@ def test_an_observation_without_pictures_leaves_the_evidence_before_it(policy: C
 class MarkingBuilder(HandBuilder):
     """Token d, written p, for each mark of a dropped picture."""
 
-    def build_initial_tokens(self, messages: list[dict], *, images: list | None = None) -> list[int]:
-        built = super().build_initial_tokens(messages, images=images)
-        assert images is None or len(images) == count_images(messages)
-        return built + ids("p") * marks(messages)
+    def build_initial_tokens(self, messages: list[dict]) -> list[int]:
+        return super().build_initial_tokens(messages) + ids("p") * marks(messages)
 
-    def tokenize_context_incremental_messages(self, previous: list[dict], updated: list[dict]) -> list[int]:
-        return ids("o") * marks(updated) + super().tokenize_context_incremental_messages(previous, updated)
-
-    def merge_context_tokens(self, previous: list[dict], updated: list[dict], runtime: list[int]):
-        merged = super().merge_context_tokens(previous, updated, runtime)
-        merged.token_ids[-2:] = ids("o") * marks(updated) + merged.token_ids[-2:]
-        return merged
+    def _observation(self, messages: list[dict]) -> list[int]:
+        built = super()._observation(messages)
+        return built[:-2] + ids("o") * marks(messages) + built[-2:]
 
 
 def marks(messages: list[dict]) -> int:
@@ -83,8 +77,7 @@ def marks(messages: list[dict]) -> int:
 
 
 def tokens(policy: ContextPolicy) -> RolloutTokens:
-    builder = MarkingBuilder()
-    return rollout_tokens(policy, builder, TokenCounter(builder, IMAGE, factor=1), END)
+    return rollout_tokens(policy, TokenCounter(MarkingBuilder(), IMAGE, factor=1), END)
 
 
 def example(policy: ContextPolicy) -> RolloutTokens:

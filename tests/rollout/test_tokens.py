@@ -34,19 +34,22 @@ def letters(token_ids: list[int]) -> str:
 
 
 class HandBuilder:
-    """Two tokens of text around each picture of two placeholders; a turn is closed by E and a newline."""
+    """Two tokens of text around each picture's placeholder; a turn is closed by E and a newline."""
 
     tokenizer: Any = None
 
-    def build_initial_tokens(self, messages: list[dict], *, images: list[Any] | None = None) -> list[int]:
-        return ids("pp" + "IIp" * len(images) if images is not None else "pp" + "Ip" * count_images(messages))
+    def build_initial_tokens(self, messages: list[dict]) -> list[int]:
+        return ids("pp" + "Ip" * count_images(messages))
 
     def merge_context_tokens(self, previous: list[dict], updated: list[dict], runtime: list[int]) -> Any:
         newline = "n" if letters(runtime).endswith("E") else ""
-        return SimpleNamespace(token_ids=runtime + ids(newline + "oIIo" * count_images(updated) + "gg"))
+        return SimpleNamespace(token_ids=runtime + ids(newline) + self._observation(updated))
 
     def tokenize_context_incremental_messages(self, previous: list[dict], updated: list[dict]) -> list[int]:
-        return ids("oIo" * count_images(updated) + "gg")
+        return self._observation(updated)
+
+    def _observation(self, messages: list[dict]) -> list[int]:
+        return ids("oIo" * count_images(messages) + "gg")
 
 
 def count_images(messages: list[dict]) -> int:
@@ -57,8 +60,12 @@ def picture(side: int = 2) -> ImagePart:
     return ImagePart(FrameRecord(0, 0.0, side, 1), np.zeros((1, side, 3), np.uint8))
 
 
+def empty_stream(builder: Any = None) -> TokenStream:
+    return TokenStream(TokenCounter(builder or HandBuilder(), IMAGE, factor=1))
+
+
 def example() -> TokenStream:
-    stream = TokenStream(HandBuilder())
+    stream = empty_stream()
     stream.start([Message("user", ("look", picture()))])
     stream.append_turn(ids("aaE"), [-0.1, -0.2, -0.3])
     stream.append_observation((picture(), picture()), END)
@@ -83,7 +90,7 @@ def test_golden_layout() -> None:
 
 
 def test_turns_without_logprobs_get_zeros() -> None:
-    stream = TokenStream(HandBuilder())
+    stream = empty_stream()
     stream.start([Message("user", ("look",))])
     stream.append_turn(ids("aaE"), None)
     assert stream.response_logprobs == [0.0, 0.0, 0.0]
@@ -95,7 +102,7 @@ def test_builder_that_rewrites_generated_tokens_is_refused() -> None:
         def merge_context_tokens(self, previous: list[dict], updated: list[dict], runtime: list[int]) -> Any:
             return SimpleNamespace(token_ids=ids("a") + runtime[1:] + ids("gg"))
 
-    stream = TokenStream(Rewriter())
+    stream = empty_stream(Rewriter())
     stream.start([Message("user", ("look",))])
     stream.append_turn(ids("aE"), None)
     with pytest.raises(InvariantError, match="changed tokens"):
@@ -103,7 +110,7 @@ def test_builder_that_rewrites_generated_tokens_is_refused() -> None:
 
 
 def test_picture_without_pixels_is_refused() -> None:
-    stream = TokenStream(HandBuilder())
+    stream = empty_stream()
     with pytest.raises(InvariantError, match="without pixels"):
         stream.start([Message("user", (ImagePart(FrameRecord(0, 0.0, 2, 1)),))])
 
@@ -176,15 +183,15 @@ def test_placeholder_runs() -> None:
 
 def budget(stream: TokenStream, **limits: int) -> TokenBudget:
     defaults: dict[str, Any] = {"prompt_length": 100, "response_length": 100}
-    tokens = OneSequence(stream.builder, TokenCounter(stream.builder, IMAGE, factor=1), END)
+    tokens = OneSequence(stream.counter, END)
     tokens.current = stream
     return TokenBudget(tokens, **{**defaults, **limits})
 
 
 def test_budget_counts_expanded_pictures() -> None:
     prompt = [Message("user", ("look", picture(), picture()))]  # pp IIp IIp: 8 tokens
-    assert budget(TokenStream(HandBuilder()), prompt_length=8).refuses_prompt(prompt) is None
-    assert budget(TokenStream(HandBuilder()), prompt_length=7).refuses_prompt(prompt) is StopReason.PROMPT_BUDGET
+    assert budget(empty_stream(), prompt_length=8).refuses_prompt(prompt) is None
+    assert budget(empty_stream(), prompt_length=7).refuses_prompt(prompt) is StopReason.PROMPT_BUDGET
 
 
 def test_budget_keeps_room_for_the_end_of_turn_and_one_token() -> None:
@@ -200,11 +207,9 @@ def test_budget_limits_pictures() -> None:
     assert budget(stream, max_images=5).refuses_observation((picture(),)) is None
     assert budget(stream, max_images=5).refuses_observation((picture(), picture())) is StopReason.IMAGE_BUDGET
     prompt = [Message("user", (picture(), picture()))]
-    assert budget(TokenStream(HandBuilder()), max_images=1).refuses_prompt(prompt) is StopReason.IMAGE_BUDGET
+    assert budget(empty_stream(), max_images=1).refuses_prompt(prompt) is StopReason.IMAGE_BUDGET
 
 
 def test_chat_message_keeps_reading_order() -> None:
     message = to_chat_message(Message("user", ("frame 1: ", picture(), "\nframe 2: ", ImagePart(picture().record))))
     assert [item["type"] for item in message["content"]] == ["text", "image", "text", "image"]
-    assert message["content"][1]["image"].size == (2, 1)
-    assert "image" not in message["content"][3]

@@ -18,16 +18,14 @@ from dataclasses import dataclass, field
 
 from verl_video_tools.core.types import Content, ContextPolicy, Message, content_images
 from verl_video_tools.rollout.context import visible_messages
-from verl_video_tools.rollout.tokens import Lengths, RolloutTokens, TokenBuilder, TokenCounter, TokenStream
+from verl_video_tools.rollout.tokens import Lengths, RolloutTokens, TokenCounter, TokenStream
 
 
-def rollout_tokens(
-    policy: ContextPolicy, builder: TokenBuilder, counter: TokenCounter, end_of_turn_id: int
-) -> RolloutTokens:
+def rollout_tokens(policy: ContextPolicy, counter: TokenCounter, end_of_turn_id: int) -> RolloutTokens:
     """Empty sequences for a rollout under `policy`."""
     if policy == "append":
-        return OneSequence(builder, counter, end_of_turn_id)
-    return SequencePerTurn(builder, counter, end_of_turn_id, policy)
+        return OneSequence(counter, end_of_turn_id)
+    return SequencePerTurn(counter, end_of_turn_id, policy)
 
 
 def append_messages(tokens: RolloutTokens, messages: Sequence[Message]) -> None:
@@ -42,13 +40,12 @@ def append_messages(tokens: RolloutTokens, messages: Sequence[Message]) -> None:
 class OneSequence:
     """All turns and observations of a rollout in one sequence."""
 
-    builder: TokenBuilder
     counter: TokenCounter
     end_of_turn_id: int
     current: TokenStream = field(init=False)
 
     def __post_init__(self) -> None:
-        self.current = TokenStream(self.builder)
+        self.current = TokenStream(self.counter)
 
     @property
     def sequences(self) -> list[TokenStream]:
@@ -74,7 +71,6 @@ class OneSequence:
 class SequencePerTurn:
     """A sequence for each turn, with the pictures that `policy` leaves it."""
 
-    builder: TokenBuilder
     counter: TokenCounter
     end_of_turn_id: int
     policy: ContextPolicy
@@ -84,7 +80,7 @@ class SequencePerTurn:
     _observations: list[Message] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.current = TokenStream(self.builder)
+        self.current = TokenStream(self.counter)
 
     @property
     def sequences(self) -> list[TokenStream]:
@@ -98,12 +94,12 @@ class SequencePerTurn:
         self._finished.append(self.current)
         self._observations.append(Message("user", content))
         prompt, observations = self._visible(self._observations)
-        seen = TokenStream(self.builder)
+        seen = TokenStream(self.counter)
         seen.start(prompt)
         for turn_ids, observation in zip(self._turns(), observations, strict=True):
             seen.append_context(turn_ids)
             seen.append_observation(observation.content, self.end_of_turn_id)
-        self.current = TokenStream(self.builder, prompt_ids=seen.ids, images=seen.images)
+        self.current = TokenStream(self.counter, prompt_ids=seen.ids, images=seen.images)
 
     def lengths_with(self, content: Content) -> Lengths:
         prompt, observations = self._visible([*self._observations, Message("user", content)])

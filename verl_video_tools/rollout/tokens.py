@@ -43,15 +43,8 @@ class TokenBuilder(Protocol):
 
 
 def to_chat_message(message: Message) -> dict[str, Any]:
-    """A message in the form that chat templates and verl's builder read; pictures become PIL images."""
-    items: list[dict[str, Any]] = []
-    for part in message.content:
-        if isinstance(part, str):
-            items.append({"type": "text", "text": part})
-        elif part.pixels_HWC is None:
-            items.append({"type": "image"})
-        else:
-            items.append({"type": "image", "image": Image.fromarray(part.pixels_HWC)})
+    """A message in the form that chat templates and verl's builder read. Pictures have their places, without pixels."""
+    items = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.content]
     return {"role": message.role, "content": items}
 
 
@@ -59,7 +52,7 @@ def to_chat_message(message: Message) -> dict[str, Any]:
 class TokenStream:
     """One sequence as tokens. Grows by `start`, then alternately `append_turn` and `append_observation`."""
 
-    builder: TokenBuilder
+    counter: TokenCounter
     prompt_ids: list[int] = field(default_factory=list)
     response_ids: list[int] = field(default_factory=list)
     response_mask: list[int] = field(default_factory=list)
@@ -77,9 +70,10 @@ class TokenStream:
         return [Image.fromarray(_pixels(image)) for image in self.images]
 
     def start(self, messages: Sequence[Message]) -> None:
-        chat = [to_chat_message(message) for message in messages]
         self.images = [image for message in messages for image in content_images(message.content)]
-        self.prompt_ids = list(self.builder.build_initial_tokens(chat, images=self.pil_images))
+        for image in self.images:
+            _pixels(image)
+        self.prompt_ids = self.counter.encode_prompt(messages)
 
     def append_turn(self, token_ids: Sequence[int], logprobs: Sequence[float] | None) -> None:
         """Append what the policy sampled. `logprobs` may be None where nothing was sampled (SFT)."""
@@ -92,13 +86,11 @@ class TokenStream:
         """Append a user message and the header of the next assistant turn, all with mask 0."""
         if self.response_ids and self.response_ids[-1] != end_of_turn_id:
             self.append_context([end_of_turn_id])
-        message = to_chat_message(Message("user", content))
-        ids = self.ids
-        merged = self.builder.merge_context_tokens([], [message], ids)
-        if merged.token_ids[: len(ids)] != ids:
-            raise InvariantError("the token builder changed tokens that were already generated")
-        self.append_context(merged.token_ids[len(ids) :])
-        self.images += content_images(content)
+        images = content_images(content)
+        for image in images:
+            _pixels(image)
+        self.append_context(self.counter.encode_observation(self.ids, content))
+        self.images += images
 
     def append_context(self, token_ids: Sequence[int]) -> None:
         """Append tokens that nobody is trained to write, with mask 0."""
@@ -147,7 +139,12 @@ class RolloutTokens(Protocol):
 
 @dataclass(frozen=True)
 class TokenCounter:
-    """Lengths of messages in tokens, from the sizes of their pictures alone."""
+    """Messages as token ids, and their lengths, from the sizes of their pictures alone.
+
+    The model's processor would make the same ids, but only by making the tensors of all pictures as well: seconds for
+    some hundred frames. The template is rendered by the builder without pictures, with one placeholder for each, and
+    each placeholder is repeated as often as the picture's size asks for.
+    """
 
     builder: TokenBuilder
     image_token_id: int
@@ -155,22 +152,49 @@ class TokenCounter:
     """Sides of pictures are multiples of it (`PixelEnvelope.factor`)."""
 
     def prompt(self, messages: Sequence[Message]) -> int:
-        ids = self.builder.build_initial_tokens([to_chat_message(strip(message)) for message in messages])
-        return self._expanded(ids, [image for message in messages for image in content_images(message.content)])
+        ids = self.builder.build_initial_tokens([to_chat_message(message) for message in messages])
+        images = [image for message in messages for image in content_images(message.content)]
+        return len(ids) + sum(count - 1 for count in self._tokens_per_image(ids, images))
 
     def observation(self, content: Content) -> int:
         """A user message and the header of the next assistant turn."""
-        message = to_chat_message(strip(Message("user", content)))
+        message = to_chat_message(Message("user", content))
         ids = self.builder.tokenize_context_incremental_messages([], [message])
-        return self._expanded(ids, content_images(content))
+        return len(ids) + sum(count - 1 for count in self._tokens_per_image(ids, content_images(content)))
 
-    def _expanded(self, ids: Sequence[int], images: Sequence[ImagePart]) -> int:
-        """Length of `ids`, which hold one placeholder per picture, once each is expanded."""
+    def encode_prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Ids of the messages that start a sequence, with the header of the first assistant turn."""
+        ids = self.builder.build_initial_tokens([to_chat_message(message) for message in messages])
+        return self._expanded(ids, [image for message in messages for image in content_images(message.content)])
+
+    def encode_observation(self, ids: Sequence[int], content: Content) -> list[int]:
+        """Ids to append to `ids` for a user message and the header of the next assistant turn.
+
+        Raises:
+            InvariantError: the builder would change tokens that are there already.
+        """
+        before = list(ids)
+        message = to_chat_message(Message("user", content))
+        merged = self.builder.merge_context_tokens([], [message], before)
+        if merged.token_ids[: len(before)] != before:
+            raise InvariantError("the token builder changed tokens that were already generated")
+        return self._expanded(merged.token_ids[len(before) :], content_images(content))
+
+    def _tokens_per_image(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
         if (placeholders := list(ids).count(self.image_token_id)) != len(images):
             raise InvariantError(f"{len(images)} pictures but {placeholders} placeholders in the rendered text")
-        return len(ids) + sum(
-            image_tokens(image.record.width, image.record.height, self.factor) - 1 for image in images
-        )
+        return [image_tokens(image.record.width, image.record.height, self.factor) for image in images]
+
+    def _expanded(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
+        """`ids`, which hold one placeholder per picture, with each expanded."""
+        counts = iter(self._tokens_per_image(ids, images))
+        expanded: list[int] = []
+        for token in ids:
+            if token == self.image_token_id:
+                expanded += [token] * next(counts)
+            else:
+                expanded.append(token)
+        return expanded
 
 
 @dataclass(frozen=True)
@@ -206,12 +230,6 @@ class TokenBudget:
         if self.max_images is not None and lengths.num_images > self.max_images:
             return StopReason.IMAGE_BUDGET
         return None
-
-
-def strip(message: Message) -> Message:
-    """The message without pixels, so that only its text is rendered."""
-    content = tuple(part if isinstance(part, str) else ImagePart(part.record) for part in message.content)
-    return Message(message.role, content)
 
 
 def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int]) -> None:
@@ -254,13 +272,7 @@ def processor_token_counts(
 
 def placeholder_runs(ids: Sequence[int], image_token_id: int) -> list[int]:
     """Lengths of the runs of `image_token_id`, in order."""
-    runs: list[int] = []
-    previous = None
-    for token in ids:
-        if token == image_token_id:
-            if previous == image_token_id:
-                runs[-1] += 1
-            else:
-                runs.append(1)
-        previous = token
+    is_placeholder = np.asarray(ids, dtype=np.int64) == image_token_id
+    edges = np.diff(is_placeholder, prepend=False, append=False).nonzero()[0]
+    runs: list[int] = (edges[1::2] - edges[::2]).tolist()
     return runs

@@ -72,6 +72,7 @@ class VideoAgentLoop(AgentLoopBase):
         self.retriever = None if found is None else retrieval_actor.connect(found)
         self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(self.processor, "image")
+        self.counter = TokenCounter(self.continuous_token_builder, self.image_token_id, self.envelope.factor)
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
         # Models are served with several: Qwen's generation configs also name the one that ends a document.
         self.end_ids = frozenset({self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id})
@@ -99,9 +100,7 @@ class VideoAgentLoop(AgentLoopBase):
         validate = is_validation(sampling_params, self.rollout_config)
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
-        builder = self.continuous_token_builder
-        counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
-        tokens = rollout_tokens(method.context_policy(), builder, counter, self.end_of_turn_id)
+        tokens = rollout_tokens(method.context_policy(), self.counter, self.end_of_turn_id)
         budget = TokenBudget(
             tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,
@@ -159,7 +158,7 @@ class VideoAgentLoop(AgentLoopBase):
         """
         width, height = fit_envelope(self.envelope.factor, self.envelope.factor, self.envelope)
         blank = ImagePart(FrameRecord(0, 0.0, width, height), np.zeros((height, width, 3), np.uint8))
-        stream = TokenStream(self.continuous_token_builder)
+        stream = TokenStream(self.counter)
         await asyncio.to_thread(stream.start, [Message("user", (blank,))])
         return stream
 

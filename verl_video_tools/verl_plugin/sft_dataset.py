@@ -30,7 +30,7 @@ from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.data.picture_rows import is_picture_row, picture_messages
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
-from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
+from verl_video_tools.rollout.tokens import TokenCounter, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
 from verl_video_tools.verl_plugin.model_inputs import image_inputs, position_ids_4L
 from verl_video_tools.verl_plugin.packed_script import PackedScript, PackedSequence
@@ -99,13 +99,14 @@ class TrajectorySFTDataset(Dataset):
         self.envelope = envelope_of(processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(processor, "image")
         self.end_of_turn_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
-        self._builder = create_continuous_token_builder(
+        builder = create_continuous_token_builder(
             tokenizer,
             hf_model_type=processor.config.model_type,
             chat_template_kwargs=dict(options.get("apply_chat_template_kwargs") or {}),
             mm_processor_kwargs=self.mm_processor_kwargs,
             processor=processor,
         )
+        self._counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
         self._num_workers = int(options.get("num_workers", 0))
         self._method_fields: Mapping[str, Mapping[str, Any]] = options.get("video_tools") or {}
         self._methods: dict[tuple[str, str], Method] = {}
@@ -197,7 +198,7 @@ class TrajectorySFTDataset(Dataset):
         return self._checked(sequence.stream)
 
     def _packed(self, method: Method) -> PackedSequence:
-        return PackedSequence(TokenStream(self._builder), self.tokenizer, self.end_of_turn_id, method.stop)
+        return PackedSequence(TokenStream(self._counter), self.tokenizer, self.end_of_turn_id, method.stop)
 
     def _checked(self, stream: TokenStream) -> TokenStream:
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)

@@ -1,0 +1,67 @@
+"""Ids that are made from the sizes of pictures are those that the model's own processor makes from their pixels."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.verl_plugin.harness import model_dir
+from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message, content_images
+from verl_video_tools.rollout.counting import ModelTokens
+from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="<|>"), max_size=12)
+cells = st.integers(2, 5)
+
+
+@cache
+def model(family: Family) -> ModelTokens:
+    return load_model_tokens(str(model_dir(family)))
+
+
+@st.composite
+def contents(draw: st.DrawFn, factor: int) -> Content:
+    """Texts and pictures in any order, pictures side by side among them."""
+
+    def image(columns: int, rows: int) -> ImagePart:
+        width, height = columns * factor, rows * factor
+        return ImagePart(FrameRecord(0, 0.0, width, height), np.full((height, width, 3), columns, np.uint8))
+
+    return tuple(draw(st.lists(st.one_of(texts, st.builds(image, cells, cells)), min_size=1, max_size=8)))
+
+
+def with_pixels(content: Content) -> dict[str, Any]:
+    return {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": part}
+            if isinstance(part, str)
+            else {"type": "image", "image": Image.fromarray(part.pixels_HWC)}
+            for part in content
+        ],
+    }
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_ids_equal_the_processors(family: Family, data: st.DataObject) -> None:
+    counter = model(family).counter
+    prompt, observation = (data.draw(contents(counter.factor)) for _ in range(2))
+
+    ids = counter.encode_prompt([Message("system", ("Be brief.",)), Message("user", prompt)])
+    chat = [{"role": "system", "content": [{"type": "text", "text": "Be brief."}]}, with_pixels(prompt)]
+    images = [Image.fromarray(image.pixels_HWC) for image in content_images(prompt)]
+    assert ids == list(counter.builder.build_initial_tokens(chat, images=images or None))
+
+    for end in ([], [model(family).tokenizer.convert_tokens_to_ids("<|im_end|>")]):
+        before = [*ids, *end]
+        merged = counter.builder.merge_context_tokens([], [with_pixels(observation)], before)
+        assert before + counter.encode_observation(before, observation) == list(merged.token_ids)
