@@ -38,6 +38,7 @@ from verl_video_tools.rollout.tokens import (
     processor_token_counts,
 )
 from verl_video_tools.verl_plugin import retrieval_actor
+from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.settings import (
     TOKEN_COUNTS,
     group_methods,
@@ -187,7 +188,7 @@ class VideoAgentLoop(AgentLoopBase):
             response_ids=response_ids,
             response_mask=mask,
             response_logprobs=logprobs if self.rollout_config.calculate_log_probs else None,
-            multi_modal_data={"images": stream.pil_images},
+            multi_modal_data={IMAGE_PARTS: stream.images} if takes_image_parts() else {"images": stream.pil_images},
             num_turns=2 * num_turns + 1,
             metrics=timing,
             extra_fields={

@@ -1,22 +1,30 @@
-"""verl's agent loop workers, for rollouts of many pictures.
+"""verl's agent loop workers, for rollouts of many images.
 
 They can score a rollout of several multimodal sequences. verl 0.9.1 pads these into one batch for the reward worker,
 and position ids of shape (4, L) along the wrong axis: it fails ("The size of tensor a must match the size of tensor b")
 where two lengths differ.
 
-They score without pixels. For that batch verl runs the processor over all pictures, once more than for training, on the
-event loop that all rollouts of the worker share, and keeps what comes out while a judge thinks. Rewards read the
-record, and need none.
+They score and validate without pixels. For scoring verl runs the processor over all images, once more than for
+training, and keeps what comes out while a judge thinks; for validation it keeps tensors that nobody reads. Rewards read
+the record, and need none.
 
-They keep pixels as small as the model will read them. verl keeps the processor's float32 until the step's update is
-done, though FSDP casts it to bfloat16 before anything else.
+They leave the processor to whoever runs the model (`pixel_values`): a row refers to its images, which lie in the queue
+once (`stored_images`). verl would run it here, on the event loop that all rollouts of the worker share, and keep its
+tensors in the queue for each rollout. With `actor_rollout_ref.rollout.custom.video_tools.stored_images=False` the rows
+hold verl's tensors, in the precision in which the model will read them: verl keeps the processor's float32, though FSDP
+casts it to bfloat16 before anything else.
+
+Position ids are computed in a thread.
 
 Selected by the trainer `video_tools` through verl's option `rollout.agent.agent_loop_manager_class`.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
@@ -25,15 +33,64 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict import TensorDict
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
+from verl.utils.tokenizer import get_processor_token_id
 from verl.utils.torch_dtypes import PrecisionType
+
+from verl_video_tools.core.types import ImagePart
+from verl_video_tools.rollout.tokens import placeholder_runs
+from verl_video_tools.verl_plugin.model_inputs import image_grids_N3, position_ids_4L
+from verl_video_tools.verl_plugin.pixel_values import StoredPixelValues
+from verl_video_tools.verl_plugin.stored_images import BlockWriter, ImageSlice, merged
 
 # verl exports the Ray actor; a class can only inherit from the one inside. That one has no name to be found by, so Ray
 # sends it to its workers by value; the class below must not have one either, or the two would come apart there.
 _Worker: Any = AgentLoopWorkerTQ.__ray_actor_class__
 
 
-is_scoring: ContextVar[bool] = ContextVar("is_scoring", default=False)
-"""Of a rollout's task. The methods below import it, since it cannot be sent by value."""
+@dataclass
+class RowInputs:
+    """What a training row holds of one sequence beside its tokens."""
+
+    multi_modal_inputs: dict[str, Any]
+    position_ids_4L: torch.Tensor
+
+
+@dataclass
+class RolloutTask:
+    """What the worker's methods know about the rollout that they are called for.
+
+    Attributes:
+        takes_image_parts: the agent loop may hand over its images as they are, not as PIL images for verl.
+        needs_pixels: verl's methods are called for a row that is trained on, not for the reward worker or validation.
+        rows: of the rollout's sequences, in order, each still to be asked for.
+    """
+
+    takes_image_parts: bool
+    needs_pixels: bool = True
+    rows: list[RowInputs] = field(default_factory=list)
+
+
+IMAGE_PARTS = "image_parts"
+"""Entry of `AgentLoopOutput.multi_modal_data`: a list of `ImagePart`, where verl has `images`, a list of PIL images."""
+
+rollout_task: ContextVar[RolloutTask] = ContextVar("rollout_task")
+"""Of the running asyncio task. The methods below import it, since it cannot be sent by value."""
+
+
+def takes_image_parts() -> bool:
+    """Whether the worker that runs this rollout knows `IMAGE_PARTS`."""
+    task = rollout_task.get(None)
+    return task is not None and task.takes_image_parts
+
+
+def stores_images(config: DictConfig) -> bool:
+    """Whether rows refer to images in the queue. verl's distillation needs the images themselves.
+
+    Args:
+        config: verl's whole configuration.
+    """
+    chosen = OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools.stored_images", default=True)
+    return bool(chosen) and not OmegaConf.select(config, "distillation.enabled", default=False)
 
 
 def forward_dtype(config: DictConfig) -> torch.dtype:
@@ -54,35 +111,126 @@ def forward_dtype(config: DictConfig) -> torch.dtype:
     return dtypes.pop() if len(dtypes) == 1 else torch.float32
 
 
+async def row_inputs(
+    outputs: Sequence[AgentLoopOutput],
+    writer: BlockWriter,
+    processor: Any,
+    mm_processor_kwargs: Mapping[str, Any],
+    dtype: torch.dtype,
+    *,
+    uid: str,
+    session_id: int,
+) -> list[RowInputs]:
+    """What training rows hold of a rollout's sequences. Their images, `IMAGE_PARTS`, are put into the queue."""
+    sequences: list[list[ImagePart]] = [(output.multi_modal_data or {})[IMAGE_PARTS] for output in outputs]
+    image_token_id = get_processor_token_id(processor, "image")
+    num_initial = len(placeholder_runs(outputs[0].prompt_ids, image_token_id))
+    # Several sequences of one rollout show the same images; a dropped one may be seen by none but the first.
+    distinct = list({id(image): image for images in sequences for image in images}.values())
+    slices = await writer.write(uid, session_id, num_initial, distinct)
+    places = dict(zip(map(id, distinct), slices, strict=True))
+
+    def row(output: AgentLoopOutput, images: Sequence[ImagePart]) -> RowInputs:
+        return _row(output, images, [places[id(image)] for image in images], processor, mm_processor_kwargs, dtype)
+
+    return [await asyncio.to_thread(row, output, images) for output, images in zip(outputs, sequences, strict=True)]
+
+
+def _row(
+    output: AgentLoopOutput,
+    images: Sequence[ImagePart],
+    slices: Sequence[ImageSlice],
+    processor: Any,
+    mm_processor_kwargs: Mapping[str, Any],
+    dtype: torch.dtype,
+) -> RowInputs:
+    grids_N3 = image_grids_N3(processor.image_processor, [image.record for image in images])
+    inputs = {
+        "pixel_values": StoredPixelValues(merged(slices), processor.image_processor, mm_processor_kwargs, dtype),
+        "image_grid_thw": grids_N3,
+        "images_seqlens": torch.repeat_interleave(grids_N3[:, 1] * grids_N3[:, 2], grids_N3[:, 0]),
+    }
+    return RowInputs(inputs, position_ids_4L(processor, [*output.prompt_ids, *output.response_ids], inputs))
+
+
 @ray.remote
 class VideoAgentLoopWorker(_Worker):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        from verl_video_tools.verl_plugin.agent_loop_worker import stores_images
+        from verl_video_tools.verl_plugin.stored_images import BlockWriter
+
+        super().__init__(*args, **kwargs)
+        self._writer = BlockWriter()
+        self._stores_images = stores_images(self.config)
+
+    async def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """Each rollout is an asyncio task of its own, and has its own `rollout_task`."""
+        from verl_video_tools.verl_plugin.agent_loop_worker import RolloutTask, rollout_task
+
+        rollout_task.set(RolloutTask(self._stores_images))
+        return await super()._run_agent_loop(*args, **kwargs)
+
+    async def _agent_loop_postprocess(
+        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
+    ) -> None:
+        """Prepares in threads what verl's method would compute on the event loop."""
+        from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, forward_dtype, rollout_task, row_inputs
+
+        task = rollout_task.get()
+        task.needs_pixels = not validate
+        outputs = output if isinstance(output, list) else [output]
+        if all(IMAGE_PARTS in (sequence.multi_modal_data or {}) for sequence in outputs):
+            if not validate:
+                task.rows = await row_inputs(
+                    outputs,
+                    self._writer,
+                    self.processor,
+                    dict(self.mm_processor_kwargs or {}),
+                    forward_dtype(self.config.actor_rollout_ref),
+                    uid=kwargs["uid"],
+                    session_id=kwargs["session_id"],
+                )
+            # verl would make a dictionary of each image's fields.
+            outputs = [sequence.model_copy(update={"multi_modal_data": None}) for sequence in outputs]
+        await super()._agent_loop_postprocess(outputs, validate, **kwargs)
+
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import is_scoring
+        from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
 
-        token = is_scoring.set(True)
+        task = rollout_task.get()
+        needed, task.needs_pixels = task.needs_pixels, False
         try:
             await super()._compute_score(outputs[-1:], kwargs=kwargs)
         finally:
-            is_scoring.reset(token)
+            task.needs_pixels = needed
 
     def _compute_multi_modal_inputs(self, output: AgentLoopOutput, input_ids: torch.Tensor) -> dict[str, Any]:
-        """Pixels in the precision in which the model will read them."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import forward_dtype, is_scoring
+        """What was prepared; else verl's own, in the precision in which the model will read it."""
+        from verl_video_tools.verl_plugin.agent_loop_worker import forward_dtype, rollout_task
 
-        if is_scoring.get():
+        task = rollout_task.get()
+        if not task.needs_pixels:
             return {}
+        if task.rows:
+            return dict(task.rows[0].multi_modal_inputs)
         inputs: dict[str, Any] = super()._compute_multi_modal_inputs(output, input_ids)
         if "pixel_values" in inputs:
             inputs["pixel_values"] = inputs["pixel_values"].to(forward_dtype(self.config.actor_rollout_ref))
         return inputs
 
     def _compute_position_ids(self, input_ids: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        """Of shape (1, 4, L) for training, (1, L) for the reward worker, which reads none."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import is_scoring
+        """Of shape (1, 4, L) for training, (1, L) for the reward worker and for validation, where nobody reads them.
 
-        if is_scoring.get():
+        verl asks for a sequence's positions right after its other inputs, and for one sequence after the other.
+        """
+        from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
+
+        task = rollout_task.get()
+        if not task.needs_pixels:
             return torch.arange(input_ids.shape[-1]).unsqueeze(0)
+        if task.rows:
+            return task.rows.pop(0).position_ids_4L.unsqueeze(0)
         return super()._compute_position_ids(input_ids, *args, **kwargs)
 
 

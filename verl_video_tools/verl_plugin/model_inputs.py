@@ -13,6 +13,8 @@ import torch
 from PIL import Image
 from verl.utils.tokenizer import get_processor_token_id
 
+from verl_video_tools.core.types import FrameRecord
+
 
 def image_inputs(
     processor: Any, images: Sequence[Image.Image], mm_processor_kwargs: Mapping[str, Any]
@@ -26,6 +28,17 @@ def image_inputs(
     if not images:
         return {}
     return dict(processor.image_processor(images=list(images), return_tensors="pt", **mm_processor_kwargs))
+
+
+def image_grids_N3(image_processor: Any, records: Sequence[FrameRecord]) -> torch.Tensor:
+    """The processor's `image_grid_thw`, from the sizes of images that it leaves as they are.
+
+    Returns:
+        int64, shape (N, 3): patches of each image in time, height and width.
+    """
+    patch = image_processor.patch_size
+    grids = [(1, record.height // patch, record.width // patch) for record in records]
+    return torch.tensor(grids, dtype=torch.long).reshape(-1, 3)
 
 
 def position_ids_4L(processor: Any, ids: Sequence[int], inputs: Mapping[str, torch.Tensor]) -> torch.Tensor:

@@ -25,7 +25,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; a warning where engine and
-  actor disagree.
+  actor disagree. Images that no row refers to any more are freed (`stored_images`).
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
 """
 
@@ -59,6 +59,7 @@ from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict, unpack_record
+from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, disagreement, record_lines
@@ -352,6 +353,7 @@ class VideoToolsMixin(PPOTrainer):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         lines = self._lines(batch, global_steps, trained=True)
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
+        metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
         if warning := disagreement(metrics, self._max_probs_diff):
             logger.warning("step %s: %s", global_steps, warning)
         self._records.write(global_steps, lines)
