@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
-from verl_video_tools.core.types import Message, Method
+from verl_video_tools.core.types import ImagePart, Message, Method
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sequences import append_messages
 from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget
@@ -27,6 +27,7 @@ class TokenPolicy:
         tokens: the rollout's sequences; grow with every message and every turn.
         budget: says how many tokens a turn may still take.
         decode: tokens to text, special tokens included.
+        send_images: makes of a sequence's images what the server takes as its `image_data`.
         sampling_params: verl's, for every turn.
         end_ids: tokens that end a turn.
         with_logprobs: keep the engine's log-probabilities.
@@ -39,6 +40,7 @@ class TokenPolicy:
         tokens: RolloutTokens,
         budget: TokenBudget,
         decode: Callable[[Sequence[int]], str],
+        send_images: Callable[[Sequence[ImagePart]], Awaitable[list[Any]]],
         sampling_params: Mapping[str, Any],
         mm_processor_kwargs: Mapping[str, Any],
         end_ids: frozenset[int],
@@ -49,6 +51,7 @@ class TokenPolicy:
         self._tokens = tokens
         self._budget = budget
         self._decode = decode
+        self._send_images = send_images
         self._sampling_params = sampling_params
         self._mm_processor_kwargs = mm_processor_kwargs
         self._end_ids = end_ids
@@ -81,12 +84,13 @@ class TokenPolicy:
         if self._method.stop:
             params |= {"stop": list(self._method.stop), "include_stop_str_in_output": True}
         stream = self._tokens.current
+        images = await self._send_images(stream.images)
         started = time.perf_counter()
         output = await self._server.generate(
             request_id=self._request_id,
             prompt_ids=stream.ids,
             sampling_params=params,
-            image_data=stream.pil_images,
+            image_data=images,
             mm_processor_kwargs=dict(self._mm_processor_kwargs) or None,
         )
         self.generation_seconds += time.perf_counter() - started

@@ -67,7 +67,7 @@ class TokenStream:
 
     @property
     def pil_images(self) -> list[Image.Image]:
-        return [Image.fromarray(_pixels(image)) for image in self.images]
+        return pil_images(self.images)
 
     def start(self, messages: Sequence[Message]) -> None:
         self.images = [image for message in messages for image in content_images(message.content)]
@@ -97,6 +97,11 @@ class TokenStream:
         self.response_ids += token_ids
         self.response_mask += [0] * len(token_ids)
         self.response_logprobs += [0.0] * len(token_ids)
+
+
+def pil_images(images: Sequence[ImagePart]) -> list[Image.Image]:
+    """Images as verl's processors and servers take them: copies."""
+    return [Image.fromarray(_pixels(image)) for image in images]
 
 
 def _pixels(image: ImagePart) -> np.ndarray:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,10 +35,12 @@ from verl_video_tools.rollout.tokens import (
     TokenCounter,
     TokenStream,
     check_invariants,
+    pil_images,
     processor_token_counts,
 )
-from verl_video_tools.verl_plugin import retrieval_actor
+from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
+from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     TOKEN_COUNTS,
     group_methods,
@@ -114,6 +116,7 @@ class VideoAgentLoop(AgentLoopBase):
             tokens,
             budget,
             self._decode,
+            self._image_sender(kwargs.get("uid")),
             sampling_params,
             self.mm_processor_kwargs,
             self.end_ids,
@@ -146,6 +149,12 @@ class VideoAgentLoop(AgentLoopBase):
         text = self._decode([token for token in stream.ids if token not in self.placeholders])
         if spelt := [name for name in self.placeholders.values() if name in text]:
             raise InvariantError(f"the policy has written {', '.join(spelt)} letter by letter, not as a token")
+
+    def _image_sender(self, uid: str | None) -> Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]:
+        """How this rollout's images reach the inference server."""
+        if uid is not None and front_end_switch.takes_image_references(self.rollout_config.get("name")):
+            return ImageSender(uid).send
+        return _as_pil_images
 
     def _decode(self, token_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(token_ids, skip_special_tokens=False)
@@ -200,6 +209,10 @@ class VideoAgentLoop(AgentLoopBase):
                 "tool_rewards": [],
             },
         )
+
+
+async def _as_pil_images(images: Sequence[ImagePart]) -> list[Any]:
+    return await asyncio.to_thread(pil_images, images)
 
 
 async def _run_timed(episode: Episode, policy: TokenPolicy, timing: AgentLoopMetrics) -> None:

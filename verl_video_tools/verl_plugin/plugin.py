@@ -19,6 +19,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 from verl_video_tools.core.errors import SetupError
+from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
 from verl_video_tools.verl_plugin.post_import import import_after
 
 SUPPORTED_VERL_VERSION = "0.9.1"
@@ -55,6 +56,8 @@ def load() -> None:
         from verl_video_tools.verl_plugin.platforms import cpu
 
         cpu.activate()
+    elif front_end_is_active():
+        import_after("verl.workers.rollout.replica", "verl_video_tools.verl_plugin.platforms.vllm_replica")
     import_after("verl.trainer.ppo.v1", "verl_video_tools.verl_plugin.trainer")
 
 

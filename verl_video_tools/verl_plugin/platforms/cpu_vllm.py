@@ -13,7 +13,9 @@ import ray
 import torch
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
-from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer, vLLMReplica
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
+
+from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):
@@ -34,8 +36,8 @@ class CpuWorkerExtension(vLLMColocateWorkerExtension):
         self.model_runner.reload_weights(weights_iterator=iter(received))
 
 
-class CpuVllmServer(vLLMHttpServer):
-    """verl's server with our worker extension (a hook that verl documents for subclasses)."""
+class CpuVllmServer(FrontEndServer):
+    """verl's server with our front end and our worker extension (a hook that verl documents for subclasses)."""
 
     def _get_worker_extension_cls(self) -> str:
         return f"{CpuWorkerExtension.__module__}.{CpuWorkerExtension.__qualname__}"
