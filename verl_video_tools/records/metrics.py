@@ -27,6 +27,8 @@ class Rollout:
     num_generated_tokens: int | None = None
     num_observation_tokens: int | None = None
     num_prompt_tokens: int | None = None
+    num_cached_tokens: int | None = None
+    """Of the first turn's prompt, found in the inference engine's prefix cache; None if the engine did not tell."""
     num_sequences: int = 1
     """Training sequences: one, or one per turn."""
     components: Sequence[str] = field(default=())
@@ -51,6 +53,7 @@ class Rollout:
             num_generated_tokens=line.get("num_generated_tokens"),
             num_observation_tokens=line.get("num_observation_tokens"),
             num_prompt_tokens=line.get("num_prompt_tokens"),
+            num_cached_tokens=line.get("num_cached_tokens"),
             num_sequences=line.get("num_sequences", 1),
             components=reward_components(trajectory.method),
         )
@@ -143,7 +146,9 @@ def _token_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "prompt": [rollout.num_prompt_tokens for rollout in rollouts],
     }
     known = {origin: [count for count in counts if count is not None] for origin, counts in counts_of.items()}
-    return {f"tokens/{origin}/mean": _mean(counts) for origin, counts in known.items() if counts}
+    metrics = {f"tokens/{origin}/mean": _mean(counts) for origin, counts in known.items() if counts}
+    cached = [rollout.num_cached_tokens for rollout in rollouts if rollout.num_cached_tokens is not None]
+    return metrics | ({"prefix/cached_tokens": _mean(cached)} if cached else {})
 
 
 def _cache_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -7,7 +7,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import ImagePart, Message, Method
@@ -27,6 +26,7 @@ class TokenPolicy:
         tokens: the rollout's sequences; grow with every message and every turn.
         budget: says how many tokens a turn may still take.
         decode: tokens to text, special tokens included.
+        request_id: of all requests of the rollout; says to the server's router that they belong together.
         send_images: makes of a sequence's images what the server takes as its `image_data`.
         sampling_params: verl's, for every turn.
         end_ids: tokens that end a turn.
@@ -40,6 +40,7 @@ class TokenPolicy:
         tokens: RolloutTokens,
         budget: TokenBudget,
         decode: Callable[[Sequence[int]], str],
+        request_id: str,
         send_images: Callable[[Sequence[ImagePart]], Awaitable[list[Any]]],
         sampling_params: Mapping[str, Any],
         mm_processor_kwargs: Mapping[str, Any],
@@ -56,9 +57,12 @@ class TokenPolicy:
         self._mm_processor_kwargs = mm_processor_kwargs
         self._end_ids = end_ids
         self._with_logprobs = with_logprobs
-        self._request_id = uuid4().hex
+        self._request_id = request_id
         self.server_fields: dict[str, Any] = {}
         """Oldest and newest policy version that generated a turn."""
+        self._has_turned = False
+        self.num_cached_tokens: int | None = None
+        """Of the first turn's prompt, those that the engine found in its prefix cache; None if it does not tell."""
         self.generation_seconds = 0.0
         self.own_seconds = 0.0
         """What the policy took, generation included; what a rollout takes beside is its tools' and observations'."""
@@ -103,6 +107,8 @@ class TokenPolicy:
                 del logprobs[-num_surplus:]
         stream.append_turn(token_ids, logprobs)
         _merge_server_fields(self.server_fields, output.extra_fields)
+        if not self._has_turned:
+            self._has_turned, self.num_cached_tokens = True, output.extra_fields.get("num_cached_tokens")
         ended = bool(token_ids) and token_ids[-1] in self._end_ids
         # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
         text = self._decode(token_ids[:-1] if ended else token_ids)

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
@@ -40,8 +41,10 @@ from verl_video_tools.rollout.tokens import (
 )
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
+from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
 from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
+    CACHED_TOKENS,
     TOKEN_COUNTS,
     group_methods,
     is_validation,
@@ -53,6 +56,9 @@ from verl_video_tools.verl_plugin.settings import (
 from verl_video_tools.video import envelope_of, fit_envelope
 
 logger = logging.getLogger(__name__)
+
+_ALL_ROWS = 1 << 20
+"""Questions of a validation that has no batch size: more than there are inference servers."""
 
 
 class VideoAgentLoop(AgentLoopBase):
@@ -99,10 +105,13 @@ class VideoAgentLoop(AgentLoopBase):
             trajectory.stop_reason, trajectory.error, trajectory.flags = StopReason.ABORTED, str(error), ["row_error"]
             return self._outputs(trajectory, [await self._placeholder_stream()], timing, {})
 
+        uid = str(kwargs.get("uid") or uuid4().hex)
         session_id = int(kwargs.get("session_id") or 0)  # verl's older trainers give none: all take the first
         validate = is_validation(sampling_params, self.rollout_config)
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
+        batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
+        request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
         tokens = rollout_tokens(method.context_policy(), self.counter, self.end_of_turn_id)
         budget = TokenBudget(
             tokens=tokens,
@@ -116,7 +125,8 @@ class VideoAgentLoop(AgentLoopBase):
             tokens,
             budget,
             self._decode,
-            self._image_sender(kwargs.get("uid")),
+            request_id,
+            self._image_sender(uid),
             sampling_params,
             self.mm_processor_kwargs,
             self.end_ids,
@@ -138,8 +148,12 @@ class VideoAgentLoop(AgentLoopBase):
             logger.error("rollout of row %s broke an invariant: %s", index, error)
             trajectory.flags.append("invariant")
             trajectory.error, trajectory.stop_reason = str(error), trajectory.stop_reason or StopReason.ABORTED
+        finally:
+            finish_rollout(self.server_manager, request_id)
         sequences = sequences or [await self._placeholder_stream()]
-        return self._outputs(trajectory, sequences, timing, policy.server_fields)
+        return self._outputs(
+            trajectory, sequences, timing, policy.server_fields | {CACHED_TOKENS: policy.num_cached_tokens}
+        )
 
     def _check(self, stream: TokenStream) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
@@ -150,9 +164,9 @@ class VideoAgentLoop(AgentLoopBase):
         if spelt := [name for name in self.placeholders.values() if name in text]:
             raise InvariantError(f"the policy has written {', '.join(spelt)} letter by letter, not as a token")
 
-    def _image_sender(self, uid: str | None) -> Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]:
+    def _image_sender(self, uid: str) -> Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]:
         """How this rollout's images reach the inference server."""
-        if uid is not None and front_end_switch.takes_image_references(self.rollout_config.get("name")):
+        if front_end_switch.takes_image_references(self.rollout_config.get("name")):
             return ImageSender(uid).send
         return _as_pil_images
 
@@ -182,7 +196,7 @@ class VideoAgentLoop(AgentLoopBase):
         """The rollout as verl takes it. The record goes with the last sequence: reward manager, validation and
         advantage look at no other, and verl hands reward and advantage on to the others."""
         outputs = [self._output(stream, len(trajectory.turns), timing, server_fields) for stream in sequences]
-        outputs[-1].extra_fields |= pack_record(trajectory)
+        outputs[-1].extra_fields |= {CACHED_TOKENS: server_fields.get(CACHED_TOKENS), **pack_record(trajectory)}
         return outputs if len(outputs) > 1 else outputs[0]
 
     def _output(

@@ -24,6 +24,10 @@ TOKEN_COUNTS = ("num_generated_tokens", "num_observation_tokens")
 the trainer takes tokens out of the loss."""
 
 
+CACHED_TOKENS = "num_cached_tokens"
+"""Entry of the last sequence's `extra_fields`: of the first turn's prompt, those that the engine had in its cache."""
+
+
 def method_from_config(name: str, rollout_config: DictConfig) -> Method:
     """The frozen config of a method with the fields that `rollout.custom.video_tools.<name>` overrides."""
     return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))

@@ -4,9 +4,9 @@
 stands in `VideoToolsMixin`: verl's V1 trainers log nothing of a rollout's `extra_fields` in training and have no hook
 between reward and advantage, so registration alone is not enough. Overridden, each beside its reason:
 
-- `__init__`: agent loop workers that can score a rollout of several sequences (`verl_plugin.agent_loop_worker`), unless
-  others are configured; verl makes them after its trainer. Its option `freeze_vision_tower`, which verl tells no engine
-  (`engine`). The replay buffer's polling, and a look at what it hands out to validate
+- `__init__`: our agent loop workers and router, unless others are configured (`trainer_defaults`); verl makes both
+  after its trainer. Its option `freeze_vision_tower`, which verl tells no engine (`engine`). The replay buffer's
+  polling, and a look at what it hands out to validate
   (`trainer_records.ValidationTap`): verl has options for neither.
 - `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
   (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
@@ -40,7 +40,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import transfer_queue as tq
-from omegaconf import OmegaConf
 from ray.exceptions import RayActorError
 from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
@@ -57,9 +56,11 @@ from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, storage_units
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
+from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.verl_plugin.stored_images import release
+from verl_video_tools.verl_plugin.trainer_defaults import set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, disagreement, record_lines
@@ -69,7 +70,6 @@ from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
 
-_AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
 _GENERATING, _MEASURING = "generating rollouts", "measuring held-out rows"
 _PARTITIONS = {_GENERATING: ("train", "groups"), _MEASURING: ("val", "rows")}
 """What the replay buffer counts during a phase: its partition, and the name of what is counted."""
@@ -84,7 +84,8 @@ class VideoToolsMixin(PPOTrainer):
     `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
     buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
     (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
-    (default 0.05: warn where the engine's probabilities of sampled tokens are on average further from the actor's).
+    (default 0.05: warn where the engine's probabilities of sampled tokens are on average further from the actor's),
+    `group_routing` (default True: a group's rollouts share a server, see `group_router`).
     """
 
     replay_buffer: Any
@@ -94,11 +95,10 @@ class VideoToolsMixin(PPOTrainer):
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
         honour_freeze_vision_tower(config)
-        agent = config.actor_rollout_ref.rollout.agent
-        if not agent.get("agent_loop_manager_class"):
-            OmegaConf.update(agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
+        set_defaults(config)
         super().__init__(config)
         options = plain_dict(config.trainer.get("video_tools"))
+        options.pop("group_routing", None)
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
         self._records = RecordWriter(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
@@ -354,6 +354,7 @@ class VideoToolsMixin(PPOTrainer):
         lines = self._lines(batch, global_steps, trained=True)
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
+        metrics.update(imbalance(self.llm_server_manager.global_load_balancer))
         if warning := disagreement(metrics, self._max_probs_diff):
             logger.warning("step %s: %s", global_steps, warning)
         self._records.write(global_steps, lines)

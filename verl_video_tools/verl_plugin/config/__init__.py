@@ -10,6 +10,7 @@ from verl_video_tools.core.errors import UsageError
 _FILES = {
     "agent-loops": "agent_loops.yaml",
     "tools": "tools.yaml",
+    "group-router": "group_router.yaml",
     "hermes-template": "chat_templates/hermes_tools.jinja",
     "longvt-template": "chat_templates/longvt_released.jinja",
 }

@@ -1,0 +1,25 @@
+"""What our trainers set where a run leaves it open: classes of ours that verl selects by options."""
+
+from __future__ import annotations
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_video_tools.verl_plugin.config import config_path
+
+_AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
+
+
+def set_defaults(config: DictConfig) -> None:
+    """Select our agent loop workers and our router, unless others are chosen.
+
+    verl's own router is what `trainer.video_tools.group_routing=False` gives, and deterministic runs have it, too.
+
+    Args:
+        config: of a run; changed in place.
+    """
+    rollout = config.actor_rollout_ref.rollout
+    if not rollout.agent.get("agent_loop_manager_class"):
+        OmegaConf.update(rollout.agent, "agent_loop_manager_class", _AGENT_LOOP_MANAGER, force_add=True)
+    wants_router = OmegaConf.select(config, "trainer.video_tools.group_routing", default=True)
+    if wants_router and not rollout.get("router_config_path") and not rollout.get("full_determinism"):
+        OmegaConf.update(rollout, "router_config_path", str(config_path("group-router")), force_add=True)
