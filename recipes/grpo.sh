@@ -11,6 +11,10 @@ ROLLOUT_TP=${ROLLOUT_TP:-1}
 ROLLOUT_N=${ROLLOUT_N:-8}
 NNODES=${NNODES:-1}
 FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
+LOGGER=${LOGGER:-'["console","file"]'}
+# A file per start, since verl's logger empties its own; `vvt report` reads them all.
+export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
+mkdir -p "$RUN_DIR"
 
 if [ "$SYNTHETIC" = 0 ]; then
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
@@ -19,14 +23,16 @@ if [ "$SYNTHETIC" = 0 ]; then
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-8}
     SAVE_FREQ=${SAVE_FREQ:-50}
     TOTAL_STEPS=${TOTAL_STEPS:-null}
-    LOGGER=${LOGGER:-'["console"]'}
+    VAL_BATCH_SIZE=${VAL_BATCH_SIZE:-$((TRAIN_BATCH_SIZE * ROLLOUT_N))} # as many rollouts at once as a step has
+    STORAGE_UNITS=${STORAGE_UNITS:-$((NNODES < 2 ? 8 : 4 * NNODES))}    # TransferQueue asks for two per node or more
     # They decode, and run the processor one rollout at a time. A group stays with one of them.
     most_workers=$((16 * NNODES))
     AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}
     SETTING_OPTIONS=(
         actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
         actor_rollout_ref.rollout.gpu_memory_utilization=0.6 actor_rollout_ref.rollout.max_num_batched_tokens=32768
-        actor_rollout_ref.rollout.agent.num_workers="$AGENT_WORKERS"
+        actor_rollout_ref.rollout.agent.num_workers="$AGENT_WORKERS" data.val_batch_size="$VAL_BATCH_SIZE"
+        transfer_queue.backend.SimpleStorage.num_data_storage_units="$STORAGE_UNITS"
         "${REAL_OPTIONS[@]}")
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/${METHOD}_sft}
@@ -36,10 +42,6 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
     SAVE_FREQ=${SAVE_FREQ:-20}
     TOTAL_STEPS=${TOTAL_STEPS:-20}
-    LOGGER=${LOGGER:-'["console","file"]'}
-    # A file per start, since verl's logger empties its own; `vvt report` reads them all.
-    export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
-    mkdir -p "$RUN_DIR"
     source "$REPO/recipes/synthetic.sh"
     collect_fields +actor_rollout_ref.rollout.custom.video_tools.
     SETTING_OPTIONS=(

@@ -60,7 +60,7 @@ from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict, unpack_record
 from verl_video_tools.verl_plugin.stored_images import release
-from verl_video_tools.verl_plugin.trainer_defaults import set_defaults
+from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, disagreement, record_lines
@@ -95,6 +95,7 @@ class VideoToolsMixin(PPOTrainer):
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
         honour_freeze_vision_tower(config)
+        check_validation_rows(config)
         set_defaults(config)
         super().__init__(config)
         options = plain_dict(config.trainer.get("video_tools"))

@@ -1,9 +1,10 @@
-"""What our trainers set where a run leaves it open: classes of ours that verl selects by options."""
+"""What our trainers do with a run's options before verl reads them."""
 
 from __future__ import annotations
 
 from omegaconf import DictConfig, OmegaConf
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
 
 _AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
@@ -23,3 +24,19 @@ def set_defaults(config: DictConfig) -> None:
     wants_router = OmegaConf.select(config, "trainer.video_tools.group_routing", default=True)
     if wants_router and not rollout.get("router_config_path") and not rollout.get("full_determinism"):
         OmegaConf.update(rollout, "router_config_path", str(config_path("group-router")), force_add=True)
+
+
+def check_validation_rows(config: DictConfig) -> None:
+    """verl makes a data set of `data.val_files` in every run, so recipes give it the training rows if there are none.
+
+    Raises:
+        UsageError: the run would measure itself on these.
+    """
+    trainer = config.trainer
+    if not (trainer.test_freq > 0 or trainer.get("val_before_train") or trainer.get("val_only")):
+        return
+    if config.data.val_files == config.data.train_files:
+        raise UsageError(
+            f"this run validates (trainer.test_freq={trainer.test_freq}, val_before_train={trainer.val_before_train}) "
+            f"on the rows that it trains on, {config.data.train_files}; set VAL_FILES, or data.val_files"
+        )
