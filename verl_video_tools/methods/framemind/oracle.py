@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.method import FrameMind
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
@@ -72,7 +72,7 @@ class FrameMindOracle(ScriptedOracle):
         return Script(template, (*remind(question, turns), self._answer(rng, spec, question, shown)))
 
     def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
-        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
+        info = vt.VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
         return self.method.video_clip().frame_numbers(start, end, info)
 
     def _answer(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from verl_video_tools.core.tool import ToolDescription
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.frame_at import FrameAt
 from verl_video_tools.methods.framemind.video_clip import VideoClip
 
-FRAME_AT = ToolDescription(
+FRAME_AT = vt.ToolDescription(
     name=FrameAt.name,
     description=(
         "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
@@ -16,7 +16,7 @@ FRAME_AT = ToolDescription(
     },
 )
 
-VIDEO_CLIP = ToolDescription(
+VIDEO_CLIP = vt.ToolDescription(
     name=VideoClip.name,
     description=(
         "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, then "

@@ -15,8 +15,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.method import FrameThinker
 from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
 from verl_video_tools.synthetic.questions import Question
@@ -82,12 +81,12 @@ class FrameThinkerOracle(ScriptedOracle):
         num_frames = self._num_frames(spec)
         length = rng.randrange(num_frames + 1, 4 * num_frames)
         if length >= spec.num_frames - 1:
-            raise UsageError(f"a video of {spec.num_frames} frames is too short for looks of {num_frames} frames")
+            raise vt.UsageError(f"a video of {spec.num_frames} frames is too short for looks of {num_frames} frames")
         start = rng.randrange(spec.num_frames - 1 - length)
         return "B", [(start, start + length)]
 
     def _num_frames(self, spec: VideoSpec) -> int:
-        return self.method.frames_per_call(VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
+        return self.method.frames_per_call(vt.VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
 
     def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
         """The nearest frames of the first look on both sides of a segment."""

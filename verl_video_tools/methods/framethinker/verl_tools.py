@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from verl_video_tools.core.tool import ToolDescription
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
 from verl_video_tools.methods.framethinker.grammar import frame_number_sentence
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
 
 NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
 
-CHOOSE_FRAMES = ToolDescription(
-    name=ChooseFrames.name,
+CHOOSE_FRAMES = vt.ToolDescription(
+    name=vt.ChooseFrames.name,
     description=(
         "Look closer at a part of the video: shows a fixed number of frames spread evenly between two frame numbers, "
         "both exclusive, then lists their numbers and times in the order shown."
@@ -22,7 +21,7 @@ CHOOSE_FRAMES = ToolDescription(
     frame_label=NUMBER_AND_TIME,
 )
 
-GET_FRAME_NUMBER = ToolDescription(
+GET_FRAME_NUMBER = vt.ToolDescription(
     name=GetFrameNumber.name,
     description="Tells the number of the frame that is shown at a time of the video.",
     parameters={

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
 from verl_video_tools.methods.toolkit.oracle import (
@@ -66,7 +66,7 @@ class LongVTOracle(ScriptedOracle):
 
     def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
         """Frames that the tool, or the first look, shows of a segment."""
-        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
+        info = vt.VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
         return frames_at(spec, segment_seconds(start, end, info, self.method.fps, max_frames))
 
 

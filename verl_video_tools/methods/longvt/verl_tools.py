@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from verl_video_tools.core.tool import ToolDescription
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video import CropVideo
 
-CROP_VIDEO = ToolDescription(
+CROP_VIDEO = vt.ToolDescription(
     name=CropVideo.name,
     description=(
         "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times in "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from verl_video_tools.core.tool import ToolDescription
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
 
 NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
 
-UNIFORM_SAMPLE = ToolDescription(
+UNIFORM_SAMPLE = vt.ToolDescription(
     name=UniformSample.name,
     description=(
         "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
@@ -21,7 +21,7 @@ UNIFORM_SAMPLE = ToolDescription(
     frame_label=NUMBER_AND_TIME,
 )
 
-CLIP_SAMPLE = ToolDescription(
+CLIP_SAMPLE = vt.ToolDescription(
     name=ClipSample.name,
     description=(
         "Search a part of the video for pictures that look like a text: shows the best few frames in order of time, "

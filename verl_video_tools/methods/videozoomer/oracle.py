@@ -17,7 +17,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
@@ -103,7 +103,7 @@ class VideoZoomerOracle(ScriptedOracle):
             return "direct", []
         segment = self._elsewhere(rng, spec, (0, 0))
         if segment is None:
-            raise UsageError(f"a video of {spec.num_frames} frames is too short for a zoom of {_WRONG_SECONDS} s")
+            raise vt.UsageError(f"a video of {spec.num_frames} frames is too short for a zoom of {_WRONG_SECONDS} s")
         return "hit", [segment]
 
     def _elsewhere(self, rng: random.Random, spec: VideoSpec, segment: Segment) -> Segment | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from verl_video_tools.core.tool import ToolDescription
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 
-VIDEO_ZOOM = ToolDescription(
+VIDEO_ZOOM = vt.ToolDescription(
     name=VideoZoom.name,
     description=(
         "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in the "
