@@ -26,10 +26,10 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.html import write_html
 from verl_video_tools.records.thumbnails import decode_thumbnails
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
-from verl_video_tools.rollout.sequences import append_messages, rollout_tokens
-from verl_video_tools.rollout.tokens import TokenBudget
+from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
@@ -166,9 +166,7 @@ class _TokenizedScript:
         self._end_of_turn_id: int = self._tokenizer.convert_tokens_to_ids("<|im_end|>")
         self._turns = iter(turns)
         self._max_turn_tokens = method.max_turn_tokens
-        self._tokens = rollout_tokens(
-            method.context_policy(), model.counter.builder, model.counter, self._end_of_turn_id
-        )
+        self._tokens = rollout_tokens(method.context_policy(), model.counter, self._end_of_turn_id)
         self.budget = TokenBudget(
             tokens=self._tokens,
             prompt_length=method.recipe_budget.prompt_tokens,
@@ -177,7 +175,7 @@ class _TokenizedScript:
         )
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
-        append_messages(self._tokens, messages)
+        self._tokens.append(messages)
         text = next(self._turns, None)
         if text is None:
             return None

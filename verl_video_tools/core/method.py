@@ -32,7 +32,7 @@ look. Texts stay in every case."""
 
 @dataclass(frozen=True, slots=True)
 class RolloutLimits:
-    """Tokens and pictures that one rollout may take."""
+    """Tokens and images that one rollout takes, or may take."""
 
     prompt_tokens: int
     response_tokens: int

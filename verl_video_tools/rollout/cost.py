@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     CallRecord,
+    FrameRecord,
     FrameRequest,
+    ImagePart,
     Method,
     PixelEnvelope,
     RolloutLimits,
@@ -20,8 +22,7 @@ from verl_video_tools.core.types import (
     VideoInfo,
     content_text,
 )
-from verl_video_tools.rollout.counting import ModelTokens
-from verl_video_tools.rollout.planned_images import planned_images
+from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.video import image_tokens
 
 GROUP_SIZE = 8
@@ -132,6 +133,19 @@ def _estimated_first_look(method: Method, envelope: PixelEnvelope) -> tuple[int,
     messages = method.prompt(sample, info, planned_images(request, info))
     num_characters = sum(len(content_text(message.content)) for message in messages)
     return num_characters + len(request) * image_tokens(request.width, request.height, envelope.factor), len(request)
+
+
+def planned_images(request: FrameRequest | None, info: VideoInfo) -> tuple[ImagePart, ...]:
+    """Pictures of a request without pixels, for asking what they would cost: right in number and size, and in their
+    labels as far as frames are evenly spaced."""
+    if request is None:
+        return ()
+    seconds = request.seconds or tuple(index / info.average_fps for index in request.indices or ())
+    indices = request.indices or tuple(min(round(time * info.average_fps), info.num_frames - 1) for time in seconds)
+    return tuple(
+        ImagePart(FrameRecord(index, time_seconds, request.width, request.height))
+        for index, time_seconds in zip(indices, seconds, strict=True)
+    )
 
 
 def _first_look(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look:

@@ -53,13 +53,6 @@ from verl_video_tools.rollout.special_tokens import escape_special_tokens, promp
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
 from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
 
-_BUDGET_CODES = {
-    StopReason.PROMPT_BUDGET: CallErrorCode.PROMPT_BUDGET,
-    StopReason.RESPONSE_BUDGET: CallErrorCode.RESPONSE_BUDGET,
-    StopReason.IMAGE_BUDGET: CallErrorCode.IMAGE_BUDGET,
-}
-
-
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
 
@@ -258,7 +251,7 @@ class Episode:
         planned = [await self._take(record, plan, self._planned) for record, plan in plans]
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # asked before anything is decoded
-            self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+            self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
             if self.method.ends_on_budget():
                 self._end(reason)
                 return None
@@ -279,7 +272,7 @@ class Episode:
         else:  # a call was refused or failed, or another frame stands in for a damaged one
             observation = escape_special_tokens(self.method.observe(outcomes, turns_left))
             if reason := await self._refuses(observation):
-                self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+                self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)

@@ -11,9 +11,9 @@ from uuid import uuid4
 
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import Message, Method
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sequences import append_messages
-from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget
+from verl_video_tools.rollout.sequences import RolloutTokens
 
 _TAIL_TOKENS = 8
 """Of a prompt, enough for the tag that its end may open, however it is tokenised."""
@@ -63,7 +63,7 @@ class TokenPolicy:
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         started = time.perf_counter()
         is_observation = bool(self._tokens.current.prompt_ids)
-        await asyncio.to_thread(append_messages, self._tokens, messages)
+        await asyncio.to_thread(self._tokens.append, messages)
         if is_observation:
             started = time.perf_counter()
         # The template may open a reasoning; the turn's text is then without the tag that began it.

@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from verl_video_tools.core.errors import InvariantError
-from verl_video_tools.core.types import Content, ImagePart, Message, StopReason, content_images
+from verl_video_tools.core.types import Content, ImagePart, Message, PixelEnvelope, content_images
 from verl_video_tools.video import image_tokens
 
 
@@ -114,38 +114,6 @@ def _pixels(image: ImagePart) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """What the sequence that a turn is sampled from holds before that turn."""
-
-    prompt_tokens: int
-    response_tokens: int
-    num_images: int
-
-
-class RolloutTokens(Protocol):
-    """The training sequences of one rollout (`sequences`). Grows like a `TokenStream`."""
-
-    current: TokenStream
-    """The sequence that the next turn is sampled from, and appended to."""
-    counter: TokenCounter
-
-    @property
-    def sequences(self) -> list[TokenStream]:
-        """What is trained on, in order of turns."""
-        ...
-
-    def start(self, messages: Sequence[Message]) -> None: ...
-
-    def append_observation(self, content: Content) -> None:
-        """Make `current` what the next turn is sampled from."""
-        ...
-
-    def lengths_with(self, content: Content) -> Lengths:
-        """What `append_observation` would make of `current`, at most. Pictures may come without pixels."""
-        ...
-
-
-@dataclass(frozen=True)
 class TokenCounter:
     """Lengths of messages in tokens, from the sizes of their pictures alone."""
 
@@ -174,38 +142,18 @@ class TokenCounter:
 
 
 @dataclass(frozen=True)
-class TokenBudget:
-    """The `BudgetCheck` of a token-level rollout: exact token counts, before a pixel is decoded.
+class ModelTokens:
+    """What a model makes of messages, outside a training run.
 
-    Args:
-        prompt_length: tokens that verl reserves for the prompt of a sequence.
-        response_length: tokens for everything after it: sampled turns, and observations between them.
-        max_images: pictures per sequence that the inference engine takes; None if it has no limit.
+    Attributes:
+        tokenizer: its text tokenizer.
+        counter: lengths of messages, by verl's builder for the model.
+        envelope: sizes of images that its processor leaves untouched.
     """
 
-    tokens: RolloutTokens
-    prompt_length: int
-    response_length: int
-    max_images: int | None = None
-
-    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
-        num_images = sum(len(content_images(message.content)) for message in messages)
-        return self._refuses(Lengths(self.tokens.counter.prompt(messages), 0, num_images))
-
-    def refuses_observation(self, content: Content) -> StopReason | None:
-        return self._refuses(self.tokens.lengths_with(content))
-
-    def tokens_left(self) -> int:
-        return self.response_length - len(self.tokens.current.response_ids)
-
-    def _refuses(self, lengths: Lengths) -> StopReason | None:
-        if lengths.prompt_tokens > self.prompt_length:
-            return StopReason.PROMPT_BUDGET
-        if lengths.response_tokens + 1 > self.response_length:  # one to answer with
-            return StopReason.RESPONSE_BUDGET
-        if self.max_images is not None and lengths.num_images > self.max_images:
-            return StopReason.IMAGE_BUDGET
-        return None
+    tokenizer: Any
+    counter: TokenCounter
+    envelope: PixelEnvelope
 
 
 def strip(message: Message) -> Message:

@@ -27,11 +27,11 @@ from verl_video_tools.core.types import (
     StopReason,
     Trajectory,
 )
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
-    TokenBudget,
     TokenCounter,
     TokenStream,
     check_invariants,
@@ -99,9 +99,8 @@ class VideoAgentLoop(AgentLoopBase):
         validate = is_validation(sampling_params, self.rollout_config)
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
-        builder = self.continuous_token_builder
-        counter = TokenCounter(builder, self.image_token_id, self.envelope.factor)
-        tokens = rollout_tokens(method.context_policy(), builder, counter, self.end_of_turn_id)
+        counter = TokenCounter(self.continuous_token_builder, self.image_token_id, self.envelope.factor)
+        tokens = rollout_tokens(method.context_policy(), counter, self.end_of_turn_id)
         budget = TokenBudget(
             tokens=tokens,
             prompt_length=self.rollout_config.prompt_length,
