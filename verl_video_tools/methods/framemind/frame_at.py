@@ -24,6 +24,15 @@ class FrameAt:
     """
 
     name: ClassVar[str] = "FrameAt"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
+        ),
+        parameters={
+            "t": ("number", "Time in seconds from the start of the video."),
+        },
+    )
 
     side_pixels: int
     resize: Resize = "square"

@@ -17,7 +17,6 @@ import numpy as np
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import grammar as protocol
 from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
-from verl_video_tools.methods.framemind.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.framemind.video_clip import VideoClip
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -73,7 +72,7 @@ class FrameMind(vt.Method):
         prompt_tokens=12_288, response_tokens=16_384, images=128
     )
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindOracle"
-    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (FrameAt.description, VideoClip.description)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 3

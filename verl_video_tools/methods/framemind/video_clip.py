@@ -32,6 +32,17 @@ class VideoClip:
     """
 
     name: ClassVar[str] = "VideoClip"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, "
+            "then lists their times in the order shown."
+        ),
+        parameters={
+            "t_start": ("number", "Where the part starts, in seconds from the start of the video."),
+            "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
+        },
+    )
 
     min_frames: int
     max_frames: int

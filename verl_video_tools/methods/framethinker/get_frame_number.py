@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.framethinker.grammar import frame_number_sentence
 
 _TIME = re.compile(r"(\d{1,3}):(\d{2})")
 
@@ -22,6 +23,14 @@ class GetFrameNumber:
     """
 
     name: ClassVar[str] = "get_frame_number"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description="Tells the number of the frame that is shown at a time of the video.",
+        parameters={
+            "time": ("string", "Minutes and seconds as MM:SS; hours count as minutes, so 1:05:20 is 65:20."),
+        },
+        result_text=lambda arguments, result: frame_number_sentence(arguments["time"], result["frame_number"]),
+    )
 
     compat: vt.Compat = "strict"
 

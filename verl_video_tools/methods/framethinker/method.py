@@ -15,7 +15,6 @@ from verl_video_tools.methods.framethinker import grammar as protocol
 from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
 from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transcript
-from verl_video_tools.methods.framethinker.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -48,7 +47,10 @@ class FrameThinker(vt.Method):
     }
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
-    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (
+        vt.ChooseFrames.description,
+        GetFrameNumber.description,
+    )
     tool_agent_tools: ClassVar[tuple[str, ...]] = (vt.ChooseFrames.name, GetFrameNumber.name)
     dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
 

@@ -33,6 +33,20 @@ class CropVideo:
     """
 
     name: ClassVar[str] = "crop_video"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times "
+            "in the order shown."
+        ),
+        parameters={
+            "video_path": ("string", "Path of the video, if it was given with the question; may be left out."),
+            "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
+            "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
+        },
+        optional=("video_path",),
+        frame_label="{frame.timestamp_seconds:.1f} s",
+    )
 
     fps: float
     max_frames: int

@@ -15,7 +15,6 @@ from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
 from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_seconds
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
-from verl_video_tools.methods.longvt.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.toolkit import hermes
 
 Segment = tuple[float, float]
@@ -37,7 +36,7 @@ class LongVT(vt.Method):
         prompt_tokens=40_960, response_tokens=16_384, images=1152
     )
     oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTOracle"
-    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (CropVideo.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
 

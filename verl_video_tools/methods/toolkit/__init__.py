@@ -54,6 +54,7 @@ from verl_video_tools.methods.toolkit.blocks import Block as Block
 from verl_video_tools.methods.toolkit.blocks import find_between as find_between
 from verl_video_tools.methods.toolkit.blocks import find_blocks as find_blocks
 from verl_video_tools.methods.toolkit.blocks import without_blocks as without_blocks
+from verl_video_tools.methods.toolkit.choose_frames import NUMBER_AND_TIME as NUMBER_AND_TIME
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames as ChooseFrames
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines as frame_lines
 from verl_video_tools.methods.toolkit.frame_range import read_frame_range as read_frame_range

@@ -29,6 +29,19 @@ class ClipSample:
     """
 
     name: ClassVar[str] = "clip_sample"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Search a part of the video for pictures that look like a text: shows the best few frames in order of "
+            "time, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("number", "First frame of the range that is searched, from 0."),
+            "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+            "prompt": ("string", "What can be seen in the frames looked for, in a few words."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
 
     num_frames: int
     num_candidates: tuple[int, int]

@@ -16,7 +16,6 @@ from verl_video_tools.methods.videobrain import grammar as protocol
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
-from verl_video_tools.methods.videobrain.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.video.resize import Aspect, size_in_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -60,7 +59,7 @@ class VideoBrain(vt.Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
-    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
 

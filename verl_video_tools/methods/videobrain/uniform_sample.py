@@ -23,6 +23,18 @@ class UniformSample:
     """
 
     name: ClassVar[str] = "uniform_sample"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
+            "numbers, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("number", "First frame of the range, from 0."),
+            "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
 
     num_frames: int
     box_width: int

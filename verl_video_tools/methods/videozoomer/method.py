@@ -13,7 +13,6 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videozoomer import grammar as protocol
 from verl_video_tools.methods.videozoomer import messages
 from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
-from verl_video_tools.methods.videozoomer.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
@@ -41,7 +40,7 @@ class VideoZoomer(vt.Method):
         prompt_tokens=20_480, response_tokens=32_768, images=128
     )
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videozoomer.oracle:VideoZoomerOracle"
-    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (VideoZoom.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 
     max_turns: int = 5

@@ -36,6 +36,17 @@ class VideoZoom:
     """
 
     name: ClassVar[str] = "video_zoom"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in "
+            "the order shown. Too many frames, (end - start) * fps, are refused with the limit."
+        ),
+        parameters={
+            "segment": ("array", "Start and end in seconds, [start, end], within the video."),
+            "fps": ("number", "Frames per second to show."),
+        },
+    )
 
     max_frames: int
     max_pixels: int
