@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from verl_video_tools.methods.direct.method import Direct
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
@@ -18,10 +18,7 @@ class DirectOracle(ScriptedOracle):
     method: Direct
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        rng = self._rng(spec, question)
         frame = question.evidence[0][0]
         first_look = linspace_indices(0, spec.num_frames - 1, self.method.initial_frames)
         shown = [frame] if question.kind == "direct" and frame in first_look else []
-        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
-        answer = self._answer_to(question, letter)
-        return Script("direct", (f"<think>{thought}. {answer}</think><answer>{answer}</answer>",))
+        return Script("direct", (self._conclusion(self._rng(spec, question), spec, question, shown),))

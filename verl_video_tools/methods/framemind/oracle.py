@@ -15,15 +15,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.method import FrameMind
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
-    conclude,
     first_look_frames,
     remind,
     runs_of_labels,
+    video_info,
 )
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
@@ -49,12 +48,12 @@ class FrameMindOracle(ScriptedOracle):
                 seen = [
                     frame for frame in first_look_frames(self.method, spec) if (frame, frame) == question.evidence[0]
                 ]
-                return Script("careless", (self._answer(rng, spec, question, seen),))
+                return Script("careless", (self._conclusion(rng, spec, question, seen),))
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             return self._clip(rng, spec, question, start, round(start + rng.uniform(2.0, 6.0), 1), "careless")
         if question.kind == "direct":
             frame = question.evidence[0][0]
-            return Script("frame", (_look_at(frame / spec.fps), self._answer(rng, spec, question, (frame,))))
+            return Script("frame", (_look_at(frame / spec.fps), self._conclusion(rng, spec, question, (frame,))))
         start, end = evidence_seconds(spec, question)
         is_about_one = question.kind in ("at_time", "between_frames")
         template = "refine" if is_about_one and rng.random() < self.refine_share else "clip"
@@ -63,22 +62,16 @@ class FrameMindOracle(ScriptedOracle):
     def _clip(
         self, rng: random.Random, spec: VideoSpec, question: Question, start: float, end: float, template: str
     ) -> Script:
-        shown: Sequence[int] = self._frames_shown(spec, start, end)
+        shown: Sequence[int] = self.method.video_clip().frame_numbers(start, end, video_info(spec))
         turns = [_look_from(start, end)]
         runs = runs_of_labels(spec, shown)
         if template == "refine" and runs:
             shown = [runs[0][0]]
             turns.append(_look_at(shown[0] / spec.fps))
-        return Script(template, (*remind(question, turns), self._answer(rng, spec, question, shown)))
+        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
 
-    def _frames_shown(self, spec: VideoSpec, start: float, end: float) -> list[int]:
-        info = vt.VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
-        return self.method.video_clip().frame_numbers(start, end, info)
-
-    def _answer(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
-        thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.1f}s")
-        answer = self._answer_to(question, letter)
-        return f"<think>{thought}. {answer}</think><answer>{answer}</answer>"
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        return f"{frame / spec.fps:.1f}s"
 
 
 def _look_from(start: float, end: float) -> str:

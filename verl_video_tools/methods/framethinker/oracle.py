@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.method import FrameThinker
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
@@ -36,6 +36,8 @@ class FrameThinkerOracle(ScriptedOracle):
         method: gives the frames of the first look and of each choice.
     """
 
+    answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><action>output answer: {answer}</action>"
+
     refine_share: float = 0.15
     split_share: float = 0.25
     method: FrameThinker = field(default_factory=FrameThinker)
@@ -53,8 +55,7 @@ class FrameThinkerOracle(ScriptedOracle):
         shown = list(question.evidence[0][:1]) if question.kind == "direct" and not looks else []
         for start, end in looks[-1:] if template == "D" else looks:
             shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
-        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
-        return Script(template, (*remind(question, turns), _answer(thought, self._answer_to(question, letter))))
+        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         if question.kind == "direct":
@@ -86,7 +87,7 @@ class FrameThinkerOracle(ScriptedOracle):
         return "B", [(start, start + length)]
 
     def _num_frames(self, spec: VideoSpec) -> int:
-        return self.method.frames_per_call(vt.VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
+        return self.method.frames_per_call(video_info(spec))
 
     def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
         """The nearest frames of the first look on both sides of a segment."""
@@ -100,7 +101,3 @@ def _choose(start: int, end: int) -> str:
 
 def _get(clock: str) -> str:
     return f"<think>time {clock}</think><action>get frame number at time {clock}</action>"
-
-
-def _answer(thought: str, answer: str) -> str:
-    return f"<think>{thought}. {answer}</think><action>output answer: {answer}</action>"

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
 from verl_video_tools.methods.toolkit.oracle import (
@@ -24,6 +23,7 @@ from verl_video_tools.methods.toolkit.oracle import (
     place_asked,
     remind,
     runs_of_labels,
+    video_info,
 )
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
@@ -35,6 +35,7 @@ class LongVTOracle(ScriptedOracle):
     """An expert in LongVT's grammar. Questions without options want one that answers in words."""
 
     takes_open_questions: ClassVar[bool] = True
+    answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"
 
     method: LongVT
 
@@ -53,7 +54,7 @@ class LongVTOracle(ScriptedOracle):
             shown = self._shown(spec, *segment, self.method.call_frames)
         thought, option = _conclude(rng, spec, question, shown)
         letters = {text: letter for letter, text in question.options.items()}
-        answer = _answer(thought, self._answer_to(question, letters[option]))
+        answer = self.answer_turn.format(thought=thought, answer=self._answer_to(question, letters[option]))
         if segment is None:
             return Script("A", (answer,))
         return Script("B", (*remind(question, [_crop(*segment)]), answer))
@@ -66,8 +67,7 @@ class LongVTOracle(ScriptedOracle):
 
     def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
         """Frames that the tool, or the first look, shows of a segment."""
-        info = vt.VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
-        return frames_at(spec, segment_seconds(start, end, info, self.method.fps, max_frames))
+        return frames_at(spec, segment_seconds(start, end, video_info(spec), self.method.fps, max_frames))
 
 
 def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
@@ -93,7 +93,3 @@ def _crop(start: float, end: float) -> str:
     call = {"name": "crop_video", "arguments": {"start_time": round(start, 1), "end_time": round(end, 1)}}
     window = f"between {start:.1f}s and {end:.1f}s"
     return f"<think>{window}</think>\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
-
-
-def _answer(thought: str, answer: str) -> str:
-    return f"<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"

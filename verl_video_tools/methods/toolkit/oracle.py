@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Protocol, TypedDict, get_type_hints
 
@@ -54,6 +55,8 @@ class ScriptedOracle:
 
     takes_open_questions: ClassVar[bool] = False
     """It also answers questions without options, in words."""
+    answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><answer>{answer}</answer>"
+    """The last turn in the method's grammar."""
 
     seed: int = 0
     imperfection: float = 0.0
@@ -68,15 +71,28 @@ class ScriptedOracle:
     def _rng(self, spec: VideoSpec, question: Question) -> random.Random:
         return random.Random(f"{self.seed}/{spec.seed}/{question.text}")
 
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        """What thoughts call a frame, by its number."""
+        return f"frame {frame}"
+
+    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
+        """The turn that answers by the frames shown."""
+        thought, letter = conclude(rng, spec, question, shown, partial(self.frame_name, spec))
+        return self.answer_turn.format(thought=thought, answer=self._answer_to(question, letter))
+
     def _answer_to(self, question: Question, letter: str) -> str:
         return question.options[letter] if self.answers_in_words else letter
 
 
 def first_look_frames(method: Method, spec: VideoSpec) -> list[int]:
     """Numbers of the frames that the method shows with the question."""
-    info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
-    look = method.plan_initial_frames(info, Sample("", "", "", "mc"), PixelEnvelope())
+    look = method.plan_initial_frames(video_info(spec), Sample("", "", "", "mc"), PixelEnvelope())
     return frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
+
+
+def video_info(spec: VideoSpec) -> VideoInfo:
+    """Facts of a video of the synthetic world."""
+    return VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
 
 
 def conclude(

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
@@ -36,6 +35,8 @@ Range = tuple[int, int]
 class VideoBrainOracle(ScriptedOracle):
     """An expert in VideoBrain's grammar."""
 
+    answer_turn: ClassVar[str] = "<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"
+
     method: VideoBrain
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
@@ -49,7 +50,8 @@ class VideoBrainOracle(ScriptedOracle):
             return self._uniform(rng, spec, asked, (0, spec.num_frames))
         if words is not None:
             search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
-            answer = _answer(asked.options[asked.answer], self._answer_to(asked, asked.answer))
+            found = asked.options[asked.answer]
+            answer = self.answer_turn.format(thought=found, answer=self._answer_to(asked, asked.answer))
             return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
         return self._uniform(rng, spec, asked, self._range(spec, asked))
 
@@ -80,14 +82,6 @@ class VideoBrainOracle(ScriptedOracle):
         look = f"<thinking>between {start} and {end}</thinking>{sample}"
         return Script("uniform", (*remind(question, [look]), self._conclusion(rng, spec, question, shown)))
 
-    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
-        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
-        return _answer(thought, self._answer_to(question, letter))
-
 
 def _call(name: str, **arguments: Any) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-def _answer(thought: str, answer: str) -> str:
-    return f"<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"

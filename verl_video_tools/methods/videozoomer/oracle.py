@@ -21,7 +21,6 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
-    conclude,
     first_look_frames,
     remind,
 )
@@ -74,10 +73,10 @@ class VideoZoomerOracle(ScriptedOracle):
         shown = list(question.evidence[0][:1]) if question.kind == "direct" and not zooms else []
         for segment in zooms if template == "split" else zooms[-1:]:  # elsewhere the last one replaces those before
             shown += self._frames_shown(spec, segment)
-        thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.2f} s")
-        answer = self._answer_to(question, letter)
-        turns = [*remind(question, turns), f"<think>{thought}. {answer}</think><answer>{answer}</answer>"]
-        return Script(template, tuple(turns))
+        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
+
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        return f"{frame / spec.fps:.2f} s"
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         segment = question.evidence[0]
