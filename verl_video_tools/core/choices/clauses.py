@@ -176,36 +176,13 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
             letters = tuple(dict.fromkeys((*last.letters, *this.letters)))
             found[-1] = _Token("choice", found[-1].word, Choice(letters, "", True))
             pending = []
-        elif last and (token.kind in ("comma", "joint") or token.word.lower() in _JOINTS):
+        elif last and (token.kind in ("comma", "joint") or token.word.lower() in words.JOINTS):
             pending.append(token)
         else:
             found += pending
             found.append(token)
             pending = []
     return found + pending
-
-
-_JOINTS = words.OR | {
-    "and",
-    "nor",
-    "to",
-    "through",
-    "with",
-    "versus",
-    "vs",
-    "perhaps",
-    "possibly",
-    "maybe",
-    "even",
-    "also",
-    "then",
-    "option",
-    "和",
-    "와",
-    "과",
-    "か",
-    "と",
-}
 
 
 def _without_excluded(tokens: Sequence[_Token]) -> list[_Token]:

@@ -86,6 +86,8 @@ CONCESSIONS = _words("while whereas although though")
 CONCLUSIONS = _words("so therefore thus hence")
 CONNECTIVES = CONCLUSIONS | _words("but however while whereas although though which and yet")
 OR = _words("or 或 或者 또는 혹은 または もしくは")
+JOINTS = OR | _words("and nor to through with versus vs perhaps possibly maybe even also then option 和 와 과 か と")
+"""Letters with nothing but these and commas between them are a list."""
 LABELLED_THINGS = _words(
     "vitamin vitamins plan grade type group team hepatitis section part figure class level room gate building "
     "player speaker person point step scene camera phase stage line row column track exit platform zone block frame "

@@ -57,10 +57,7 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -
     Raises:
         CallRejected: `malformed_call` if it is no number, `out_of_range` outside [0, duration].
     """
-    value = arguments.get(name)
-    seconds = vt.finite_number(value, read_text=False)
-    if seconds is None:
-        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+    seconds = vt.seconds_argument(arguments, name)
     if not 0 <= seconds <= info.duration_seconds:
         raise vt.CallRejected(
             vt.CallErrorCode.OUT_OF_RANGE,

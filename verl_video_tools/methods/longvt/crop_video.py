@@ -66,7 +66,7 @@ class CropVideo:
         if self.compat == "reference":
             return self._plan_reference(arguments, context)
         _check_video(arguments.get("video_path"), context.sample.video_path)
-        start, end = (self._seconds(arguments, name) for name in ("start_time", "end_time"))
+        start, end = (vt.seconds_argument(arguments, name) for name in ("start_time", "end_time"))
         duration = context.info.duration_seconds
         if start < 0 or start >= duration:
             raise vt.CallRejected(
@@ -104,16 +104,6 @@ class CropVideo:
             frames=vt.FrameRequest(width=width, height=height, indices=indices),
             result={"start_time": start, "end_time": end},
         )
-
-    @staticmethod
-    def _seconds(arguments: Mapping[str, Any], name: str) -> float:
-        value = arguments.get(name)
-        seconds = vt.finite_number(value, read_text=False)
-        if seconds is None:
-            raise vt.CallRejected(
-                vt.CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}"
-            )
-        return seconds
 
 
 def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:

@@ -100,11 +100,15 @@ class LongVT(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames of the whole video, the first and the last included."""
-        width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
         if self.compat == "reference":
+            width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
             indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
             return vt.FrameRequest(width=width, height=height, indices=indices or (0,))
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
+        return self._whole_video(info, self.initial_frames, envelope)
+
+    def _whole_video(self, info: vt.VideoInfo, max_frames: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, max_frames)
         return vt.FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
@@ -120,7 +124,7 @@ class LongVT(vt.Method):
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
             max_turns=self.max_turns,
-            tools=hermes.tools_section(self.tool_schemas()),
+            tools=hermes.tools_section([self.tool_schema()]),
         )
         user = vt.render(
             self, "user", question=sample.question.rstrip(), frames=self.shown(images), path=sample.video_path
@@ -152,17 +156,10 @@ class LongVT(vt.Method):
         )
         return {crop_video.name: crop_video}
 
-    def tool_schemas(self) -> list[dict[str, Any]]:
-        """The tools as the model reads about them."""
-        return [self.tool_schema()]
-
     def tool_schema(self) -> dict[str, Any]:
         """`crop_video` as the model reads about it."""
-        parameters = {
-            "video_path": ("string", "Path of the video, as given with the question."),
-            "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
-            "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
-        }
+        path = ("string", "Path of the video, as given with the question.")
+        parameters = {**CropVideo.description.parameters, "video_path": path}
         if not self.tell_video_path and self.compat == "strict":
             del parameters["video_path"]
         return hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)
@@ -173,9 +170,7 @@ class LongVT(vt.Method):
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A crop of the whole video."""
-        width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.call_frames)
-        return vt.FrameRequest(width=width, height=height, seconds=seconds or (0.0,))
+        return self._whole_video(info, self.call_frames, envelope)
 
     def ends_on_budget(self) -> bool:
         """As published with `compat="reference"`: it costs the answer. Else the model is told, and may crop less."""

@@ -124,8 +124,11 @@ class VideoBrain(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
+        return self._whole_video(info, self.initial_frames, envelope)
+
+    def _whole_video(self, info: vt.VideoInfo, num_frames: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
-        indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
+        indices = linspace_indices(0, info.num_frames - 1, num_frames)
         return vt.FrameRequest(width=width, height=height, indices=indices)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
@@ -211,10 +214,7 @@ class VideoBrain(vt.Method):
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
-        num_frames = max(frames_of[name] for name in self.tool_names)
-        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
-        indices = linspace_indices(0, info.num_frames - 1, num_frames)
-        return vt.FrameRequest(width=width, height=height, indices=indices)
+        return self._whole_video(info, max(frames_of[name] for name in self.tool_names), envelope)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -21,47 +21,45 @@ _ANSWER_NOW = (
     " between <think> and </think>. No zoom is left, so do not write <video_zoom> again: "
     "give your answer between <answer> and </answer> now."
 )
-_ADVICE = {"observation": "Think about what they show", "refusal": "Think about what was wrong"}
-_AGAIN = {"observation": "zoom in again", "refusal": "zoom in with a correct request"}
+_OF_FRAMES = "frames", "Think about what they show", "zoom in again"
+_OF_ERROR = "error", "Think about what was wrong", "zoom in with a correct request"
+"""Placeholder of a message, what to think about, and what may be done next."""
 _FRAMES = "<tool_response>\nThe frames of your zoom:\n{frames}\n</tool_response>\n"
 _ERROR = "<tool_response>\nError: {error}\n</tool_response>\n"
 _USER = vt.Template("{frames}\n{question}", once=("frames", "question"))
 
 
-def _both(name: str, text: str, placeholder: str, kind: str) -> dict[str, vt.Template]:
-    """A message, and the one in its place before the last turn."""
-    advice = _ADVICE[kind]
+def _both(name: str, text: str, last: str | None = None) -> dict[str, vt.Template]:
+    """A message, and the one in its place before the last turn.
+
+    Args:
+        last: what the latter adds to the former; None: its end is `_ANSWER_NOW` instead.
+    """
+    placeholder, advice, again = _OF_FRAMES if name == "observation" else _OF_ERROR
+    go_on = text + advice + _GO_ON.format(again)
     return {
-        name: vt.Template(text + advice + _GO_ON.format(_AGAIN[kind]), once=(placeholder,)),
-        f"{name}_last": vt.Template(text + advice + _ANSWER_NOW, once=(placeholder,)),
+        name: vt.Template(go_on, once=(placeholder,)),
+        f"{name}_last": vt.Template(text + advice + _ANSWER_NOW if last is None else go_on + last, once=(placeholder,)),
     }
 
 
 STRICT: Mapping[str, vt.Template] = {
     "user": _USER,
-    **_both("observation", _FRAMES, "frames", "observation"),
-    **_both("refusal", _ERROR, "error", "refusal"),
-    **_both("unreadable", _ERROR, "error", "refusal"),
+    **_both("observation", _FRAMES),
+    **_both("refusal", _ERROR),
+    **_both("unreadable", _ERROR),
 }
 
 _NO_ZOOM_LEFT = "No zoom is left, so do not write <video_zoom> again: give your answer now."
-
-
-def _published(name: str, text: str, placeholder: str, kind: str) -> dict[str, vt.Template]:
-    """As `_both`; before the last turn the published code adds a sentence, without a space before it."""
-    text += _ADVICE[kind] + _GO_ON.format(_AGAIN[kind])
-    return {
-        name: vt.Template(text, once=(placeholder,)),
-        f"{name}_last": vt.Template(text + _NO_ZOOM_LEFT, once=(placeholder,)),
-    }
+"""The published code adds it without a space before it."""
 
 
 REFERENCE: Mapping[str, vt.Template] = {
     "user": _USER,
-    **_published("observation", _FRAMES, "frames", "observation"),
+    **_both("observation", _FRAMES, _NO_ZOOM_LEFT),
     # The second tag of a refusal lacks its slash in the published code, and no line break follows it.
-    **_published("refusal", "<tool_response>\nError: {error}<tool_response>", "error", "refusal"),
-    **_published("unreadable", "<tool_response>\nERROR: {error}.\n</tool_response>\n", "error", "refusal"),
+    **_both("refusal", "<tool_response>\nError: {error}<tool_response>", _NO_ZOOM_LEFT),
+    **_both("unreadable", "<tool_response>\nERROR: {error}.\n</tool_response>\n", _NO_ZOOM_LEFT),
     "too_many_frames": vt.Template(
         "{num_frames} frames are more than the {max_frames} that a zoom shows.", optional=("num_frames", "max_frames")
     ),
