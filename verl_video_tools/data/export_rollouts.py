@@ -208,7 +208,7 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "first_trained_turn": first_trained_turn,
         "retrieved_frames": recorded_answers(trajectory),
         "settings": json.dumps(trajectory.settings),
-        "first_look": json.dumps(trajectory.plan_initial_frames()),
+        "first_look": json.dumps(trajectory.initial_frame_indices()),
         "prompt_digest": trajectory.prompt_digest,
         **({"reasoning": [turn.reasoning for turn in trajectory.turns]} if keep_reasoning else {}),
     }

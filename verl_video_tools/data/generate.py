@@ -55,7 +55,8 @@ class RolloutTask:
         session_id: number of the rollout among those.
         row: `data_source`, `reward_model` and `extra_info` of the question.
         given_turns: assistant turns that the rollout starts with.
-        given_first_look: indices of the frames that these turns were written about; None: whatever the method shows.
+        given_initial_frames: indices of the frames that these turns were written about; None: whatever the method
+            shows.
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
@@ -65,7 +66,7 @@ class RolloutTask:
     session_id: int
     row: Mapping[str, Any]
     given_turns: tuple[str, ...] = ()
-    given_first_look: tuple[int, ...] | None = None
+    given_initial_frames: tuple[int, ...] | None = None
     given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
@@ -256,7 +257,7 @@ async def _record(
             method,
             sample,
             given_turns=task.given_turns,
-            given_first_look=task.given_first_look,
+            given_initial_frames=task.given_initial_frames,
             instruction=_joined(instruction, "" if task.template is None else task.template.instruction),
             seed=_seed_of(task, seed),
             retriever=retriever,

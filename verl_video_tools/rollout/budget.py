@@ -16,7 +16,7 @@ class TokenBudget:
     Args:
         prompt_length: tokens that verl reserves for the prompt of a sequence.
         response_length: tokens for everything after it: sampled turns, and observations between them.
-        max_images: pictures per sequence that the inference engine takes; None if it has no limit.
+        max_images: images per sequence that the inference engine takes; None if it has no limit.
     """
 
     tokens: RolloutTokens

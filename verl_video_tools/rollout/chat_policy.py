@@ -28,7 +28,7 @@ _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
 
 _OUTGROWN = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
-"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more pictures, than the server takes."""
+"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more images, than the server takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,10 @@ class PolicyConfig(EndpointConfig):
 
     temperature: float = 1.0
     envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
-    """Sizes that the model's processor leaves untouched: pictures are then those of training. The default sends them as
+    """Sizes that the model's processor leaves untouched: images are then those of training. The default sends them as
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
-    """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
+    """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
     native_reasoning: bool = True
     """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
     nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
@@ -86,7 +86,7 @@ class ChatPolicy:
         sample: Sample,
         *,
         given_turns: Sequence[str] = (),
-        given_first_look: Sequence[int] | None = None,
+        given_initial_frames: Sequence[int] | None = None,
         instruction: str | None = None,
         seed: int | None = None,
         retriever: Retriever | None = None,
@@ -96,18 +96,18 @@ class ChatPolicy:
         A rollout that outgrows what the server takes ends as one does in training that outgrows its response budget:
         with an empty turn that was cut. A prompt that does not fit is a failure.
 
-        Each request shows what the method's context policy leaves of the pictures, as in training.
+        Each request shows what the method's context policy leaves of the images, as in training.
 
         Args:
             given_turns: assistant turns that come first, executed and not sampled.
-            given_first_look: indices of the frames that these turns were written about; where others are shown, the
+            given_initial_frames: indices of the frames that these turns were written about; where others are shown, the
                 rollout is aborted before the endpoint is asked.
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever)
-        dialogue = _Dialogue(self, episode, given_turns, given_first_look, instruction, seed)
+        dialogue = _Dialogue(self, episode, given_turns, given_initial_frames, instruction, seed)
         trajectory = await episode.run(dialogue)
         num_turns = len(trajectory.turns)
         if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
@@ -224,13 +224,13 @@ class _Dialogue:
         chat: ChatPolicy,
         episode: Episode,
         given_turns: Sequence[str],
-        given_first_look: Sequence[int] | None,
+        given_initial_frames: Sequence[int] | None,
         instruction: str | None,
         seed: int | None,
     ) -> None:
         self._chat = chat
         self._method, self._trajectory = episode.method, episode.trajectory
-        self._given_turns, self._given_first_look = given_turns, given_first_look
+        self._given_turns, self._given_initial_frames = given_turns, given_initial_frames
         self._instruction, self._seed = instruction, seed
         self._messages: list[Message] = []
         self._encoded: list[dict[str, Any]] = []
@@ -238,7 +238,7 @@ class _Dialogue:
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         if not self._messages:
-            self._check_first_look()
+            self._check_initial_frames()
             messages = messages if self._instruction is None else _instructed(messages, self._instruction)
         await self._add(messages)
         number = len(self._trajectory.turns)
@@ -251,7 +251,7 @@ class _Dialogue:
 
     async def _asked(self, number: int) -> AssistantTurn:
         visible = visible_messages(self._method.context_policy(), self._messages)
-        request = [  # what has lost its pictures is text, and cheap to encode
+        request = [  # what has lost its images is text, and cheap to encode
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
@@ -263,10 +263,10 @@ class _Dialogue:
         self.num_generated_tokens += num_tokens
         return turn
 
-    def _check_first_look(self) -> None:
-        if self._given_first_look is None:
+    def _check_initial_frames(self) -> None:
+        if self._given_initial_frames is None:
             return
-        if difference := self._trajectory.other_first_look(self._given_first_look):
+        if difference := self._trajectory.initial_frames_difference(self._given_initial_frames):
             raise PolicyError(
                 f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
             )

@@ -66,8 +66,9 @@ class Episode:
         envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
         budget: asked before pixels are decoded; None means no limits.
         retriever: for tools that find frames by text.
-        group: configs of the rollouts of the group, where they differ. What their first looks take from the stretches
-            of video that this one decodes goes into the frame cache along with it, so that a group decodes once.
+        group: configs of the rollouts of the group, where they differ. What their initial frames take from the
+            stretches of video that this one decodes goes into the frame cache along with it, so that a group decodes
+            once.
     """
 
     def __init__(
@@ -110,19 +111,19 @@ class Episode:
             messages = None if observation is None else [Message("user", observation)]
         return self.trajectory
 
-    # ------------------------------------------------------------------------------------------------------ first look
+    # -------------------------------------------------------------------------------------------------- initial frames
 
     async def start(self) -> list[Message] | None:
-        """Open the video and give the prompt with its first-look frames; None if the rollout ends here."""
+        """Open the video and give the prompt with its initial frames; None if the rollout ends here."""
         try:
             self._video = await open_video(self.sample.video_path, deadline_seconds=self.method.tool_deadline_seconds)
             info = self._video.info
-            request = await self._first_look(self._video)
+            request = await self._initial_request(self._video)
             planned = await self._planned(request)
             messages = prompt_messages(self.method, self.sample, info, planned)
             if await self._exceeds_budget(messages, info):  # asked before anything is decoded
                 return None
-            images = await self._decode(request, self._siblings_looks(request))
+            images = await self._decode(request, self._group_prefetch(request))
         except VideoError as error:
             self._end_with_video_error(error)
             return None
@@ -146,7 +147,7 @@ class Episode:
             return False
         num_frames = sum(len(content_images(message.content)) for message in prompt)
         self.trajectory.video = info
-        self.trajectory.flags.append(reason.value)  # on a ladder siblings may fit; none chose its frames
+        self.trajectory.flags.append(reason.value)  # on a ladder others of the group may fit; none chose its frames
         self._end(reason, error=f"the prompt with {num_frames} frames does not fit")
         return True
 
@@ -201,35 +202,35 @@ class Episode:
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _first_look(self, video: Video) -> FrameRequest:
-        look = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
-        if self.method.first_look_selector is None:
-            return look
+    async def _initial_request(self, video: Video) -> FrameRequest:
+        planned = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
+        if self.method.initial_frames_selector is None:
+            return planned
         retriever = self._recording_retriever(self.trajectory.retrieved_frames)
         context = self._tool_context(video, retriever)
-        select = load_selector(self.method.first_look_selector)
+        select = load_selector(self.method.initial_frames_selector)
         try:
-            chosen = await select(look, context, self.method.tool_deadline_seconds)
+            chosen = await select(planned, context, self.method.tool_deadline_seconds)
         except (RetrievalError, VideoError):
             raise
         except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
-            raise RetrievalError(f"{self.method.first_look_selector} failed: {error!r}") from error
-        if (chosen.width, chosen.height) != (look.width, look.height) or not 0 < len(chosen) <= len(look):
+            raise RetrievalError(f"{self.method.initial_frames_selector} failed: {error!r}") from error
+        if (chosen.width, chosen.height) != (planned.width, planned.height) or not 0 < len(chosen) <= len(planned):
             raise RetrievalError(
-                f"{self.method.first_look_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
-                f"it may choose 1 to {len(look)} of {look.width}x{look.height}"
+                f"{self.method.initial_frames_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
+                f"it may choose 1 to {len(planned)} of {planned.width}x{planned.height}"
             )
         return chosen
 
-    def _siblings_looks(self, request: FrameRequest) -> tuple[FrameRequest, ...]:
-        """First looks of the group that differ from this rollout's; unknown where a selector chooses them."""
-        if self.method.first_look_selector is not None:
+    def _group_prefetch(self, request: FrameRequest) -> tuple[FrameRequest, ...]:
+        """Initial frames of the group that differ from this rollout's; unknown where a selector chooses them."""
+        if self.method.initial_frames_selector is not None:
             return ()
         different = {id(method): method for method in self.group}.values()
-        looks = {
+        requests = {
             method.plan_initial_frames(self._opened_video().info, self.sample, self.envelope) for method in different
         }
-        return tuple(looks - {request})
+        return tuple(requests - {request})
 
     def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
         find = partial(index_at, video, self.method.tool_deadline_seconds)
@@ -332,9 +333,9 @@ class Episode:
         records = await planned_frames(self._opened_video(), request, self.method.tool_deadline_seconds)
         return tuple(ImagePart(record) for record in records)
 
-    async def _decode(self, request: FrameRequest, siblings: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
+    async def _decode(self, request: FrameRequest, prefetch: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
         deadline_seconds = self.method.tool_deadline_seconds
-        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=siblings)
+        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=prefetch)
         cache = self.trajectory.cache
         cache.hits += batch.num_cached
         cache.misses += len(batch) - batch.num_cached
@@ -368,7 +369,8 @@ class Episode:
             record.frames, record.result = [], {}
 
     def _end_with_video_error(self, error: VideoError | CallError) -> None:
-        # Flagged: the file or the machine failed, so neither this rollout nor its siblings' mean should learn from it.
+        # Flagged: the file or the machine failed, so neither this rollout nor the mean of its group should learn
+        # from it.
         self.trajectory.flags.append(StopReason.VIDEO_ERROR.value)
         self._end(StopReason.VIDEO_ERROR, error=str(error))
 

@@ -1,13 +1,13 @@
 """The training sequences of one rollout under a context policy: one for all turns, or one for each.
 
-A token sequence cannot forget a picture. So a policy under which later turns see fewer pictures than earlier ones gives
+A token sequence cannot forget an image. So a policy under which later turns see fewer images than earlier ones gives
 each turn a sequence of its own: its prompt is all that the turn sees, its response the turn alone.
 
     append          p p I I p | a a a E n o I I o g | a a E
     last_evidence   p p I I p | a a a E
                     p p d p a a a E n o I I o g | a a E
 
-Letters as in `tokens`, I a picture, d the mark of a dropped one. Sampled tokens enter later prompts as they were
+Letters as in `tokens`, I an image, d the mark of a dropped one. Sampled tokens enter later prompts as they were
 sampled, never encoded anew from text.
 """
 

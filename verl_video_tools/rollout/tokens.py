@@ -4,7 +4,7 @@
     mask      -     | 1 1 1 1 1 | 0 0 0 0 0 0 0 0 | 1 1 1 1
           prompt      sampled     observation       sampled
 
-p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o observation (pictures expanded to
+p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o observation (images expanded to
 placeholder runs), g header of the next assistant turn. A turn that ends without E (stop string, cut) gets one appended
 with mask 0. The last token of a sequence is always a sampled one. A rollout is one such sequence, or one for each of
 its turns: `sequences`.
@@ -43,7 +43,7 @@ class TokenBuilder(Protocol):
 
 
 def to_chat_message(message: Message) -> dict[str, Any]:
-    """A message in the form that chat templates and verl's builder read; pictures become PIL images."""
+    """A message in the form that chat templates and verl's builder read; images become PIL images."""
     items: list[dict[str, Any]] = []
     for part in message.content:
         if isinstance(part, str):
@@ -109,18 +109,18 @@ class TokenStream:
 
 def _pixels(image: ImagePart) -> np.ndarray:
     if image.pixels_HWC is None:
-        raise InvariantError("a picture without pixels reached the model")
+        raise InvariantError("an image without pixels reached the model")
     return image.pixels_HWC
 
 
 @dataclass(frozen=True)
 class TokenCounter:
-    """Lengths of messages in tokens, from the sizes of their pictures alone."""
+    """Lengths of messages in tokens, from the sizes of their images alone."""
 
     builder: TokenBuilder
     image_token_id: int
     factor: int
-    """Sides of pictures are multiples of it (`PixelEnvelope.factor`)."""
+    """Sides of images are multiples of it (`PixelEnvelope.factor`)."""
 
     def prompt(self, messages: Sequence[Message]) -> int:
         ids = self.builder.build_initial_tokens([to_chat_message(strip(message)) for message in messages])
@@ -133,9 +133,9 @@ class TokenCounter:
         return self._expanded(ids, content_images(content))
 
     def _expanded(self, ids: Sequence[int], images: Sequence[ImagePart]) -> int:
-        """Length of `ids`, which hold one placeholder per picture, once each is expanded."""
+        """Length of `ids`, which hold one placeholder per image, once each is expanded."""
         if (placeholders := list(ids).count(self.image_token_id)) != len(images):
-            raise InvariantError(f"{len(images)} pictures but {placeholders} placeholders in the rendered text")
+            raise InvariantError(f"{len(images)} images but {placeholders} placeholders in the rendered text")
         return len(ids) + sum(
             image_tokens(image.record.width, image.record.height, self.factor) - 1 for image in images
         )
@@ -163,10 +163,10 @@ def strip(message: Message) -> Message:
 
 
 def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int]) -> None:
-    """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and pictures.
+    """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and images.
 
     Args:
-        tokens_per_image: placeholder tokens of each picture, in order, as the model's own processor counts them.
+        tokens_per_image: placeholder tokens of each image, in order, as the model's own processor counts them.
 
     Raises:
         InvariantError: names the invariant and both values.
@@ -191,7 +191,7 @@ def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image:
 def processor_token_counts(
     image_processor: Any, images: Sequence[ImagePart], mm_processor_kwargs: Mapping[str, Any] | None
 ) -> list[int]:
-    """Placeholder tokens of each picture, counted by the model's own image processor."""
+    """Placeholder tokens of each image, counted by the model's own image processor."""
     options = dict(mm_processor_kwargs or {})
     return [
         image_processor.get_number_of_image_patches(image.record.height, image.record.width, options)

@@ -20,7 +20,7 @@ _THOUGHT_TAGS = ("think", "thinking")
 
 @dataclass(frozen=True, kw_only=True)
 class Direct(vt.Method):
-    """One look, one answer; the defaults are the base model's of VideoBrain."""
+    """Frames, then one answer; the defaults are the base model's of VideoBrain."""
 
     name: ClassVar[str] = "direct"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy",)
@@ -30,7 +30,7 @@ class Direct(vt.Method):
     oracle: ClassVar[str | None] = "verl_video_tools.methods.direct.oracle:DirectOracle"
 
     max_turns: int = 1
-    """The answer's; there is nothing that a second turn could look at."""
+    """The answer's; there is nothing that a second turn could ask for."""
     initial_frames: int = 16
     """Frames shown, from the first of the video to the last (VideoBrain, 4.1)."""
     box: tuple[int, int] = (640, 360)

@@ -1,4 +1,4 @@
-"""Scripted expert without tools: it answers from the first look, and guesses where that does not tell."""
+"""Oracle policy without tools: it answers from the initial frames, and guesses where they do not tell."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from verl_video_tools.video.sampling import linspace_indices
 
 @dataclass(frozen=True, kw_only=True)
 class DirectOracle(ScriptedOracle):
-    """Looks at the frame that the question names, if the method shows it; there is nowhere else to look by mistake."""
+    """Uses the frame that the question names, if the method shows it; there is no tool to call by mistake."""
 
     method: Direct
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         frame = question.evidence[0][0]
-        first_look = linspace_indices(0, spec.num_frames - 1, self.method.initial_frames)
-        shown = [frame] if question.kind == "direct" and frame in first_look else []
+        initial_frames = linspace_indices(0, spec.num_frames - 1, self.method.initial_frames)
+        shown = [frame] if question.kind == "direct" and frame in initial_frames else []
         return Script("direct", (self._conclusion(self._rng(spec, question), spec, question, shown),))

@@ -88,7 +88,7 @@ class FrameMind(vt.Method):
     """Say before the last turn that it has to answer, besides the system prompt (ours, gap 14)."""
     context: vt.ContextPolicy = "append"
     """Which frames later turns see (gap 10). `append`: all; one training sequence per rollout (paper E.1).
-    `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the first look."""
+    `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the initial frames."""
 
     # ---- the ladder
     low: Rung = (64, 224)
@@ -101,7 +101,7 @@ class FrameMind(vt.Method):
     """Rung from 1 to `num_rungs`, the same for all rollouts. None: by the rollout's number in its group; for
     validation, and outside groups, by `initial_frames`."""
     initial_frames: int | None = None
-    """Frames of the first look in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
+    """Initial frames in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
     the first rung has (table E1: 64)."""
     frame_rounding: Literal["nearest", "floor", "ceil"] = "nearest"
     """How a rung's number of frames becomes whole (ours, gap 18)."""
@@ -182,7 +182,7 @@ class FrameMind(vt.Method):
         return resolution_ladder(self.num_rungs, self.low, self.high, self.frame_rounding)
 
     def own_rung(self) -> Rung:
-        """Frames and side of this rollout's first look."""
+        """Number and side of this rollout's initial frames."""
         if self.rung is not None:
             return self.ladder()[self.rung - 1]
         num_frames = self.low[0] if self.initial_frames is None else self.initial_frames
@@ -282,13 +282,13 @@ class FrameMind(vt.Method):
         """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
         Tools count by type, from executed calls: using one often is worth no more than using it once. What counts is
-        what was shown, so one frame is not paid as two kinds of look.
+        what was shown, so one frame is not paid as two tools.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        worth = await vt.answer_worth(trajectory.answer, sample, judge)
-        correct = worth > 0 and worth >= self.judge_threshold
+        score = await vt.answer_score(trajectory.answer, sample, judge)
+        correct = score > 0 and score >= self.judge_threshold
         paid_share = 1.0 if correct else self.exploration_share
         return {
             "accuracy": self.accuracy_reward if correct else 0.0,
@@ -305,8 +305,8 @@ class FrameMind(vt.Method):
         calls = trajectory.calls()
         if self.bad_calls == "void" and not all(call.ok for call in calls):
             return 0.0
-        kinds = {_kind_of_look(call) for call in calls if call.ok}
-        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(kinds)]
+        used = {_tool_used(call) for call in calls if call.ok}
+        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(used)]
 
     def _num_turns(self, trajectory: vt.Trajectory) -> int:
         if self.turn_counting == "turns":
@@ -314,6 +314,6 @@ class FrameMind(vt.Method):
         return sum(protocol.num_summaries(turn.text) for turn in trajectory.turns)
 
 
-def _kind_of_look(call: vt.CallRecord) -> str:
+def _tool_used(call: vt.CallRecord) -> str:
     """The tool that a call counts as: a clip of one frame shows what `FrameAt` does."""
     return FrameAt.name if len(call.frames) == 1 else call.name

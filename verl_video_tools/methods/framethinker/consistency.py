@@ -55,7 +55,7 @@ class ConsistencyRules:
 
     @classmethod
     def training(cls, min_gap: int, num_video_frames: int) -> ConsistencyRules:
-        """The reward's profile: the first look counts as having chosen the whole video, (0, T - 1)."""
+        """The reward's profile: the initial frames count as having chosen the whole video, (0, T - 1)."""
         return cls(min_gap=min_gap, seeded_segments=((0, num_video_frames - 1),))
 
     @classmethod

@@ -15,7 +15,7 @@ _TIME = re.compile(r"(\d{1,3}):(\d{2})")
 
 @dataclass(frozen=True, kw_only=True)
 class GetFrameNumber:
-    """Answers with the number of the frame shown at MM:SS; shows no picture.
+    """Answers with the number of the frame shown at MM:SS; shows no image.
 
     Attributes:
         compat: `reference` multiplies seconds by the average frame rate and truncates, without any check of range, as

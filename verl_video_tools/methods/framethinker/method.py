@@ -60,11 +60,11 @@ class FrameThinker(vt.Method):
     """Tokens generated in one turn at most (code)."""
 
     initial_frames: int = 8
-    """Frames of the first look on a short video (paper 3.1 says "e.g. 8"; code)."""
+    """Initial frames of a short video (paper 3.1 says "e.g. 8"; code)."""
     initial_frames_long: int = 12
     """The same on a long video (code)."""
     call_frames: int = 8
-    """Frames of a zoom on a short video (code: as many as the first look)."""
+    """Frames of a zoom on a short video (code: as many as the initial frames)."""
     call_frames_long: int = 12
     """The same on a long video (code)."""
     box: tuple[int, int] = (640, 360)
@@ -120,7 +120,7 @@ class FrameThinker(vt.Method):
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
     def frames_at_first(self, info: vt.VideoInfo) -> int:
-        """Frames of the first look on this video."""
+        """Number of initial frames of this video."""
         return self.initial_frames_long if self._is_long(info) else self.initial_frames
 
     def frames_per_call(self, info: vt.VideoInfo) -> int:
@@ -198,7 +198,7 @@ class FrameThinker(vt.Method):
         return vt.render(self, "observation", frames=vt.numbered_frames(self, outcome.images))
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """A zoom of the whole video, at the size of the first look."""
+        """A zoom of the whole video, at the size of the initial frames."""
         indices = linspace_indices(0, info.num_frames - 1, self.frames_per_call(info))
         return replace(self.plan_initial_frames(info, sample, envelope), indices=indices)
 
@@ -326,8 +326,8 @@ class InferenceResult:
 
     Attributes:
         answer: of the first attempt that answered consistently; None is a format error, which counts as wrong.
-        images_used: frames shown in that attempt, first look and zooms; None for a format error, which the published
-            average of frames leaves out.
+        images_used: frames shown in that attempt, initial frames and zooms; None for a format error, which the
+            published average of frames leaves out.
         attempts: every rollout made, in order.
         verdicts: the verification of each.
     """
@@ -344,7 +344,7 @@ async def inference_attempts(
     """Answer one question with retries and a fallback (paper 3.3.2; code's evaluation script).
 
     A rollout that does not answer, or fails the verification in its inference profile, is made again; the last attempt
-    uses the answer-only prompt on the same first look.
+    uses the answer-only prompt on the same initial frames.
 
     Args:
         run: makes one whole rollout with the method that it is given.

@@ -1,4 +1,4 @@
-"""Scripted expert for FrameThinker: what a competent policy would write for a question of the synthetic world.
+"""Oracle policy for FrameThinker: what a competent policy would write for a question of the synthetic world.
 
 The five trajectory templates of the paper's process-supervised data (F.2):
     A  answer at once
@@ -28,12 +28,12 @@ Segment = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class FrameThinkerOracle(ScriptedOracle):
-    """An expert in FrameThinker's grammar.
+    """An oracle policy in FrameThinker's grammar.
 
     Attributes:
         refine_share: of the questions that name frames, how many follow template D instead of B.
         split_share: of the questions about several things, how many follow template E instead of B.
-        method: gives the frames of the first look and of each choice.
+        method: gives the initial frames and those of each choice.
     """
 
     answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><action>output answer: {answer}</action>"
@@ -43,17 +43,17 @@ class FrameThinkerOracle(ScriptedOracle):
     method: FrameThinker = field(default_factory=FrameThinker)
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        """Raises UsageError where the video is too short for a look (`call_frames + 1` frames)."""
+        """Raises UsageError where the video is too short for a call (`call_frames + 1` frames)."""
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            template, looks = self._careless_plan(rng, spec)
+            template, segments = self._careless_plan(rng, spec)
         else:
-            template, looks = self._plan(rng, spec, question)
+            template, segments = self._plan(rng, spec, question)
         turns = [_get(question.clock or "")] if template == "C" else []
-        turns += [_choose(start, end) for start, end in looks]
-        # Of a first look only the frame in question matters; a refined look replaces the one before.
-        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not looks else []
-        for start, end in looks[-1:] if template == "D" else looks:
+        turns += [_choose(start, end) for start, end in segments]
+        # Of the initial frames only the one in question matters; a refined segment replaces the one before.
+        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not segments else []
+        for start, end in segments[-1:] if template == "D" else segments:
             shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
         return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
 
@@ -66,7 +66,7 @@ class FrameThinkerOracle(ScriptedOracle):
         if question.kind == "between_things":
             return "B", [segment]
         if question.kind == "between_frames":
-            around = self._first_look_around(spec, segment)
+            around = self._initial_frames_around(spec, segment)
             if rng.random() < self.refine_share and around != segment and around != (0, spec.num_frames - 1):
                 return "D", [around, segment]
             return "B", [segment]
@@ -89,8 +89,8 @@ class FrameThinkerOracle(ScriptedOracle):
     def _num_frames(self, spec: VideoSpec) -> int:
         return self.method.frames_per_call(video_info(spec))
 
-    def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        """The nearest frames of the first look on both sides of a segment."""
+    def _initial_frames_around(self, spec: VideoSpec, segment: Segment) -> Segment:
+        """The nearest initial frames on both sides of a segment."""
         frames = linspace_indices(0, spec.num_frames - 1, self._num_frames(spec))
         return max(f for f in frames if f <= segment[0]), min(f for f in frames if f >= segment[1])
 

@@ -46,9 +46,9 @@ class LongVT(vt.Method):
     """The model reads why a call was refused, and goes on (code)."""
 
     fps: float = 1.0
-    """Frames per second of video, in the first look and in crops (code)."""
+    """Frames per second of video, in the initial frames and in crops (code)."""
     initial_frames: int = 512
-    """Frames of the first look; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
+    """Initial frames; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
     call_frames: int = 128
     """Frames of one crop (code)."""
     min_pixels: int = 784
@@ -197,10 +197,10 @@ class LongVT(vt.Method):
             return await self._components_reference(trajectory, sample, judge)
         answer = trajectory.answer or ""
         too_long = len(answer) >= self.max_answer_characters
-        worth = 0.0 if too_long else await self._worth(answer, sample, judge)
+        score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
         well_formed = not too_long and is_well_formed(trajectory)
         segments = [(call.result["start_time"], call.result["end_time"]) for call in trajectory.executed_calls()]
-        return self._weighted(worth, well_formed, self._time_term(trajectory, segments, sample, worth, bool(segments)))
+        return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, bool(segments)))
 
     async def _components_reference(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
@@ -210,18 +210,18 @@ class LongVT(vt.Method):
         segments, called = reference.written_segments(text), "<tool_response>" in text
         if sample.question_type == "segment":
             truth = vt.segment_of(sample.ground_truth) or (0.0, 0.0)
-            worth = reference.answered_iou(reference.answered_segment_of(text), truth)
+            score = reference.answered_iou(reference.answered_segment_of(text), truth)
             well_formed = reference.is_in_form_of_segments(text)
         else:
             answer = reference.answer_of(text)
             too_long = len(answer) >= self.max_answer_characters
-            worth = 0.0 if too_long else await self._worth(answer, sample, judge)
+            score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
             well_formed = not too_long and reference.is_in_form(text)
-        return self._weighted(worth, well_formed, self._time_term(trajectory, segments, sample, worth, called))
+        return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, called))
 
-    def _weighted(self, worth: float, well_formed: bool, time: float) -> dict[str, float]:
+    def _weighted(self, score: float, well_formed: bool, time: float) -> dict[str, float]:
         return {
-            "accuracy": self.accuracy_reward * worth,
+            "accuracy": self.accuracy_reward * score,
             "format": self.format_reward if well_formed else 0.0,
             "temporal_iou": self.time_weight * time,
         }
@@ -232,23 +232,23 @@ class LongVT(vt.Method):
             return reward.get("accuracy", 0.0) / self.accuracy_reward
         return super().acc(reward, sample)
 
-    async def _worth(self, answer: str, sample: vt.Sample, judge: vt.Judge | None) -> float:
+    async def _answer_score(self, answer: str, sample: vt.Sample, judge: vt.Judge | None) -> float:
         """How right an answer is, in [0, 1]. An empty one is wrong, and no judge is asked."""
         if not answer:
             return 0.0
         if sample.question_type == "segment":
             named, truth = vt.segment_of(answer), vt.segment_of(sample.ground_truth)
             return 0.0 if named is None or truth is None else vt.temporal_iou(named, truth)
-        return await vt.answer_worth(answer, sample, judge)
+        return await vt.answer_score(answer, sample, judge)
 
     def _time_term(
-        self, trajectory: vt.Trajectory, segments: Sequence[Segment], sample: vt.Sample, worth: float, called: bool
+        self, trajectory: vt.Trajectory, segments: Sequence[Segment], sample: vt.Sample, score: float, called: bool
     ) -> float:
         """The temporal reward of segments that count, in order; `called` says that the rollout used its tool."""
         if self.time_reward == "none" or (sample.question_type == "segment" and not self.crop_pays_on_segments):
             return 0.0
         if self.time_reward == "tool":
-            return float(called and worth >= 0.5)
+            return float(called and score >= 0.5)
         truth, info = sample.video_segment_seconds, trajectory.video
         if truth is None or info is None or not segments:
             return 0.0
@@ -273,7 +273,7 @@ class LongVT(vt.Method):
         return self.show_times and self.compat == "strict"
 
     def shown(self, images: Sequence[vt.ImagePart]) -> vt.Content:
-        """Bare pictures, or one line per frame with its time before it."""
+        """Bare images, or one line per frame with its time before it."""
         if not self._times:
             return tuple(images)
         return vt.frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
@@ -287,7 +287,7 @@ def is_well_formed(trajectory: vt.Trajectory) -> bool:
     """
     if trajectory.stop_reason is not vt.StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
         return False
-    *looks, last = trajectory.turns
-    if not looks:
+    *calling, last = trajectory.turns
+    if not calling:
         return not hermes.has_words_outside(last.text)
-    return all(len(turn.calls) == 1 for turn in looks)
+    return all(len(turn.calls) == 1 for turn in calling)

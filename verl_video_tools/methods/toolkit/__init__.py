@@ -13,7 +13,7 @@ from verl_video_tools.core.errors import CallRejected as CallRejected
 from verl_video_tools.core.errors import RetrievalError as RetrievalError
 from verl_video_tools.core.errors import UsageError as UsageError
 from verl_video_tools.core.errors import VideoError as VideoError
-from verl_video_tools.core.grading import answer_worth as answer_worth
+from verl_video_tools.core.grading import answer_score as answer_score
 from verl_video_tools.core.grading import grade_answer as grade_answer
 from verl_video_tools.core.json_text import load_object as load_object
 from verl_video_tools.core.prompt_files import load_prompt as load_prompt

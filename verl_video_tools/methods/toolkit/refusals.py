@@ -7,7 +7,7 @@ from dataclasses import replace
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import CallRecord, ParsedTurn
 
-_TOLD_WITHOUT_REASON: dict[str, str] = {
+_REPORTED_WITHOUT_REASON: dict[str, str] = {
     CallErrorCode.VIDEO_ERROR: "the frames could not be read",
     CallErrorCode.DEADLINE: "the frames could not be read",
     CallErrorCode.RETRIEVAL_ERROR: "frames could not be searched",
@@ -19,7 +19,7 @@ def format_error(record: CallRecord) -> CallError:
     """The record's error; of a failure that is not the policy's no more than what it came to."""
     assert record.error is not None, "only a call that was not carried out has an error"
     code = record.error.code
-    return CallError(code, _TOLD_WITHOUT_REASON[code]) if code in _TOLD_WITHOUT_REASON else record.error
+    return CallError(code, _REPORTED_WITHOUT_REASON[code]) if code in _REPORTED_WITHOUT_REASON else record.error
 
 
 def refuse_surplus_calls(parsed: ParsedTurn, max_calls: int) -> ParsedTurn:

@@ -1,4 +1,4 @@
-"""VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the first look does not suffice.
+"""VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the initial frames do not suffice.
 
 Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
 """
@@ -49,7 +49,7 @@ _LAST = (
 class VideoBrain(vt.Method):
     """VideoBrain's protocol, tools, prompt and reward; the defaults are the paper's reinforcement-learning stage.
 
-    Rows name the class of their question as `extra_info.classification`: direct (the first look suffices), adaptive
+    Rows name the class of their question as `extra_info.classification`: direct (the initial frames suffice), adaptive
     (calls may help) or active (calls are needed), or a letter of `CLASS_OF_LETTER`.
     """
 
@@ -71,7 +71,7 @@ class VideoBrain(vt.Method):
     tool_names: tuple[ToolName, ...] = ("uniform_sample", "clip_sample")
     """The tools that there are, and that the prompt tells of: one of the two alone is an ablation of paper 4.3."""
     initial_frames: int = 16
-    """Frames of the first look (paper 4.1)."""
+    """Initial frames (paper 4.1)."""
     call_frames: int = 8
     """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
     clip_frames: int = 4
@@ -231,11 +231,11 @@ class VideoBrain(vt.Method):
         gate = self.gate(trajectory)
         if gate.fault is not None:
             return self.no_components()
-        worth = await vt.answer_worth(gate.answer, sample, judge)
+        score = await vt.answer_score(gate.answer, sample, judge)
         return {
-            "accuracy": self.accuracy_reward * worth,
+            "accuracy": self.accuracy_reward * score,
             "format": self.format_reward if self.format_gate else 0.0,
-            "behavior": self._behavior(sample, worth >= self.right_from, gate.num_calls > 0),
+            "behavior": self._behavior(sample, score >= self.right_from, gate.num_calls > 0),
         }
 
     def gate(self, trajectory: vt.Trajectory) -> GateFindings:

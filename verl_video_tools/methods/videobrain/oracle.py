@@ -1,13 +1,13 @@
-"""Scripted expert for VideoBrain: what a competent policy would write for a question of the synthetic world.
+"""Oracle policy for VideoBrain: what a competent policy would write for a question of the synthetic world.
 
 Templates:
-    direct   answer at once, from the first look
+    direct   answer at once, from the initial frames
     uniform  sample the frames that the question names, then answer
     clip     search the whole video for the shape that the question names, then answer
 Without `clip_sample` among the method's tools it samples the whole video in its place, and without `uniform_sample` it
-answers from the first look. After `uniform` it concludes only from frames that it was shown. After `clip` it counts on
-the search: it says what the shape looks like, but no frame number, since it depends on the encoder which frames of the
-event are shown.
+answers from the initial frames. After `uniform` it concludes only from frames that it was shown. After `clip` it
+counts on the search: it says what the shape looks like, but no frame number, since it depends on the encoder which
+frames of the event are shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class VideoBrainOracle(ScriptedOracle):
-    """An expert in VideoBrain's grammar."""
+    """An oracle policy in VideoBrain's grammar."""
 
     answer_turn: ClassVar[str] = "<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"
 
@@ -56,7 +56,7 @@ class VideoBrainOracle(ScriptedOracle):
         return self._uniform(rng, spec, asked, self._range(spec, asked))
 
     def _range(self, spec: VideoSpec, question: Question) -> Range | None:
-        """What to sample for a question that says where; None if the first look tells."""
+        """What to sample for a question that says where; None if the initial frames tell."""
         start, end = question.evidence[0]
         if question.kind != "direct":
             return start, end
@@ -79,8 +79,8 @@ class VideoBrainOracle(ScriptedOracle):
         start, end = frames
         shown = list(linspace_indices(start, end - 1, self.method.call_frames))
         sample = _call(UniformSample.name, start_frame=start, end_frame=end)
-        look = f"<thinking>between {start} and {end}</thinking>{sample}"
-        return Script("uniform", (*remind(question, [look]), self._conclusion(rng, spec, question, shown)))
+        turn = f"<thinking>between {start} and {end}</thinking>{sample}"
+        return Script("uniform", (*remind(question, [turn]), self._conclusion(rng, spec, question, shown)))
 
 
 def _call(name: str, **arguments: Any) -> str:

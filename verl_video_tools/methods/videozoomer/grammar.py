@@ -8,8 +8,8 @@ beside it came before the frames that were asked for. Of several answers the las
 published environment.
 
 `parse_turn` is the strict reading, `parse_turn_reference` that of the published environment; they differ in which JSON
-they find. Both take any text and never raise. Frames are labelled alike in first look and observations; the messages
-around them are templates (`methods.videozoomer.messages`).
+they find. Both take any text and never raise. Frames are labelled alike in initial frames and observations; the
+messages around them are templates (`methods.videozoomer.messages`).
 """
 
 from __future__ import annotations

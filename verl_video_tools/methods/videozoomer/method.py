@@ -53,9 +53,9 @@ class VideoZoomer(vt.Method):
     """An illegal request is answered with an error message (paper 3.1)."""
 
     glance_fps: float = 0.5
-    """Frames per second of the first look (code; 3.1 calls it the default rate)."""
+    """Frames per second of the initial frames (code; 3.1 calls it the default rate)."""
     initial_frames: int = 64
-    """Frames of the first look at most, then spread evenly over the whole video (paper 4.1)."""
+    """Initial frames at most, then spread evenly over the whole video (paper 4.1)."""
     call_frames: int = 16
     """Frames per zoom at most: the budget B of paper 3.1."""
     max_pixels: int = 100_352
