@@ -98,7 +98,7 @@ async def areplay(
     configured = get_method(method, **(settings or {}))
     sample = _sample(video, question, answer, extra or {})
     policy: Policy = ScriptedPolicy(turns)
-    envelope, budget = None, None
+    envelope, budget = PixelEnvelope(), None
     if processor is not None:
         policy = tokenized = _TokenizedScript(turns, processor, configured)
         envelope, budget = tokenized.envelope, tokenized.budget

@@ -201,9 +201,9 @@ async def generate(
             policy = replace(policy, base_url=await stack.enter_async_context(server))
         if policy.model is None:
             async with ChatPolicy(policy) as lister:
-                policy = replace(policy, model=(await lister.served_models())[0])
+                policy = replace(policy, model=(await lister.client.served_models())[0])
         chat = await stack.enter_async_context(ChatPolicy(policy))
-        await chat.check_reachable()
+        await chat.client.check_reachable()
         waiting = iter(left)
         num_done = len(tasks) - len(left)
 
@@ -212,7 +212,7 @@ async def generate(
             for task in waiting:
                 record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
                 if StopReason.ABORTED in record["trajectory"].flags:
-                    await chat.check_reachable()  # else all that is left would fail one by one
+                    await chat.client.check_reachable()  # else all that is left would fail one by one
                 line = json.dumps(_plain(record), ensure_ascii=False, default=str)
                 file.write(line.encode(errors="backslashreplace") + b"\n")
                 file.flush()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
@@ -64,7 +64,7 @@ class ChatRollout:
     num_generated_tokens: int
 
 
-class ChatPolicy:
+class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     """Rollouts with one chat model. Used as an async context, which closes its connections.
 
     Raises:
@@ -73,7 +73,7 @@ class ChatPolicy:
 
     def __init__(self, config: PolicyConfig) -> None:
         self.config = config
-        self._client = EndpointClient(config)
+        self.client = EndpointClient(config)
         self._knows_keep_stop = True
         self._opens_reasoning = False
         """The chat template has been seen to open a reasoning."""
@@ -136,25 +136,8 @@ class ChatPolicy:
         truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
         return AssistantTurn(said.text, truncated, said.reasoning), completion.num_tokens
 
-    async def served_models(self) -> list[str]:
-        """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
-        return await self._client.served_models()
-
-    async def check_reachable(self) -> None:
-        """Raises EndpointError if nothing answers at the endpoint."""
-        await self._client.check_reachable()
-
-    async def server_version(self) -> str | None:
-        """What the server says of its version at `/version`; None where it says nothing."""
-        return await self._client.server_version()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._client.aclose()
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.aclose()
 
     # ------------------------------------------------------------------------------------------------------- internals
 
@@ -171,7 +154,7 @@ class ChatPolicy:
             body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
-        async with self._client.exchange() as exchange:
+        async with self.client.exchange() as exchange:
             body["model"] = await exchange.model()
             try:
                 completion = await exchange.retried(lambda: self._attempt(exchange, body))
@@ -216,63 +199,57 @@ class ChatPolicy:
             raise AttemptFailed(str(error)) from error
 
 
+@dataclass
 class _Dialogue:
     """The policy of one rollout: the given turns, then the model's."""
 
-    def __init__(
-        self,
-        chat: ChatPolicy,
-        episode: Episode,
-        given_turns: Sequence[str],
-        given_initial_frames: Sequence[int] | None,
-        instruction: str | None,
-        seed: int | None,
-    ) -> None:
-        self._chat = chat
-        self._method, self._trajectory = episode.method, episode.trajectory
-        self._given_turns, self._given_initial_frames = given_turns, given_initial_frames
-        self._instruction, self._seed = instruction, seed
-        self._messages: list[Message] = []
-        self._encoded: list[dict[str, Any]] = []
-        self.num_generated_tokens = 0
+    chat: ChatPolicy
+    episode: Episode
+    given_turns: Sequence[str]
+    given_initial_frames: Sequence[int] | None
+    instruction: str | None
+    seed: int | None
+    num_generated_tokens: int = 0
+    _messages: list[Message] = field(default_factory=list)
+    _encoded: list[dict[str, Any]] = field(default_factory=list)
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         if not self._messages:
             self._check_initial_frames()
-            messages = messages if self._instruction is None else _instructed(messages, self._instruction)
+            messages = messages if self.instruction is None else _instructed(messages, self.instruction)
         await self._add(messages)
-        number = len(self._trajectory.turns)
-        if number < len(self._given_turns):
-            turn = AssistantTurn(self._given_turns[number])
+        number = len(self.episode.trajectory.turns)
+        if number < len(self.given_turns):
+            turn = AssistantTurn(self.given_turns[number])
         else:
             turn = await self._asked(number)
         await self._add([Message("assistant", (turn.text,))])
         return turn
 
     async def _asked(self, number: int) -> AssistantTurn:
-        visible = visible_messages(self._method.context_policy(), self._messages)
+        visible = visible_messages(self.episode.method.context_policy(), self._messages)
         request = [  # what has lost its images is text, and cheap to encode
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
-        seed = None if self._seed is None else self._seed + number
+        seed = None if self.seed is None else self.seed + number
         try:
-            turn, num_tokens = await self._chat.spoken_turn(self._method, request, seed, may_outgrow=number > 0)
+            turn, num_tokens = await self.chat.spoken_turn(self.episode.method, request, seed, may_outgrow=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         self.num_generated_tokens += num_tokens
         return turn
 
     def _check_initial_frames(self) -> None:
-        if self._given_initial_frames is None:
+        if self.given_initial_frames is None:
             return
-        if difference := self._trajectory.initial_frames_difference(self._given_initial_frames):
+        if difference := self.episode.trajectory.initial_frames_difference(self.given_initial_frames):
             raise PolicyError(
                 f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
             )
 
     async def _add(self, messages: Sequence[Message]) -> None:
-        quality = self._chat.config.jpeg_quality
+        quality = self.chat.config.jpeg_quality
         self._messages += messages
         self._encoded += await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
 

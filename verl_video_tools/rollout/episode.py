@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from verl_video_tools.core.errors import (
@@ -56,40 +57,35 @@ from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
 
+@dataclass(eq=False)
 class Episode:
     """One rollout of `method` on `sample`.
 
     `run` is all of it. A caller that needs no more than the prompt calls `start`; one that steps by itself calls `step`
     with each assistant turn then, until it returns None.
-
-    Args:
-        envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
-        budget: asked before pixels are decoded; None means no limits.
-        retriever: for tools that find frames by text.
-        group: configs of the rollouts of the group, where they differ. What their initial frames take from the
-            stretches of video that this one decodes goes into the frame cache along with it, so that a group decodes
-            once.
     """
 
-    def __init__(
-        self,
-        method: Method,
-        sample: Sample,
-        envelope: PixelEnvelope | None = None,
-        budget: BudgetCheck | None = None,
-        retriever: Retriever | None = None,
-        group: Sequence[Method] = (),
-    ) -> None:
-        self.method = method
-        self.sample = sample
-        self.envelope = envelope or PixelEnvelope()
-        self.budget = budget
-        self.retriever = retriever
-        self.group = group
+    method: Method
+    sample: Sample
+    envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
+    """Sizes that the model's processor leaves untouched; the default means that no processor is involved."""
+    budget: BudgetCheck | None = None
+    """Asked before pixels are decoded; None means no limits."""
+    retriever: Retriever | None = None
+    """For tools that find frames by text."""
+    group: Sequence[Method] = ()
+    """Configs of the rollouts of the group, where they differ. What their initial frames take from the stretches of
+    video that this one decodes goes into the frame cache along with it, so that a group decodes once."""
+
+    trajectory: Trajectory = field(init=False)
+    _video: Video | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self.trajectory = Trajectory(
-            method=method.name, question=sample.question, prompt_digest=prompt_digest(method.prompt_file)
+            method=self.method.name,
+            question=self.sample.question,
+            prompt_digest=prompt_digest(self.method.prompt_file),
         )
-        self._video: Video | None = None
 
     async def run(self, policy: Policy) -> Trajectory:
         """The whole rollout, with the turns that `policy` gives; its `stop_reason` says why it ended.
