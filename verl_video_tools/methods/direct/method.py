@@ -13,7 +13,6 @@ from typing import ClassVar
 from verl_video_tools.core.reasoning import split_thought
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.video.resize import fit_box
-from verl_video_tools.video.sampling import linspace_indices
 
 _THOUGHT_TAGS = ("think", "thinking")
 
@@ -46,10 +45,7 @@ class Direct(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """`initial_frames` frames spread evenly, all of a shorter video."""
-        width, height = fit_box(info.width, info.height, *self.box, envelope)
-        return vt.FrameRequest(
-            width=width, height=height, indices=linspace_indices(0, info.num_frames - 1, self.initial_frames)
-        )
+        return vt.spread_frames(info, self.initial_frames, fit_box(info.width, info.height, *self.box, envelope))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the question, and each frame after its number and time.

@@ -18,9 +18,6 @@ from verl_video_tools.methods import toolkit as vt
 FRAME_AT = "FrameAt"
 VIDEO_CLIP = "VideoClip"
 PARAMETERS = {FRAME_AT: ("t",), VIDEO_CLIP: ("t_start", "t_end")}
-UNKNOWN = "unknown"
-"""Name under which a block is recorded that holds no call."""
-
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(([^()]*)\)\s*")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
 _TAG = re.compile(r"</?(?:think|tool_call|turn_sum|answer)>")
@@ -95,32 +92,29 @@ def _is_thoughts(text: str) -> bool:
 
 
 def _read_call(text: str) -> vt.ToolCall:
-    shown = {"text": text.strip()[:200]}
     match = _CALL.fullmatch(text)
     if match is None:
-        return vt.ToolCall(UNKNOWN, shown, _malformed(f"{text.strip()[:80]!r} is not one function call"))
+        return vt.malformed_call(text, f"{text.strip()[:80]!r} is not one function call", _ADVICE)
     name, listed = match.groups()
     if name not in PARAMETERS:
         error = vt.CallError(vt.CallErrorCode.UNKNOWN_TOOL, f"no tool is called {name[:80]!r}; {_ADVICE}")
-        return vt.ToolCall(name[:80], shown, error)
+        return vt.ToolCall(name[:80], {"text": text.strip()[:200]}, error)
     parameters = PARAMETERS[name]
     values = [value.strip() for value in listed.split(",")]
     if len(values) != len(parameters):
-        return vt.ToolCall(name, shown, _malformed(f"{name} takes {len(parameters)} numbers, got {len(values)}"))
+        return vt.malformed_call(text, f"{name} takes {len(parameters)} numbers, got {len(values)}", _ADVICE, name)
     arguments: dict[str, float] = {}
     for position, value in enumerate(values):
         named, equals, number = (part.strip() for part in value.rpartition("="))
         parameter = named if equals else parameters[position]
         if parameter not in parameters or parameter in arguments:
-            return vt.ToolCall(name, shown, _malformed(f"{name} takes {', '.join(parameters)} once each"))
+            return vt.malformed_call(text, f"{name} takes {', '.join(parameters)} once each", _ADVICE, name)
         if not _NUMBER.fullmatch(number):
-            return vt.ToolCall(name, shown, _malformed(f"{parameter} must be a number of seconds, got {number[:40]!r}"))
+            return vt.malformed_call(
+                text, f"{parameter} must be a number of seconds, got {number[:40]!r}", _ADVICE, name
+            )
         arguments[parameter] = float(number)
     return vt.ToolCall(name, arguments)
 
 
 _ADVICE = "write FrameAt(t) or VideoClip(t_start, t_end) with seconds, such as VideoClip(15.5, 20.0)"
-
-
-def _malformed(why: str) -> vt.CallError:
-    return vt.CallError(vt.CallErrorCode.MALFORMED_CALL, f"{why}; {_ADVICE}")

@@ -270,9 +270,8 @@ class FrameMind(vt.Method):
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A clip of the whole video."""
-        width, height = frame_size(info, self.tool_side_pixels, self.resize, envelope)
-        indices = linspace_indices(0, info.num_frames - 1, self.call_frames)
-        return vt.FrameRequest(width=width, height=height, indices=indices)
+        size = frame_size(info, self.tool_side_pixels, self.resize, envelope)
+        return vt.spread_frames(info, self.call_frames, size)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -19,9 +19,6 @@ from verl_video_tools.methods import toolkit as vt
 
 CHOOSE_FRAMES = "choose_frames"
 GET_FRAME_NUMBER = "get_frame_number"
-UNKNOWN = "unknown"
-"""Name under which an action is recorded that is none of the three."""
-
 FRAME_NUMBER = "Frame number at time {time} is: {number}."
 """The published reply to a clock, which the published reward reads."""
 
@@ -50,7 +47,7 @@ def parse_turn(text: str) -> vt.ParsedTurn:
         message = f"{len(readings)} actions in one turn; write exactly one <action> block"
         error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
         calls = [replace(reading, error=error) for reading in readings if isinstance(reading, vt.ToolCall)]
-        return vt.ParsedTurn(thought, tuple(calls) or (vt.ToolCall(UNKNOWN, error=error),))
+        return vt.ParsedTurn(thought, tuple(calls) or (vt.ToolCall(vt.UNKNOWN, error=error),))
     calls_read = tuple(reading for reading in readings if isinstance(reading, vt.ToolCall))
     answer = next((reading for reading in readings if isinstance(reading, str)), None)
     understood = answer is not None or any(call.error is None for call in calls_read)
@@ -95,7 +92,7 @@ def _read_action(action: str) -> vt.ToolCall | str:
         return _malformed(CHOOSE_FRAMES, action, "write 'choose frames between START and END' with two frame numbers")
     if action.startswith("get frame number"):
         return _malformed(GET_FRAME_NUMBER, action, "write 'get frame number at time MM:SS'")
-    return _malformed(UNKNOWN, action, "an action is choose frames, get frame number or 'output answer: ANSWER'")
+    return _malformed(vt.UNKNOWN, action, "an action is choose frames, get frame number or 'output answer: ANSWER'")
 
 
 def _segment_call(segment: re.Match[str], action: str) -> vt.ToolCall:

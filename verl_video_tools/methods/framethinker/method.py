@@ -16,7 +16,6 @@ from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, 
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
 from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transcript
 from verl_video_tools.video.resize import fit_box
-from verl_video_tools.video.sampling import linspace_indices
 
 _TIME = re.compile(r"\d+:\d+(:\d+)?")
 
@@ -129,11 +128,11 @@ class FrameThinker(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
-        box_width, box_height = self._box(info)
+        return vt.spread_frames(info, self.frames_at_first(info), self._frame_size(info, envelope))
+
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
         rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
-        width, height = fit_box(info.width, info.height, box_width, box_height, envelope, rounding=rounding)
-        indices = linspace_indices(0, info.num_frames - 1, self.frames_at_first(info))
-        return vt.FrameRequest(width=width, height=height, indices=indices)
+        return fit_box(info.width, info.height, *self._box(info), envelope, rounding=rounding)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then question, blank line and one line per frame."""
@@ -199,8 +198,7 @@ class FrameThinker(vt.Method):
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A zoom of the whole video, at the size of the initial frames."""
-        indices = linspace_indices(0, info.num_frames - 1, self.frames_per_call(info))
-        return replace(self.plan_initial_frames(info, sample, envelope), indices=indices)
+        return vt.spread_frames(info, self.frames_per_call(info), self._frame_size(info, envelope))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -62,6 +62,9 @@ from verl_video_tools.methods.toolkit.frame_lines import frame_lines as frame_li
 from verl_video_tools.methods.toolkit.frame_lines import numbered_frames as numbered_frames
 from verl_video_tools.methods.toolkit.frame_range import read_frame_range as read_frame_range
 from verl_video_tools.methods.toolkit.frame_size import frame_size as frame_size
+from verl_video_tools.methods.toolkit.frame_size import spread_frames as spread_frames
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
+from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
 from verl_video_tools.methods.toolkit.refusals import format_error as format_error
+from verl_video_tools.methods.toolkit.refusals import malformed_call as malformed_call
 from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls as refuse_surplus_calls

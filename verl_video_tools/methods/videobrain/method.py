@@ -17,7 +17,6 @@ from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
 from verl_video_tools.video.resize import Aspect, size_in_box
-from verl_video_tools.video.sampling import linspace_indices
 
 logger = logging.getLogger(__name__)
 
@@ -124,12 +123,10 @@ class VideoBrain(vt.Method):
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
-        return self._whole_video(info, self.initial_frames, envelope)
+        return vt.spread_frames(info, self.initial_frames, self._frame_size(info, envelope))
 
-    def _whole_video(self, info: vt.VideoInfo, num_frames: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
-        indices = linspace_indices(0, info.num_frames - 1, num_frames)
-        return vt.FrameRequest(width=width, height=height, indices=indices)
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        return size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then question, number and rate of frames, and one line per frame."""
@@ -214,7 +211,8 @@ class VideoBrain(vt.Method):
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
-        return self._whole_video(info, max(frames_of[name] for name in self.tool_names), envelope)
+        num_frames = max(frames_of[name] for name in self.tool_names)
+        return vt.spread_frames(info, num_frames, self._frame_size(info, envelope))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
