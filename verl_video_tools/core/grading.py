@@ -119,8 +119,8 @@ async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) 
 
 
 async def answer_score(answer: str | None, sample: Sample, judge: Judge | None) -> float:
-    """What an answer is worth, from 0 to 1, to methods that pay for a part: of an estimate one less its relative error,
-    else that of its label (`AnswerLabel.worth`).
+    """The score of an answer, from 0 to 1, for methods that pay for a part: of an estimate one less its relative error,
+    else that of its label (`AnswerLabel.score`).
 
     Args:
         sample: as `grade_answer` takes it.

@@ -63,8 +63,8 @@ class Method(ABC):
     recipe_budget: ClassVar[RolloutLimits]
     """What the method's recipe reserves; `replay` applies it when it is given a processor."""
     thought_tag: ClassVar[str | None] = "think"
-    """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
-    reasoning from the method's own thought (`core.reasoning`)."""
+    """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
+    native reasoning from the method's own thought (`core.reasoning`)."""
 
     oracle: ClassVar[str | None] = None
     """Python path `module:Class` of the method's oracle policy in the synthetic world (`methods.toolkit.oracle`), if
@@ -245,7 +245,7 @@ class Method(ABC):
 
     def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
         """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
-        asks. None: it shows none, or nobody has said."""
+        asks. None: it shows none, or the method does not say."""
         return None
 
     def ends_on_budget(self) -> bool:

@@ -41,7 +41,7 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolDescription:
-    """How a tool is offered to a model by verl's own tool loop, and how its result is told there.
+    """How a tool is offered to a model by verl's own tool loop, and how its result is reported there.
 
     Attributes:
         name: the tool's, for the model and in a row's `tools_kwargs`.

@@ -89,7 +89,7 @@ class CallRecord:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
         return self.error is not None and self.error.code in FAILURE_CODES
 
-    def found_no_room(self) -> bool:
+    def exceeded_budget(self) -> bool:
         """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
         return self.error is not None and self.error.code in BUDGET_CODES
 

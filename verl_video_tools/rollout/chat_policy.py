@@ -27,7 +27,7 @@ from verl_video_tools.services.endpoint.retries import AttemptFailed
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
 
-_OUTGROWN = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
+_TOO_LONG = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
 """In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more images, than the server takes."""
 
 
@@ -93,7 +93,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
-        A rollout that outgrows what the server takes ends as one does in training that outgrows its response budget:
+        A rollout that exceeds what the server accepts ends as one in training that exceeds its response budget:
         with an empty turn that was cut. A prompt that does not fit is a failure.
 
         Each request shows what the method's context policy leaves of the images, as in training.
@@ -116,12 +116,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         return ChatRollout(trajectory, dialogue.num_generated_tokens)
 
     async def spoken_turn(
-        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_outgrow: bool
+        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
     ) -> tuple[AssistantTurn, int]:
         """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
 
         Args:
-            may_outgrow: a request that is longer than the server takes gives an empty turn that was cut.
+            may_exceed: a request that is longer than the server takes gives an empty turn that was cut.
 
         Raises:
             EndpointError: there is none.
@@ -129,7 +129,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         try:
             completion = await self._complete(method, messages, seed)
         except EndpointError as error:
-            if not may_outgrow or not _OUTGROWN.search(str(error)):
+            if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
             completion = Completion("", finish_reason="length")
         said = self._spoken(completion, method)
@@ -159,7 +159,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             try:
                 completion = await exchange.retried(lambda: self._attempt(exchange, body))
             except EndpointError as error:
-                if "max_tokens" not in body or not _OUTGROWN.search(str(error)):
+                if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
                     raise
                 del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
                 completion = await exchange.retried(lambda: self._attempt(exchange, body))
@@ -234,7 +234,7 @@ class _Dialogue:
         ]
         seed = None if self.seed is None else self.seed + number
         try:
-            turn, num_tokens = await self.chat.spoken_turn(self.episode.method, request, seed, may_outgrow=number > 0)
+            turn, num_tokens = await self.chat.spoken_turn(self.episode.method, request, seed, may_exceed=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         self.num_generated_tokens += num_tokens

@@ -101,7 +101,7 @@ class TokenStream:
         self.images += content_images(content)
 
     def append_context(self, token_ids: Sequence[int]) -> None:
-        """Append tokens that nobody is trained to write, with mask 0."""
+        """Append tokens that are not trained on, with mask 0."""
         self.response_ids += token_ids
         self.response_mask += [0] * len(token_ids)
         self.response_logprobs += [0.0] * len(token_ids)
@@ -143,7 +143,7 @@ class TokenCounter:
 
 @dataclass(frozen=True)
 class ModelTokens:
-    """What a model makes of messages, outside a training run.
+    """How a model encodes messages, outside a training run.
 
     Attributes:
         tokenizer: its text tokenizer.

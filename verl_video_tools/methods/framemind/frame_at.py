@@ -69,7 +69,7 @@ def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -
 def request_times(times_seconds: tuple[float, ...], info: vt.VideoInfo, rounding: Rounding) -> tuple[float, ...]:
     """Times to ask for with a `FrameRequest` of that rounding.
 
-    Where the frame on screen is wanted, a microsecond more keeps float error from showing the frame before.
+    Where the frame shown is wanted, a microsecond more keeps float error from showing the frame before.
     """
     if rounding == "nearest":
         return times_seconds

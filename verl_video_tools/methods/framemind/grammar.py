@@ -4,7 +4,7 @@
     <think>...</think><answer>...</answer>
 
 A block holds one call: ``FrameAt(t)`` or ``VideoClip(t_start, t_end)``, plain numbers of seconds, with or without the
-parameters' names. Calls and answers stand outside thoughts; a tag that a thought mentions is only talk. Parsing takes
+parameters' names. Calls and answers stand outside thoughts; tags inside thoughts are ignored. Parsing takes
 any text and never raises. No code of the paper is public: the rules where its text is silent are ours.
 """
 

@@ -148,7 +148,7 @@ class FrameMind(vt.Method):
     turn_counting: Literal["turns", "summaries"] = "turns"
     """What counts as turns: assistant turns (paper 3.3), or closed summaries (paper appendix; gap 26)."""
     judge_threshold: float = 0.5
-    """Worth from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
+    """Score from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
 
     def check_fields(self) -> None:
         for name in ("low", "high"):
@@ -280,7 +280,7 @@ class FrameMind(vt.Method):
     ) -> dict[str, float]:
         """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
-        Tools count by type, from executed calls: using one often is worth no more than using it once. What counts is
+        Tools count by type, from executed calls: using one often earns no more than using it once. What counts is
         what was shown, so one frame is not paid as two tools.
 
         Raises:

@@ -6,7 +6,7 @@ synthetic world's rollouts come from here. Templates:
     clip     show the part that the question names, then answer
     refine   show the part, then one frame where the thing was seen, then answer
 It concludes only from frames that it was shown, so its thoughts are true. It relies on the initial frames, which
-differ on every rung of the ladder, only where it is hasty.
+differ on every rung of the ladder, only where it calls no tool.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class _Findings:
     consistent: bool
     chose_frames: bool
     times: tuple[str, ...]
-    """Times whose frame number, above 0, was told."""
+    """Times whose frame number, above 0, was reported."""
     well_formed: bool
 
 
@@ -82,7 +82,7 @@ class FrameThinker(vt.Method):
     """Bonus of a rollout that executed choose_frames at least once. Code, large-scale run; the paper's small-scale
     weight is lost in the text that we have."""
     time_bonus: float = 0.5
-    """Bonus of a rollout that was told a frame number above 0. Code, large-scale run; small-scale weight as above."""
+    """Bonus of a rollout that was given a frame number above 0. Code, large-scale run; small-scale weight as above."""
     time_bonus_for: Literal["any_question", "timed_question", "named_time"] = "timed_question"
     """What `time_bonus` asks for. `timed_question`: the question names a time such as 0:34, and any time was looked up
     (code; the paper does not say). `named_time` (ours): a time that the question names was. `any_question`: neither."""

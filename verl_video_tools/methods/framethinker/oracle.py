@@ -46,7 +46,7 @@ class FrameThinkerOracle(ScriptedOracle):
         """Raises UsageError where the video is too short for a call (`call_frames + 1` frames)."""
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            template, segments = self._careless_plan(rng, spec)
+            template, segments = self._imperfect_plan(rng, spec)
         else:
             template, segments = self._plan(rng, spec, question)
         turns = [_get(question.clock or "")] if template == "C" else []
@@ -76,7 +76,7 @@ class FrameThinkerOracle(ScriptedOracle):
             return "E", [(start, middle), (middle, end)]
         return "B", [segment]
 
-    def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+    def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
         if rng.random() < self.hasty_share:
             return "A", []
         num_frames = self._num_frames(spec)

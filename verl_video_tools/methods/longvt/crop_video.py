@@ -14,7 +14,7 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
 
 _LABEL_ROUNDING_SECONDS = 0.05
-"""LongVT tells times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+"""LongVT labels frames with times to a tenth of a second: that of the last frame may lie so far beyond the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class CropVideo:
         max_frames: frames shown per call at most; a longer segment is sampled more sparsely.
         min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
         compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
-            was told, and numbers may be written as strings.
+            was given, and numbers may be written as strings.
     """
 
     name: ClassVar[str] = "crop_video"
@@ -137,7 +137,7 @@ def _check_video(named: Any, video_path: str) -> None:
             vt.CallErrorCode.MALFORMED_CALL, f"video_path must be text, and may be left out; got {named!r:.80}"
         )
     if named.removeprefix("file://") not in (video_path, PurePath(video_path).name):
-        # The right name is not told: it may give the answer away.
+        # The right name is not reported: it may give the answer away.
         raise vt.CallRejected(
             vt.CallErrorCode.WRONG_VIDEO, f"{named[:80]!r} is not the video of this question; leave video_path out"
         )

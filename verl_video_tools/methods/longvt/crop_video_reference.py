@@ -22,7 +22,7 @@ def checked_times(arguments: Mapping[str, Any], video_path: str, info: vt.VideoI
 
     Raises:
         CallRejected: its message starts with the name of the check that failed, which is that of the template by which
-            the model is told (`methods.longvt.messages`).
+            the model reads it (`methods.longvt.messages`).
     """
     malformed, out_of_range = vt.CallErrorCode.MALFORMED_CALL, vt.CallErrorCode.OUT_OF_RANGE
     path = arguments.get("video_path", "")

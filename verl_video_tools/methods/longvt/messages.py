@@ -57,7 +57,7 @@ REFERENCE: Mapping[str, vt.Template] = {
     "wrong_types": vt.Template("times must be numbers, and video_path a text", optional=("arguments",)),
 }
 """`between` stands between two replies; what follows it are the reasons that stand for ``{error}``, one for each check
-of the published tool. A failure that is none of them is told as it is."""
+of the published tool. A failure that is none of them is reported as it is."""
 
 
 _REASONS = REFERENCE.keys() - {"user", "observation", "refusal", "between"}

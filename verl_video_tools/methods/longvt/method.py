@@ -112,7 +112,7 @@ class LongVT(vt.Method):
         return vt.FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
-        """The system prompt with the tool's schema; then question, frames, and the path where it is told. With
+        """The system prompt with the tool's schema; then question, frames, and the path where it is given. With
         `compat="reference"` frames, question and path, as published."""
         with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
         system = vt.load_prompt(
@@ -173,7 +173,8 @@ class LongVT(vt.Method):
         return self._whole_video(info, self.call_frames, envelope)
 
     def ends_on_budget(self) -> bool:
-        """As published with `compat="reference"`: it costs the answer. Else the model is told, and may crop less."""
+        """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop
+        less."""
         return self.compat == "reference"
 
     def ends_after(self, trajectory: vt.Trajectory) -> vt.StopReason | None:

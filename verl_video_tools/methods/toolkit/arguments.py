@@ -1,4 +1,4 @@
-"""Numbers in calls: how arguments are read, and how limits are told."""
+"""Numbers in calls: how arguments are read, and how limits are reported."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, 
 def parse_turn(text: str) -> ParsedTurn:
     """Read one turn: a thought, then calls or an answer.
 
-    The thought is the first `<think>` block; tags inside thoughts are only talk. Of several answers the last counts.
+    The thought is the first `<think>` block; tags inside thoughts are ignored. Of several answers the last counts.
     `well_formed` says that the turn's tags are in order (`tags_in_order`) and that its calls can be read.
     """
     thoughts = find_blocks(text, "think")
@@ -123,7 +123,7 @@ def tool_schema(
 
 
 def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
-    """The part of a system message that tells which tools there are and how to call them.
+    """The part of a system message that lists the tools and says how to call them.
 
     `config/chat_templates/hermes_tools.jinja` renders the same text for servers that are given `tools`.
     """

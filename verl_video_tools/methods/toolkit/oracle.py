@@ -1,7 +1,7 @@
 """What the oracle policies of all methods share: scripts, how they err, and what they conclude from frames.
 
 An oracle writes what a competent policy would write for a question of the synthetic world. It concludes only from
-frames that it was shown, as `label_at` tells them, so its thoughts are true; where it saw nothing that answers the
+frames that it was shown, as `label_at` gives them, so its thoughts are true; where it saw nothing that answers the
 question it guesses. Texts are short and regular, because a model of a million parameters learns from them.
 """
 
@@ -49,7 +49,7 @@ class ScriptedOracle:
 
     Attributes:
         imperfection: probability that the oracle asks for frames of no use, or for none, and guesses.
-        hasty_share: of these careless scripts, how many call no tool.
+        hasty_share: of these imperfect scripts, how many call no tool.
         answers_in_words: answer with the text of an option instead of its letter.
     """
 

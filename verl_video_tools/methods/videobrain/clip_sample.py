@@ -15,8 +15,8 @@ from verl_video_tools.video.sampling import linspace_indices
 class ClipSample:
     """Shows the `num_frames` candidates most like `prompt`, in order of time.
 
-    Candidates are spread evenly over the range, both its first and its last frame among them. How alike they are is
-    not told.
+    Candidates are spread evenly over the range, both its first and its last frame among them. Their scores are
+    not reported.
 
     Attributes:
         num_frames: frames shown per call; a range of fewer frames shows them all.

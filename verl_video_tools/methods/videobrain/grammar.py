@@ -25,7 +25,7 @@ _TAGS = tuple(f"<{slash}{name}>" for name in ("thinking", "tool_call", "answer")
 def parse_turn(text: str) -> vt.ParsedTurn:
     """Read one turn strictly.
 
-    Tags inside thoughts are only talk, and cost `well_formed`. Several calls in one turn are all refused
+    Tags inside thoughts are ignored, but the turn is not `well_formed`. Several calls in one turn are all refused
     (`multiple_calls`). Of several answers the last counts. Words outside the blocks are allowed.
     """
     thoughts = vt.find_blocks(text, "thinking")

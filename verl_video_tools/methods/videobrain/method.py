@@ -68,7 +68,7 @@ class VideoBrain(vt.Method):
     """Tokens generated in one turn at most (code)."""
 
     tool_names: tuple[ToolName, ...] = ("uniform_sample", "clip_sample")
-    """The tools that there are, and that the prompt tells of: one of the two alone is an ablation of paper 4.3."""
+    """The tools that there are, and that the prompt describes: one of the two alone is an ablation of paper 4.3."""
     initial_frames: int = 16
     """Initial frames (paper 4.1)."""
     call_frames: int = 8
@@ -103,7 +103,7 @@ class VideoBrain(vt.Method):
     active_behavior: Outcomes = (0.0, 0.5, 0.0, 0.2)
     """The same for an active question."""
     right_from: float = 1.0
-    """Worth of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
+    """Score of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames", "clip_frames"):

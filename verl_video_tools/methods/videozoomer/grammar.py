@@ -102,7 +102,7 @@ def _read_object(text: str) -> vt.ToolCall:
 
 
 def _read_request_reference(text: str) -> vt.ToolCall:
-    """The one object of a turn's requests. Where there is none or are several, the model is told no reason."""
+    """The one object of a turn's requests. Where there is none or are several, the model reads no reason."""
     objects = _objects_on_one_line(text)
     try:
         found = [vt.load_object(written) for written in objects[:_MOST_OBJECTS]]

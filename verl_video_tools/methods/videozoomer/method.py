@@ -1,4 +1,4 @@
-"""VideoZoomer (arXiv 2512.22315): a coarse glance at the whole video, then zooms into segments given in seconds.
+"""VideoZoomer (arXiv 2512.22315): initial frames of the whole video, then zooms into segments given in seconds.
 
 Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
 """

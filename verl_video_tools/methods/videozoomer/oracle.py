@@ -64,7 +64,7 @@ class VideoZoomerOracle(ScriptedOracle):
         """Raises UsageError where the video is too short for a zoom into a wrong place."""
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            template, zooms = self._careless_plan(rng, spec)
+            template, zooms = self._imperfect_plan(rng, spec)
         else:
             template, zooms = self._plan(rng, spec, question)
         turns = [self._zoom(spec, segment) for segment in zooms]
@@ -97,7 +97,7 @@ class VideoZoomerOracle(ScriptedOracle):
             return "split", [(start, middle), (middle, end)]
         return "hit", [segment]
 
-    def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+    def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
         if rng.random() < self.hasty_share:
             return "direct", []
         segment = self._elsewhere(rng, spec, (0, 0))

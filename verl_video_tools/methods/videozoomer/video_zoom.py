@@ -137,7 +137,7 @@ def numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float
     """Start, end and rate as the published environment reads them.
 
     Raises:
-        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the text is what the model is told.
+        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the model reads the text.
     """
     segment = arguments["segment"]
     return float(segment[0]), float(segment[1]), float(arguments["fps"])
