@@ -336,12 +336,7 @@ class Episode:
         cache.hits += batch.num_cached
         cache.misses += len(batch) - batch.num_cached
         cache.stored_bytes = cache_stats().stored_bytes
-        return tuple(
-            ImagePart(FrameRecord(int(index), float(seconds), request.width, request.height), pixels_HWC)
-            for index, seconds, pixels_HWC in zip(
-                batch.indices, batch.timestamps_seconds, batch.frames_THWC, strict=True
-            )
-        )
+        return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
 
     def _opened_video(self) -> Video:
         if self._video is None:
