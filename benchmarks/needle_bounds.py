@@ -30,7 +30,7 @@ from verl_video_tools.core.types import Method, Retriever
 from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.methods import METHOD_NAMES, get_method
-from verl_video_tools.methods.toolkit.oracle import first_look_frames
+from verl_video_tools.methods.toolkit.oracle import initial_frame_numbers
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.replay import replay
 from verl_video_tools.services.retrieval import RetrievalConfig, local
@@ -64,7 +64,9 @@ def synthetic_settings(name: str) -> dict[str, Any]:
 
 def first_look(method: Method, spec: VideoSpec) -> dict[int, str]:
     """Numbers of those frames of the method's first look that show a thing, and what they show."""
-    return {frame: label for frame in first_look_frames(method, spec) if (label := label_at(spec, frame)) is not None}
+    return {
+        frame: label for frame in initial_frame_numbers(method, spec) if (label := label_at(spec, frame)) is not None
+    }
 
 
 @dataclass

@@ -26,10 +26,10 @@ from verl_video_tools.core.types import (
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.html import write_html
 from verl_video_tools.records.thumbnails import decode_thumbnails
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
-from verl_video_tools.rollout.sequences import append_messages, rollout_tokens
-from verl_video_tools.rollout.tokens import TokenBudget
+from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
@@ -98,7 +98,7 @@ async def areplay(
     configured = get_method(method, **(settings or {}))
     sample = _sample(video, question, answer, extra or {})
     policy: Policy = ScriptedPolicy(turns)
-    envelope, budget = None, None
+    envelope, budget = PixelEnvelope(), None
     if processor is not None:
         policy = tokenized = _TokenizedScript(turns, processor, configured)
         envelope, budget = tokenized.envelope, tokenized.budget
@@ -175,7 +175,7 @@ class _TokenizedScript:
         )
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
-        append_messages(self._tokens, messages)
+        self._tokens.append(messages)
         text = next(self._turns, None)
         if text is None:
             return None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.grading import answer_worth, check_question, decided_by_rule, grade_answer
+from verl_video_tools.core.grading import answer_score, check_question, decided_by_rule, grade_answer
 from verl_video_tools.core.regression import estimate, relative_accuracy
 from verl_video_tools.core.types import AnswerLabel, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
@@ -96,12 +96,12 @@ def sample(truth: str = "10") -> Sample:
 async def test_labels_and_worth(answer: str | None, label: AnswerLabel, worth: float) -> None:
     assert decided_by_rule(answer, sample()) is label
     assert await grade_answer(answer, sample(), None) is label
-    assert await answer_worth(answer, sample(), None) == pytest.approx(worth)
+    assert await answer_score(answer, sample(), None) == pytest.approx(worth)
 
 
 async def test_other_questions_are_worth_what_their_label_is() -> None:
-    assert await answer_worth("B", Sample("?", "B", "v.mp4", "mc"), None) == 1.0
-    assert await answer_worth("A", Sample("?", "B", "v.mp4", "mc"), None) == 0.0
+    assert await answer_score("B", Sample("?", "B", "v.mp4", "mc"), None) == 1.0
+    assert await answer_score("A", Sample("?", "B", "v.mp4", "mc"), None) == 0.0
 
 
 def test_a_truth_that_is_no_number() -> None:

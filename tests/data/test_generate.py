@@ -438,7 +438,7 @@ def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tm
 
 @pytest.mark.parametrize(
     "settings",
-    [{"prompt_file": "/etc/hostname"}, {"first_look_selector": "tests.data.imported:function"}],
+    [{"prompt_file": "/etc/hostname"}, {"initial_frames_selector": "tests.data.imported:function"}],
     ids=["file", "code"],
 )
 def test_a_record_names_no_code_and_no_file(zoomer: World, tmp_path: Path, settings: dict[str, Any]) -> None:

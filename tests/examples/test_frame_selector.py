@@ -42,7 +42,7 @@ async def test_the_flash_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.syspath_prepend(str(EXAMPLES / "frame_selector"))
     video = write_flash(tmp_path / "flash.mp4")
     assert not set(await plan_initial_frames(video)) & set(FLASH)
-    chosen = await plan_initial_frames(video, first_look_selector="most_different:most_different")
+    chosen = await plan_initial_frames(video, initial_frames_selector="most_different:most_different")
     assert len(set(chosen)) == 4 and chosen == sorted(chosen)
     assert set(chosen) & set(FLASH)
 
@@ -50,4 +50,4 @@ async def test_the_flash_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 async def test_a_video_shorter_than_the_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "frame_selector"))
     video = write_flash(tmp_path / "short.mp4", num_frames=3)
-    assert await plan_initial_frames(video, first_look_selector="most_different:most_different") == [0, 1, 2]
+    assert await plan_initial_frames(video, initial_frames_selector="most_different:most_different") == [0, 1, 2]

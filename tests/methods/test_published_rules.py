@@ -337,7 +337,7 @@ def _question(rng: random.Random) -> tuple[Sample, Callable[[str], float], StubJ
     if rng.random() < 0.5:
         sample = Sample("What?\nA. a\nB. b\nC. c", "B", "v.mp4", "mc", ("a", "b", "c"))
         return sample, lambda answer: float(answer == "B"), StubJudge(label)
-    return Sample("What?", "a goal", "v.mp4", "open"), lambda answer: label.worth, StubJudge(label)
+    return Sample("What?", "a goal", "v.mp4", "open"), lambda answer: label.score, StubJudge(label)
 
 
 def _reply(environment: published_videobrain.Environment, text: str) -> list[int] | None:

@@ -6,9 +6,10 @@ import pytest
 
 from tests.rollout.test_tokens import END, IMAGE, HandBuilder, ids, letters, picture
 from verl_video_tools.core.types import Content, ContextPolicy, ImagePart, Message, StopReason, content_text
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.context import DROPPED_MARK, visible_messages
-from verl_video_tools.rollout.sequences import rollout_tokens
-from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget, TokenCounter, check_invariants
+from verl_video_tools.rollout.sequences import RolloutTokens, rollout_tokens
+from verl_video_tools.rollout.tokens import TokenCounter, check_invariants
 
 SYSTEM = Message("system", ("be brief",))
 FIRST_LOOK = Message("user", ("0s: ", picture(), "5s: ", picture(), "What?"))
@@ -135,7 +136,7 @@ def test_lengths_are_known_before_a_pixel_is(policy: ContextPolicy, content: Con
     rollout.append_observation(content)
     assert lengths.prompt_tokens == len(rollout.current.prompt_ids)
     assert lengths.response_tokens == 0
-    assert lengths.num_images == len(rollout.current.images)
+    assert lengths.images == len(rollout.current.images)
 
 
 def test_budget_holds_for_each_sequence() -> None:

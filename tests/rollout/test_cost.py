@@ -19,7 +19,7 @@ from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, ToolContext, VideoInfo
 from verl_video_tools.methods import METHOD_NAMES, get_method
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
-from verl_video_tools.rollout.cost import CostEstimate, Look, estimate_cost, serving_limits
+from verl_video_tools.rollout.cost import CostEstimate, FramesCost, estimate_cost, serving_limits
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
@@ -88,11 +88,11 @@ def test_the_prompt_is_a_rollouts_own() -> None:
         messages = asyncio.run(Episode(method, sample, model.envelope).start())
         assert messages is not None
         budget = estimate_cost(get_method(name, **settings), Video(path).info, model, question=QUESTION, turn_tokens=10)
-        assert budget.first_look.tokens == budget.needed.prompt_tokens == model.counter.prompt(messages)
+        assert budget.initial_frames.tokens == budget.needed.prompt_tokens == model.counter.prompt(messages)
 
 
 def test_calls_that_fit() -> None:
-    look, call = Look(8, 56, 56, 4, 100), Look(4, 56, 56, 4, 50)
+    look, call = FramesCost(8, 56, 56, 4, 100), FramesCost(4, 56, 56, 4, 50)
     budget = CostEstimate("framethinker", look, call, 5, 10, RolloutLimits(100, 250, 24), RolloutLimits(100, 250, 24))
     assert budget.calls_that_fit(budget.needed) == 4
     assert budget.calls_that_fit(RolloutLimits(100, 249, 24)) == 3

@@ -13,7 +13,7 @@ from PIL import Image
 
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message, content_images
-from verl_video_tools.rollout.counting import ModelTokens
+from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 

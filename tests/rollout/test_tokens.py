@@ -10,9 +10,9 @@ import pytest
 
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import FrameRecord, ImagePart, Message, StopReason
-from verl_video_tools.rollout.sequences import OneSequence
+from verl_video_tools.rollout.budget import TokenBudget
+from verl_video_tools.rollout.sequences import RolloutTokens
 from verl_video_tools.rollout.tokens import (
-    TokenBudget,
     TokenCounter,
     TokenStream,
     check_invariants,
@@ -183,7 +183,7 @@ def test_placeholder_runs() -> None:
 
 def budget(stream: TokenStream, **limits: int) -> TokenBudget:
     defaults: dict[str, Any] = {"prompt_length": 100, "response_length": 100}
-    tokens = OneSequence(stream.counter, END)
+    tokens = RolloutTokens(stream.counter, END)
     tokens.current = stream
     return TokenBudget(tokens, **{**defaults, **limits})
 

@@ -314,7 +314,7 @@ async def test_a_turn_that_spells_a_picture_is_flagged(spelt: str) -> None:
 
 async def test_an_invariant_that_breaks_on_the_way_flags_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: TokenCounter, content: Content) -> int:
-        raise InvariantError("0 pictures but 1 placeholders in the rendered text")
+        raise InvariantError("0 images but 1 placeholders in the rendered text")
 
     monkeypatch.setattr(TokenCounter, "observation", broken)
     rollout = await run_loop([choose(20, 60), answer("B")])

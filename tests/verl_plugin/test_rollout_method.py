@@ -177,7 +177,7 @@ class ThirdParty(Direct):
 def test_what_can_name_code_or_a_file_is_the_users_alone() -> None:
     own = rollout_fields(ThirdParty)
     assert own >= {"share", "bounds", "initial_frames", "accuracy_reward", "compat", "box", "end_on_call_error"}
-    withheld = {"lexicon", "sources", "options", "anything", "mode", "prompt_file", "first_look_selector", "stop"}
+    withheld = {"lexicon", "sources", "options", "anything", "mode", "prompt_file", "initial_frames_selector", "stop"}
     assert not own & withheld
     for name in METHOD_NAMES:
         assert not rollout_fields(type(get_method(name))) & withheld

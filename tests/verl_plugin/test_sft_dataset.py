@@ -245,7 +245,10 @@ def test_a_row_of_a_recorded_rollout_shows_what_that_was_shown(dataset: Trajecto
             {"prompt_file": "/etc/hostname"},
             "may not hold prompt_file of FrameThinker.*--set, or video_tools.framethinker",
         ),
-        ({"first_look_selector": "tests.data.imported:function"}, "may not hold first_look_selector of FrameThinker"),
+        (
+            {"initial_frames_selector": "tests.data.imported:function"},
+            "may not hold initial_frames_selector of FrameThinker",
+        ),
         ({"no_such_field": 1}, "no field 'no_such_field'; its fields are"),
         ({"num_frames": 1}, "no field 'num_frames' any more; set initial_frames and call_frames"),
         ({"initial_frames": "8"}, "initial_frames takes int, got '8'"),

@@ -69,7 +69,7 @@ class Budget:
 
 def as_text(estimate: CostEstimate) -> str:
     """Three small tables as plain text."""
-    looks = {"first look": estimate.first_look, "a call, at most": estimate.call}
+    looks = {"first look": estimate.initial_frames, "a call, at most": estimate.call}
     lines = [f"{'':<22}{'frames':>10}{'size':>12}{'per frame':>12}{'tokens':>12}"]
     for name, look in looks.items():
         if look is not None:

@@ -2,7 +2,7 @@
 
     VideoToolsError
     ├── UsageError            the user asked for something that does not exist or does not fit (CLI exit code 2)
-    ├── SetupError            the installation or its versions are wrong (`vvt doctor` names the mend)
+    ├── SetupError            the installation or its versions are wrong (`vvt doctor` names the fix)
     ├── RowError              a data row lacks or contradicts a needed field
     ├── VideoError            a video cannot be read
     │   ├── VideoNotFoundError
@@ -19,7 +19,7 @@
 
 A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. What the policy is to
 blame for (`CallRejected`) flags nothing. What it is not does, and keeps the rollout out of training: `RowError`,
-`VideoError`, `RetrievalError`, `JudgeError`, `InvariantError`, and a first look that does not fit the budgets.
+`VideoError`, `RetrievalError`, `JudgeError`, `InvariantError`, and initial frames that do not fit the budgets.
 """
 
 from __future__ import annotations

@@ -68,6 +68,12 @@ class FrameBatch:
     def __len__(self) -> int:
         return len(self.frames_THWC)
 
+    def records(self) -> list[FrameRecord]:
+        """What each frame is, without its pixels."""
+        height, width = self.frames_THWC.shape[1:3]
+        times = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), strict=True)
+        return [FrameRecord(index, seconds, width, height) for index, seconds in times]
+
     def __repr__(self) -> str:  # shapes, never pixels
         return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"
 

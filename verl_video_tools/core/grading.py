@@ -78,8 +78,8 @@ def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
     if answer is None or not answer.strip():
         return AnswerLabel.INCORRECT
     if sample.question_type == "regression":
-        worth = relative_accuracy(answer, sample.ground_truth)
-        graded = (label for label in AnswerLabel if worth >= label.worth)  # the best one comes first
+        score = relative_accuracy(answer, sample.ground_truth)
+        graded = (label for label in AnswerLabel if score >= label.score)  # the best one comes first
         return next(graded)
     if sample.question_type == "mc":
         is_correct = grade_multiple_choice(answer, sample.ground_truth, sample.options or None)
@@ -118,9 +118,9 @@ async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) 
     return await judge.judge(sample.question, sample.ground_truth, answer)
 
 
-async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) -> float:
-    """What an answer is worth, from 0 to 1, to methods that pay for a part: of an estimate one less its relative error,
-    else that of its label (`AnswerLabel.worth`).
+async def answer_score(answer: str | None, sample: Sample, judge: Judge | None) -> float:
+    """The score of an answer, from 0 to 1, for methods that pay for a part: of an estimate one less its relative error,
+    else that of its label (`AnswerLabel.score`).
 
     Args:
         sample: as `grade_answer` takes it.
@@ -130,7 +130,7 @@ async def answer_worth(answer: str | None, sample: Sample, judge: Judge | None) 
         JudgeError: the judge gave no verdict.
     """
     label = await grade_answer(answer, sample, judge)
-    return relative_accuracy(answer, sample.ground_truth) if sample.question_type == "regression" else label.worth
+    return relative_accuracy(answer, sample.ground_truth) if sample.question_type == "regression" else label.score
 
 
 async def _grade_number(answer: str | None, sample: Sample) -> AnswerLabel:

@@ -1,4 +1,4 @@
-"""Pictures as bytes of an image file, to be sent to a model."""
+"""Images as bytes of an image file, to be sent to a model."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy.typing as npt
 from PIL import Image
 
 
-def encode_picture(pixels_HWC: npt.NDArray[np.uint8], jpeg_quality: int | None = None) -> tuple[str, bytes]:
-    """One picture as the bytes of a file, and its kind: `png` or `jpeg`.
+def encode_image(pixels_HWC: npt.NDArray[np.uint8], jpeg_quality: int | None = None) -> tuple[str, bytes]:
+    """One image as the bytes of a file, and its kind: `png` or `jpeg`.
 
     Args:
         jpeg_quality: 1 to 95; None makes a PNG, which is lossless.
     """
     buffer = io.BytesIO()
     if jpeg_quality is None:
-        # Weakly compressed: these pictures travel once, and encoding them competes with decoding videos.
+        # Weakly compressed: these images travel once, and encoding them competes with decoding videos.
         Image.fromarray(pixels_HWC).save(buffer, "PNG", compress_level=1)
         return "png", buffer.getvalue()
     Image.fromarray(pixels_HWC).save(buffer, "JPEG", quality=jpeg_quality, subsampling=0)

@@ -1,4 +1,4 @@
-"""Messages of texts and pictures, as the policy reads them."""
+"""Messages of texts and images, as the policy reads them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy.typing as npt
 from verl_video_tools.core.frames import FrameRecord
 
 IMAGE_MARK = "<image>"
-"""Stands for one picture wherever a message is shown as text."""
+"""Stands for one image wherever a message is shown as text."""
 
 
 @dataclass(frozen=True)
 class ImagePart:
-    """One picture in a message. `pixels_HWC` is None until it is decoded."""
+    """One image in a message. `pixels_HWC` is None until it is decoded."""
 
     record: FrameRecord
     pixels_HWC: npt.NDArray[np.uint8] | None = field(default=None, repr=False)
 
 
 Content = tuple["str | ImagePart", ...]
-"""Text and pictures in reading order."""
+"""Text and images in reading order."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Message:
 
 
 def content_text(content: Content) -> str:
-    """Content as one string, with `IMAGE_MARK` for each picture."""
+    """Content as one string, with `IMAGE_MARK` for each image."""
     return "".join(part if isinstance(part, str) else IMAGE_MARK for part in content)
 
 
 def with_pixels(content: Content, images: Iterable[ImagePart]) -> Content:
-    """Content whose pictures were planned, with the decoded `images` of the same records in their places."""
+    """Content whose images were planned, with the decoded `images` of the same records in their places."""
     decoded = {image.record: image for image in images}
     return tuple(part if isinstance(part, str) else decoded[part.record] for part in content)
 

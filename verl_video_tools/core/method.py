@@ -26,13 +26,13 @@ Compat = Literal["strict", "reference"]
 
 
 ContextPolicy = Literal["append", "last_evidence", "initial_plus_last"]
-"""What of a rollout's pictures a later turn still sees: all; only those of the last observation; these and the first
-look. Texts stay in every case."""
+"""What of a rollout's images a later turn still sees: all; only those of the last observation; these and the initial
+frames. Texts stay in every case."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutLimits:
-    """Tokens and pictures that one rollout may take."""
+    """Tokens and images that one rollout takes, or may take."""
 
     prompt_tokens: int
     response_tokens: int
@@ -57,13 +57,14 @@ class Method(ABC):
     """Names of the breakdown that `score` returns beside `score` itself, in every case."""
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """Those of `reward_components` that say something of the rollout and are no part of the sum."""
-    renamed_fields: ClassVar[Mapping[str, str]] = {}
-    """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other."""
+    renamed_fields: ClassVar[Mapping[str, str]] = {"first_look_selector": "initial_frames_selector"}
+    """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other. A
+    method's own are added to these."""
     recipe_budget: ClassVar[RolloutLimits]
     """What the method's recipe reserves; `replay` applies it when it is given a processor."""
     thought_tag: ClassVar[str | None] = "think"
-    """Tag of the thought that the grammar begins a turn with; None where it knows none. It tells a model's native
-    reasoning from the method's own thought (`core.reasoning`)."""
+    """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
+    native reasoning from the method's own thought (`core.reasoning`)."""
 
     oracle: ClassVar[str | None] = None
     """Python path `module:Class` of the method's oracle policy in the synthetic world (`methods.toolkit.oracle`), if
@@ -89,10 +90,10 @@ class Method(ABC):
     end_on_call_error: bool = True
     """True: a refused call ends the rollout (`invalid_action`). False: the model reads the error and goes on."""
     tool_deadline_seconds: float = 300.0
-    """Time that the first look, or one call, may take before it is recorded as failed, waiting for the decodes of other
-    rollouts included: 512 frames of an hour of video take more than a minute. Too short a time is a silent bias: the
-    rollouts that it flags are those on the longest videos."""
-    first_look_selector: str | None = None
+    """Time that the initial frames, or one call, may take before it is recorded as failed, waiting for the decodes of
+    other rollouts included: 512 frames of an hour of video take more than a minute. Too short a time is a silent bias:
+    the rollouts that it flags are those on the longest videos."""
+    initial_frames_selector: str | None = None
     """A `FrameSelector` that chooses the frames shown with the question: `most_similar`, which takes those most like
     it, or the Python path `module:function` of another one. None: the method's own frames."""
     prompt_file: str | None = None
@@ -112,13 +113,14 @@ class Method(ABC):
         for name, instead in {"__post_init__": "check_fields", "score": "components"}.items():
             if name in vars(cls):
                 raise TypeError(f"{cls.__name__} overrides Method.{name}; override {instead} instead")
+        cls.renamed_fields = {**Method.renamed_fields, **cls.renamed_fields}
 
     def __post_init__(self) -> None:
         require(self, "max_turns", self.max_turns >= 1, "at least 1")
         limit = self.max_turn_tokens
         require(self, "max_turn_tokens", limit is None or limit >= 1, "at least 1, or None")
-        if self.first_look_selector is not None:
-            load_selector(self.first_look_selector)
+        if self.initial_frames_selector is not None:
+            load_selector(self.initial_frames_selector)
         require(self, "tool_deadline_seconds", self.tool_deadline_seconds > 0, "above 0")
         check_templates(self)
         if self.prompt_file is not None:
@@ -238,12 +240,12 @@ class Method(ABC):
     def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
         """The user message that answers a turn's calls, of which there may be none where `goes_on_after` says so.
 
-        Called before pictures are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
+        Called before images are decoded, as `prompt` is; and again where a call is refused for a budget, or fails.
         """
 
     def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest | None:
         """As many frames as one call can show of this video, at their size; which ones does not matter. `vvt budget`
-        asks. None: it shows none, or nobody has said."""
+        asks. None: it shows none, or the method does not say."""
         return None
 
     def ends_on_budget(self) -> bool:

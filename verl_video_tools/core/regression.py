@@ -35,7 +35,7 @@ def relative_accuracy(answer: str | None, truth: str) -> float:
     """One less the relative error of the answer, from 0 to 1: 1 where it is the truth, 0 from an error of the truth's
     own size on, or where it states no number.
 
-    Beside a truth of 0 only 0 is worth anything.
+    For a truth of 0 only 0 scores above 0.
 
     Raises:
         ValueError: the truth is no number.

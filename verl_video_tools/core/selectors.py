@@ -15,7 +15,7 @@ def load_selector(name: str) -> FrameSelector:
     Raises:
         UsageError: there is none.
     """
-    selector: FrameSelector = resolve(name, REGISTERED, "first_look_selector")
+    selector: FrameSelector = resolve(name, REGISTERED, "initial_frames_selector")
     if not callable(selector):
-        raise UsageError(f"the first_look_selector {name!r} must be a function, got {selector!r:.80}")
+        raise UsageError(f"the initial_frames_selector {name!r} must be a function, got {selector!r:.80}")
     return selector

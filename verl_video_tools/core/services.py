@@ -15,7 +15,7 @@ class AnswerLabel(StrEnum):
     INCORRECT = "incorrect"
 
     @property
-    def worth(self) -> float:
+    def score(self) -> float:
         """1 where right, 0.5 where partly right, else 0: what methods with graded answers pay."""
         return {AnswerLabel.CORRECT: 1.0, AnswerLabel.PARTIAL: 0.5, AnswerLabel.INCORRECT: 0.0}[self]
 

@@ -58,11 +58,11 @@ def render(method: HasTemplates, name: str, **values: str | Content) -> Content:
     """The message `name` of a method, with its values put in.
 
     Args:
-        values: a text, or texts and pictures, for each placeholder; those that the template does not hold are left out.
+        values: a text, or texts and images, for each placeholder; those that the template does not hold are left out.
             What a value holds is put in as it is, braces too.
 
     Returns:
-        Texts and pictures in reading order; no text is empty, and no two stand side by side.
+        Texts and images in reading order; no text is empty, and no two stand side by side.
     """
     text = _texts_of(method.templates_file).get(name, method.message_templates()[name].text)
     parts: list[str | ImagePart] = []

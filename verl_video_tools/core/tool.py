@@ -41,14 +41,14 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolDescription:
-    """How a tool is offered to a model by verl's own tool loop, and how its result is told there.
+    """How a tool is offered to a model by verl's own tool loop, and how its result is reported there.
 
     Attributes:
         name: the tool's, for the model and in a row's `tools_kwargs`.
         parameters: JSON type and description of each. The description of an array must say what it holds, since verl's
             schema drops nested types.
         optional: parameters that a call may leave out.
-        frame_label: how the text names a picture, which verl's loop puts before all text; a format of its
+        frame_label: how the text names an image, which verl's loop puts before all text; a format of its
             `FrameRecord`.
         result_text: the text of a call's arguments and result, for a tool that shows no frames.
     """
@@ -62,10 +62,10 @@ class ToolDescription:
 
 
 class FrameSelector(Protocol):
-    """Chooses the frames that are shown with the question in a method's place: a field `first_look_selector`."""
+    """Chooses the frames that are shown with the question in a method's place: a field `initial_frames_selector`."""
 
-    async def __call__(self, look: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
-        """Other frames than the method's `look`, at its size and no more of them.
+    async def __call__(self, request: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
+        """Other frames than the method's `request`, at its size and no more of them.
 
         Raises:
             RetrievalError: they could not be searched.

@@ -89,14 +89,14 @@ class CallRecord:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
         return self.error is not None and self.error.code in FAILURE_CODES
 
-    def found_no_room(self) -> bool:
+    def exceeded_budget(self) -> bool:
         """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
         return self.error is not None and self.error.code in BUDGET_CODES
 
 
 @dataclass(frozen=True)
 class ToolOutcome:
-    """A call's record, the pictures that go with it, in the order of `record.frames`, and the video asked about."""
+    """A call's record, the images that go with it, in the order of `record.frames`, and the video asked about."""
 
     record: CallRecord
     images: tuple[ImagePart, ...] = ()
@@ -148,7 +148,7 @@ class Trajectory:
     """Reasons to keep the rollout out of training (broken invariant, judge failure, infrastructure error)."""
     cache: CacheUse = field(default_factory=CacheUse)
     retrieved_frames: list[list[int]] = field(default_factory=list)
-    """What the retriever answered for the first look, as `CallRecord.retrieved_frames` for a call."""
+    """What the retriever answered for the initial frames, as `CallRecord.retrieved_frames` for a call."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
@@ -160,20 +160,20 @@ class Trajectory:
         aborted."""
         return self.video is None or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
 
-    def plan_initial_frames(self) -> list[int]:
+    def initial_frame_indices(self) -> list[int]:
         """Indices of the frames that were shown with the question."""
         return [frame.index for frame in self.initial_frames]
 
-    def other_first_look(self, recorded: Sequence[int]) -> str | None:
-        """How the first look of this replay differs from the recorded rollout's; None if it shows the same frames.
+    def initial_frames_difference(self, recorded: Sequence[int]) -> str | None:
+        """How the initial frames of this replay differ from the recorded rollout's; None if they are the same.
 
-        Sizes may differ: an expert behind an endpoint may be shown larger ones.
+        Sizes may differ: a teacher behind an endpoint may be shown larger ones.
         """
-        if list(recorded) == self.plan_initial_frames():
+        if list(recorded) == self.initial_frame_indices():
             return None
         return (
             f"its rollout was first shown {_frames_in_words(recorded)}, and is replayed with "
-            f"{_frames_in_words(self.plan_initial_frames())}"
+            f"{_frames_in_words(self.initial_frame_indices())}"
         )
 
     def calls(self) -> list[CallRecord]:

@@ -3,70 +3,40 @@
 Import the names from here. Nothing in this package imports torch, PyAV or verl.
 """
 
-from verl_video_tools.core.frames import FrameBatch, FrameRecord, FrameRequest, PixelEnvelope, Rounding, VideoInfo
-from verl_video_tools.core.messages import (
-    IMAGE_MARK,
-    Content,
-    ImagePart,
-    Message,
-    content_images,
-    content_text,
-    with_pixels,
-)
-from verl_video_tools.core.method import Compat, ContextPolicy, Method, RolloutLimits
-from verl_video_tools.core.sample import Sample
-from verl_video_tools.core.segments import segment_of
-from verl_video_tools.core.services import AnswerLabel, Judge, Retriever
-from verl_video_tools.core.tool import FrameSelector, Tool, ToolContext, ToolDescription
-from verl_video_tools.core.trajectory import (
-    CacheUse,
-    CallRecord,
-    ParsedTurn,
-    StopReason,
-    ToolCall,
-    ToolOutcome,
-    ToolPlan,
-    Trajectory,
-    Turn,
-)
-from verl_video_tools.core.truths import QuestionType, default_question_type
-
-__all__ = [
-    "IMAGE_MARK",
-    "AnswerLabel",
-    "CacheUse",
-    "CallRecord",
-    "Compat",
-    "Content",
-    "ContextPolicy",
-    "FrameBatch",
-    "FrameRecord",
-    "FrameRequest",
-    "FrameSelector",
-    "ImagePart",
-    "Judge",
-    "Message",
-    "Method",
-    "ParsedTurn",
-    "PixelEnvelope",
-    "QuestionType",
-    "Retriever",
-    "RolloutLimits",
-    "Rounding",
-    "Sample",
-    "StopReason",
-    "Tool",
-    "ToolCall",
-    "ToolContext",
-    "ToolDescription",
-    "ToolOutcome",
-    "ToolPlan",
-    "Trajectory",
-    "Turn",
-    "VideoInfo",
-    "content_images",
-    "content_text",
-    "default_question_type",
-    "segment_of",
-    "with_pixels",
-]
+from verl_video_tools.core.frames import FrameBatch as FrameBatch
+from verl_video_tools.core.frames import FrameRecord as FrameRecord
+from verl_video_tools.core.frames import FrameRequest as FrameRequest
+from verl_video_tools.core.frames import PixelEnvelope as PixelEnvelope
+from verl_video_tools.core.frames import Rounding as Rounding
+from verl_video_tools.core.frames import VideoInfo as VideoInfo
+from verl_video_tools.core.messages import IMAGE_MARK as IMAGE_MARK
+from verl_video_tools.core.messages import Content as Content
+from verl_video_tools.core.messages import ImagePart as ImagePart
+from verl_video_tools.core.messages import Message as Message
+from verl_video_tools.core.messages import content_images as content_images
+from verl_video_tools.core.messages import content_text as content_text
+from verl_video_tools.core.messages import with_pixels as with_pixels
+from verl_video_tools.core.method import Compat as Compat
+from verl_video_tools.core.method import ContextPolicy as ContextPolicy
+from verl_video_tools.core.method import Method as Method
+from verl_video_tools.core.method import RolloutLimits as RolloutLimits
+from verl_video_tools.core.sample import Sample as Sample
+from verl_video_tools.core.segments import segment_of as segment_of
+from verl_video_tools.core.services import AnswerLabel as AnswerLabel
+from verl_video_tools.core.services import Judge as Judge
+from verl_video_tools.core.services import Retriever as Retriever
+from verl_video_tools.core.tool import FrameSelector as FrameSelector
+from verl_video_tools.core.tool import Tool as Tool
+from verl_video_tools.core.tool import ToolContext as ToolContext
+from verl_video_tools.core.tool import ToolDescription as ToolDescription
+from verl_video_tools.core.trajectory import CacheUse as CacheUse
+from verl_video_tools.core.trajectory import CallRecord as CallRecord
+from verl_video_tools.core.trajectory import ParsedTurn as ParsedTurn
+from verl_video_tools.core.trajectory import StopReason as StopReason
+from verl_video_tools.core.trajectory import ToolCall as ToolCall
+from verl_video_tools.core.trajectory import ToolOutcome as ToolOutcome
+from verl_video_tools.core.trajectory import ToolPlan as ToolPlan
+from verl_video_tools.core.trajectory import Trajectory as Trajectory
+from verl_video_tools.core.trajectory import Turn as Turn
+from verl_video_tools.core.truths import QuestionType as QuestionType
+from verl_video_tools.core.truths import default_question_type as default_question_type

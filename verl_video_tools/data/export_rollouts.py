@@ -176,7 +176,7 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return "other form"
     if (logic := line.get("logic")) is not None and not logic["consistent"]:
         return "illogical"
-    if any(call.found_no_room() for call in trajectory.calls()):
+    if any(call.exceeded_budget() for call in trajectory.calls()):
         return "no room for a call"  # fine-tuning has no such limit: its replay would show what was refused
     reward, method = line["reward"], method_of_rollout(get_method(trajectory.method), trajectory.settings)
     if "ccv" in method.reward_components and reward["ccv"] == 0.0:  # records of every method hold all components
@@ -208,7 +208,7 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "first_trained_turn": first_trained_turn,
         "retrieved_frames": recorded_answers(trajectory),
         "settings": json.dumps(trajectory.settings),
-        "first_look": json.dumps(trajectory.plan_initial_frames()),
+        "first_look": json.dumps(trajectory.initial_frame_indices()),
         "prompt_digest": trajectory.prompt_digest,
         **({"reasoning": [turn.reasoning for turn in trajectory.turns]} if keep_reasoning else {}),
     }

@@ -55,7 +55,8 @@ class RolloutTask:
         session_id: number of the rollout among those.
         row: `data_source`, `reward_model` and `extra_info` of the question.
         given_turns: assistant turns that the rollout starts with.
-        given_first_look: indices of the frames that these turns were written about; None: whatever the method shows.
+        given_initial_frames: indices of the frames that these turns were written about; None: whatever the method
+            shows.
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
@@ -65,7 +66,7 @@ class RolloutTask:
     session_id: int
     row: Mapping[str, Any]
     given_turns: tuple[str, ...] = ()
-    given_first_look: tuple[int, ...] | None = None
+    given_initial_frames: tuple[int, ...] | None = None
     given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
@@ -200,9 +201,9 @@ async def generate(
             policy = replace(policy, base_url=await stack.enter_async_context(server))
         if policy.model is None:
             async with ChatPolicy(policy) as lister:
-                policy = replace(policy, model=(await lister.served_models())[0])
+                policy = replace(policy, model=(await lister.client.served_models())[0])
         chat = await stack.enter_async_context(ChatPolicy(policy))
-        await chat.check_reachable()
+        await chat.client.check_reachable()
         waiting = iter(left)
         num_done = len(tasks) - len(left)
 
@@ -211,7 +212,7 @@ async def generate(
             for task in waiting:
                 record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
                 if StopReason.ABORTED in record["trajectory"].flags:
-                    await chat.check_reachable()  # else all that is left would fail one by one
+                    await chat.client.check_reachable()  # else all that is left would fail one by one
                 line = json.dumps(_plain(record), ensure_ascii=False, default=str)
                 file.write(line.encode(errors="backslashreplace") + b"\n")
                 file.flush()
@@ -256,7 +257,7 @@ async def _record(
             method,
             sample,
             given_turns=task.given_turns,
-            given_first_look=task.given_first_look,
+            given_initial_frames=task.given_initial_frames,
             instruction=_joined(instruction, "" if task.template is None else task.template.instruction),
             seed=_seed_of(task, seed),
             retriever=retriever,

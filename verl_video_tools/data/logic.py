@@ -133,7 +133,7 @@ async def _verdict(client: EndpointClient, prompt: str, trajectory: Trajectory) 
     """The model's verdict on one dialogue. Raises EndpointError if there is none."""
     dialogue = {
         "question": trajectory.question,
-        "frames_shown_first": trajectory.plan_initial_frames(),
+        "frames_shown_first": trajectory.initial_frame_indices(),
         "turns": [{"said": turn.text, "reply": turn.observation} for turn in trajectory.turns],
     }
     messages = [

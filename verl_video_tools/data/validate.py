@@ -29,10 +29,9 @@ from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
 from verl_video_tools.data.probe_files import probe_files
 from verl_video_tools.data.stock_rows import AGENT_NAME
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.rollout.cost import GROUP_SIZE
-from verl_video_tools.rollout.counting import ModelTokens
-from verl_video_tools.rollout.planned_images import planned_images
+from verl_video_tools.rollout.cost import GROUP_SIZE, planned_images
 from verl_video_tools.rollout.special_tokens import prompt_messages
+from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.services.judge.config import JudgeConfig
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")

@@ -120,14 +120,14 @@ class VideoToolsModel(lmms):
         # A service lives in one event loop, which this call has for itself; the encoder stays.
         retriever = None if self._encoder is None else RetrievalService(self._encoder, self._retrieval)
         async with ChatPolicy(self._policy) as chat:
-            await chat.check_reachable()
+            await chat.client.check_reachable()
 
             async def work() -> None:
                 for number, sample in left:
                     trajectory = (await chat.rollout(self._method, sample, retriever=retriever)).trajectory
                     if trajectory.flags:
                         logger.error("%s: %s", sample.video_path, trajectory.error)
-                        await chat.check_reachable()
+                        await chat.client.check_reachable()
                     answers[number] = trajectory.answer or ""
 
             await asyncio.gather(*(work() for _ in range(min(self._policy.concurrency, len(samples)))))

@@ -173,10 +173,10 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
     """With the name of the model that will be asked; and the version of the server, where it tells."""
     async with ChatPolicy(policy) as chat:
         if policy.model is None:
-            policy = replace(policy, model=(await chat.served_models())[0])
+            policy = replace(policy, model=(await chat.client.served_models())[0])
         else:
-            await chat.check_reachable()
-        return policy, await chat.server_version()
+            await chat.client.check_reachable()
+        return policy, await chat.client.server_version()
 
 
 async def _judge(judge: JudgeConfig) -> dict[str, Any]:

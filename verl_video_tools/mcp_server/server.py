@@ -16,7 +16,7 @@ from pydantic import Field, RootModel
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
-from verl_video_tools.core.image_files import encode_picture
+from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import FrameRequest, Retriever, VideoInfo
 from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
@@ -192,7 +192,7 @@ class VideoTools:
         for position, pixels_HWC in enumerate(batch.frames_THWC):
             damaged = ", the nearest that is not damaged" if batch.corrupt[position] else ""
             label = f"frame {batch.indices[position]} at {batch.timestamps_seconds[position]:.3f} s{damaged}:"
-            kind, data = encode_picture(pixels_HWC, self._jpeg_quality)
+            kind, data = encode_image(pixels_HWC, self._jpeg_quality)
             picture = ImageContent(data=base64.b64encode(data).decode(), mime_type=f"image/{kind}")
             content += [TextContent(text=label), picture]
         return content

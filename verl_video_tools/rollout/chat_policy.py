@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
@@ -27,8 +27,8 @@ from verl_video_tools.services.endpoint.retries import AttemptFailed
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
 
-_OUTGROWN = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
-"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more pictures, than the server takes."""
+_TOO_LONG = re.compile(r"context[ _]length|maximum model length|at most \d+ image", re.IGNORECASE)
+"""In the refusals of vLLM, SGLang and OpenAI: the request is longer, or has more images, than the server takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,10 @@ class PolicyConfig(EndpointConfig):
 
     temperature: float = 1.0
     envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
-    """Sizes that the model's processor leaves untouched: pictures are then those of training. The default sends them as
+    """Sizes that the model's processor leaves untouched: images are then those of training. The default sends them as
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
-    """Quality of the pictures sent, 1 to 95. None: PNG, which shows the model what training would."""
+    """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
     native_reasoning: bool = True
     """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
     nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
@@ -64,7 +64,7 @@ class ChatRollout:
     num_generated_tokens: int
 
 
-class ChatPolicy:
+class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     """Rollouts with one chat model. Used as an async context, which closes its connections.
 
     Raises:
@@ -73,7 +73,7 @@ class ChatPolicy:
 
     def __init__(self, config: PolicyConfig) -> None:
         self.config = config
-        self._client = EndpointClient(config)
+        self.client = EndpointClient(config)
         self._knows_keep_stop = True
         self._opens_reasoning = False
         """The chat template has been seen to open a reasoning."""
@@ -86,28 +86,28 @@ class ChatPolicy:
         sample: Sample,
         *,
         given_turns: Sequence[str] = (),
-        given_first_look: Sequence[int] | None = None,
+        given_initial_frames: Sequence[int] | None = None,
         instruction: str | None = None,
         seed: int | None = None,
         retriever: Retriever | None = None,
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
-        A rollout that outgrows what the server takes ends as one does in training that outgrows its response budget:
+        A rollout that exceeds what the server accepts ends as one in training that exceeds its response budget:
         with an empty turn that was cut. A prompt that does not fit is a failure.
 
-        Each request shows what the method's context policy leaves of the pictures, as in training.
+        Each request shows what the method's context policy leaves of the images, as in training.
 
         Args:
             given_turns: assistant turns that come first, executed and not sampled.
-            given_first_look: indices of the frames that these turns were written about; where others are shown, the
+            given_initial_frames: indices of the frames that these turns were written about; where others are shown, the
                 rollout is aborted before the endpoint is asked.
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever)
-        dialogue = _Dialogue(self, episode, given_turns, given_first_look, instruction, seed)
+        dialogue = _Dialogue(self, episode, given_turns, given_initial_frames, instruction, seed)
         trajectory = await episode.run(dialogue)
         num_turns = len(trajectory.turns)
         if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
@@ -116,12 +116,12 @@ class ChatPolicy:
         return ChatRollout(trajectory, dialogue.num_generated_tokens)
 
     async def spoken_turn(
-        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_outgrow: bool
+        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
     ) -> tuple[AssistantTurn, int]:
         """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
 
         Args:
-            may_outgrow: a request that is longer than the server takes gives an empty turn that was cut.
+            may_exceed: a request that is longer than the server takes gives an empty turn that was cut.
 
         Raises:
             EndpointError: there is none.
@@ -129,32 +129,15 @@ class ChatPolicy:
         try:
             completion = await self._complete(method, messages, seed)
         except EndpointError as error:
-            if not may_outgrow or not _OUTGROWN.search(str(error)):
+            if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
             completion = Completion("", finish_reason="length")
         said = self._spoken(completion, method)
         truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
         return AssistantTurn(said.text, truncated, said.reasoning), completion.num_tokens
 
-    async def served_models(self) -> list[str]:
-        """Names of the models that the endpoint lists. Raises EndpointError if it cannot be reached, or lists none."""
-        return await self._client.served_models()
-
-    async def check_reachable(self) -> None:
-        """Raises EndpointError if nothing answers at the endpoint."""
-        await self._client.check_reachable()
-
-    async def server_version(self) -> str | None:
-        """What the server says of its version at `/version`; None where it says nothing."""
-        return await self._client.server_version()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._client.aclose()
+    async def __aexit__(self, *error: object) -> None:
+        await self.client.aclose()
 
     # ------------------------------------------------------------------------------------------------------- internals
 
@@ -171,12 +154,12 @@ class ChatPolicy:
             body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
-        async with self._client.exchange() as exchange:
+        async with self.client.exchange() as exchange:
             body["model"] = await exchange.model()
             try:
                 completion = await exchange.retried(lambda: self._attempt(exchange, body))
             except EndpointError as error:
-                if "max_tokens" not in body or not _OUTGROWN.search(str(error)):
+                if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
                     raise
                 del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
                 completion = await exchange.retried(lambda: self._attempt(exchange, body))
@@ -216,63 +199,57 @@ class ChatPolicy:
             raise AttemptFailed(str(error)) from error
 
 
+@dataclass
 class _Dialogue:
     """The policy of one rollout: the given turns, then the model's."""
 
-    def __init__(
-        self,
-        chat: ChatPolicy,
-        episode: Episode,
-        given_turns: Sequence[str],
-        given_first_look: Sequence[int] | None,
-        instruction: str | None,
-        seed: int | None,
-    ) -> None:
-        self._chat = chat
-        self._method, self._trajectory = episode.method, episode.trajectory
-        self._given_turns, self._given_first_look = given_turns, given_first_look
-        self._instruction, self._seed = instruction, seed
-        self._messages: list[Message] = []
-        self._encoded: list[dict[str, Any]] = []
-        self.num_generated_tokens = 0
+    chat: ChatPolicy
+    episode: Episode
+    given_turns: Sequence[str]
+    given_initial_frames: Sequence[int] | None
+    instruction: str | None
+    seed: int | None
+    num_generated_tokens: int = 0
+    _messages: list[Message] = field(default_factory=list)
+    _encoded: list[dict[str, Any]] = field(default_factory=list)
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         if not self._messages:
-            self._check_first_look()
-            messages = messages if self._instruction is None else _instructed(messages, self._instruction)
+            self._check_initial_frames()
+            messages = messages if self.instruction is None else _instructed(messages, self.instruction)
         await self._add(messages)
-        number = len(self._trajectory.turns)
-        if number < len(self._given_turns):
-            turn = AssistantTurn(self._given_turns[number])
+        number = len(self.episode.trajectory.turns)
+        if number < len(self.given_turns):
+            turn = AssistantTurn(self.given_turns[number])
         else:
             turn = await self._asked(number)
         await self._add([Message("assistant", (turn.text,))])
         return turn
 
     async def _asked(self, number: int) -> AssistantTurn:
-        visible = visible_messages(self._method.context_policy(), self._messages)
-        request = [  # what has lost its pictures is text, and cheap to encode
+        visible = visible_messages(self.episode.method.context_policy(), self._messages)
+        request = [  # what has lost its images is text, and cheap to encode
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
-        seed = None if self._seed is None else self._seed + number
+        seed = None if self.seed is None else self.seed + number
         try:
-            turn, num_tokens = await self._chat.spoken_turn(self._method, request, seed, may_outgrow=number > 0)
+            turn, num_tokens = await self.chat.spoken_turn(self.episode.method, request, seed, may_exceed=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         self.num_generated_tokens += num_tokens
         return turn
 
-    def _check_first_look(self) -> None:
-        if self._given_first_look is None:
+    def _check_initial_frames(self) -> None:
+        if self.given_initial_frames is None:
             return
-        if difference := self._trajectory.other_first_look(self._given_first_look):
+        if difference := self.episode.trajectory.initial_frames_difference(self.given_initial_frames):
             raise PolicyError(
                 f"the given turns do not replay: {difference}; give the method the fields that it was recorded with"
             )
 
     async def _add(self, messages: Sequence[Message]) -> None:
-        quality = self._chat.config.jpeg_quality
+        quality = self.chat.config.jpeg_quality
         self._messages += messages
         self._encoded += await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
 

@@ -1,4 +1,4 @@
-"""What rollouts of a method take on a kind of video, in tokens and pictures, and what the method's recipe reserves.
+"""What rollouts of a method take on a kind of video, in tokens and images, and what the method's recipe reserves.
 
 Counted by the model's own processor and chat template on a prompt and an observation as the method writes them; nothing
 is decoded, and there need be no video.
@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     CallRecord,
+    FrameRecord,
     FrameRequest,
+    ImagePart,
     Method,
     PixelEnvelope,
     RolloutLimits,
@@ -20,20 +22,19 @@ from verl_video_tools.core.types import (
     VideoInfo,
     content_text,
 )
-from verl_video_tools.rollout.counting import ModelTokens
-from verl_video_tools.rollout.planned_images import planned_images
+from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.video import image_tokens
 
 GROUP_SIZE = 8
-"""Rollouts of a group: where they differ by design (FrameMind's ladder), the dearest of so many counts."""
+"""Rollouts of a group: where they differ by design (FrameMind's ladder), the most expensive of so many counts."""
 
 
 @dataclass(frozen=True)
-class Look:
+class FramesCost:
     """Frames shown at once.
 
     Attributes:
-        frame_tokens: of one picture.
+        frame_tokens: of one image.
         tokens: of all that is written with them: system prompt and question, or the whole observation.
     """
 
@@ -49,27 +50,28 @@ class CostEstimate:
     """What a rollout with one call in each turn but the last takes at most.
 
     Attributes:
-        call: the dearest one; None where the method has none, or does not say.
+        call: the most expensive one; None where the method has none, or does not say.
         turn_tokens: what the policy is taken to write in a turn.
         needed: for all turns.
         reserved: by the method's recipe.
     """
 
     method: str
-    first_look: Look
-    call: Look | None
+    initial_frames: FramesCost
+    call: FramesCost | None
     max_turns: int
     turn_tokens: int
     needed: RolloutLimits
     reserved: RolloutLimits
 
     def calls_that_fit(self, limits: RolloutLimits) -> int:
-        """Calls of a rollout within limits and turns; 0 where the first look does not fit or nothing can be called."""
-        look, call = self.first_look, self.call
-        if call is None or look.tokens > limits.prompt_tokens:
+        """Calls of a rollout within limits and turns; 0 where the initial frames do not fit or nothing can be
+        called."""
+        first, call = self.initial_frames, self.call
+        if call is None or first.tokens > limits.prompt_tokens:
             return 0
         by_tokens = (limits.response_tokens - self.turn_tokens) // (self.turn_tokens + call.tokens)
-        by_images = (limits.images - look.num_frames) // call.num_frames
+        by_images = (limits.images - first.num_frames) // call.num_frames
         return max(0, min(by_tokens, by_images, self.max_turns - 1))
 
 
@@ -95,28 +97,28 @@ def estimate_cost(
         raise UsageError(f"a turn has at least 1 token, got {turn_tokens}")
     sample = Sample(question=question, ground_truth="A", video_path="video.mp4", question_type="mc")
     group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
-    look = max((_first_look(member, info, sample, model) for member in group), key=lambda look: look.tokens)
+    first = max((_initial_frames(member, info, sample, model) for member in group), key=lambda cost: cost.tokens)
     call = _call(method, info, sample, model)
     num_calls = 0 if call is None else method.max_turns - 1
     needed = RolloutLimits(
-        prompt_tokens=look.tokens,
+        prompt_tokens=first.tokens,
         response_tokens=(num_calls + 1) * turn_tokens + num_calls * (call.tokens if call else 0),
-        images=look.num_frames + num_calls * (call.num_frames if call else 0),
+        images=first.num_frames + num_calls * (call.num_frames if call else 0),
     )
-    return CostEstimate(method.name, look, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
+    return CostEstimate(method.name, first, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
 
 
 def serving_limits(method: Method, usual: Method, envelope: PixelEnvelope) -> RolloutLimits:
-    """What a server of the method is given: its recipe's, and what its first look takes beyond the defaults' one.
+    """What a server of the method is given: its recipe's, and what its initial frames take beyond the defaults'.
 
     Args:
         usual: the method with its defaults, for which the recipe's budget is made.
 
-    Both looks are at an hour of large video. No tokenizer is asked: that a character of text takes a token errs on the
-    safe side.
+    Both are counted for an hour of large video. No tokenizer is asked: that a character of text takes a token errs on
+    the safe side.
     """
     reserved = method.recipe_budget
-    (tokens, images), (usual_tokens, usual_images) = (_estimated_first_look(of, envelope) for of in (method, usual))
+    (tokens, images), (usual_tokens, usual_images) = (_estimated_initial_frames(of, envelope) for of in (method, usual))
     return replace(
         reserved,
         prompt_tokens=reserved.prompt_tokens + max(0, tokens - usual_tokens),
@@ -124,8 +126,8 @@ def serving_limits(method: Method, usual: Method, envelope: PixelEnvelope) -> Ro
     )
 
 
-def _estimated_first_look(method: Method, envelope: PixelEnvelope) -> tuple[int, int]:
-    """Tokens and pictures of the prompt, the tokens at most."""
+def _estimated_initial_frames(method: Method, envelope: PixelEnvelope) -> tuple[int, int]:
+    """Tokens and images of the prompt, the tokens at most."""
     info = VideoInfo(duration_seconds=3600.0, num_frames=108_000, average_fps=30.0, width=1920, height=1080)
     sample = Sample(question="?", ground_truth="A", video_path="video.mp4", question_type="mc")
     request = method.plan_initial_frames(info, sample, envelope)
@@ -134,21 +136,34 @@ def _estimated_first_look(method: Method, envelope: PixelEnvelope) -> tuple[int,
     return num_characters + len(request) * image_tokens(request.width, request.height, envelope.factor), len(request)
 
 
-def _first_look(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look:
+def planned_images(request: FrameRequest | None, info: VideoInfo) -> tuple[ImagePart, ...]:
+    """Images of a request without pixels, for asking what they would cost: right in number and size, and in their
+    labels as far as frames are evenly spaced."""
+    if request is None:
+        return ()
+    seconds = request.seconds or tuple(index / info.average_fps for index in request.indices or ())
+    indices = request.indices or tuple(min(round(time * info.average_fps), info.num_frames - 1) for time in seconds)
+    return tuple(
+        ImagePart(FrameRecord(index, time_seconds, request.width, request.height))
+        for index, time_seconds in zip(indices, seconds, strict=True)
+    )
+
+
+def _initial_frames(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> FramesCost:
     request = method.plan_initial_frames(info, sample, model.envelope)
     messages = method.prompt(sample, info, planned_images(request, info))
-    return _look(request, model, model.counter.prompt(messages))
+    return _frames_cost(request, model, model.counter.prompt(messages))
 
 
-def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> Look | None:
+def _call(method: Method, info: VideoInfo, sample: Sample, model: ModelTokens) -> FramesCost | None:
     request = method.max_cost_call(info, sample, model.envelope)
     if request is None:
         return None
     outcome = ToolOutcome(CallRecord(name="", arguments={}, ok=True), planned_images(request, info), info)
     content = method.observe([outcome], turns_left=method.max_turns - 1)
-    return _look(request, model, model.counter.observation(content))
+    return _frames_cost(request, model, model.counter.observation(content))
 
 
-def _look(request: FrameRequest, model: ModelTokens, tokens: int) -> Look:
+def _frames_cost(request: FrameRequest, model: ModelTokens, tokens: int) -> FramesCost:
     frame_tokens = image_tokens(request.width, request.height, model.envelope.factor)
-    return Look(len(request), request.width, request.height, frame_tokens, tokens)
+    return FramesCost(len(request), request.width, request.height, frame_tokens, tokens)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from verl_video_tools.core.errors import (
@@ -53,49 +54,38 @@ from verl_video_tools.rollout.special_tokens import escape_special_tokens, promp
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
 from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
 
-_BUDGET_CODES = {
-    StopReason.PROMPT_BUDGET: CallErrorCode.PROMPT_BUDGET,
-    StopReason.RESPONSE_BUDGET: CallErrorCode.RESPONSE_BUDGET,
-    StopReason.IMAGE_BUDGET: CallErrorCode.IMAGE_BUDGET,
-}
-
-
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
 
+@dataclass(eq=False)
 class Episode:
     """One rollout of `method` on `sample`.
 
     `run` is all of it. A caller that needs no more than the prompt calls `start`; one that steps by itself calls `step`
     with each assistant turn then, until it returns None.
-
-    Args:
-        envelope: sizes that the model's processor leaves untouched; the default means that no processor is involved.
-        budget: asked before pixels are decoded; None means no limits.
-        retriever: for tools that find frames by text.
-        group: configs of the rollouts of the group, where they differ. What their first looks take from the stretches
-            of video that this one decodes goes into the frame cache along with it, so that a group decodes once.
     """
 
-    def __init__(
-        self,
-        method: Method,
-        sample: Sample,
-        envelope: PixelEnvelope | None = None,
-        budget: BudgetCheck | None = None,
-        retriever: Retriever | None = None,
-        group: Sequence[Method] = (),
-    ) -> None:
-        self.method = method
-        self.sample = sample
-        self.envelope = envelope or PixelEnvelope()
-        self.budget = budget
-        self.retriever = retriever
-        self.group = group
+    method: Method
+    sample: Sample
+    envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
+    """Sizes that the model's processor leaves untouched; the default means that no processor is involved."""
+    budget: BudgetCheck | None = None
+    """Asked before pixels are decoded; None means no limits."""
+    retriever: Retriever | None = None
+    """For tools that find frames by text."""
+    group: Sequence[Method] = ()
+    """Configs of the rollouts of the group, where they differ. What their initial frames take from the stretches of
+    video that this one decodes goes into the frame cache along with it, so that a group decodes once."""
+
+    trajectory: Trajectory = field(init=False)
+    _video: Video | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
         self.trajectory = Trajectory(
-            method=method.name, question=sample.question, prompt_digest=prompt_digest(method.prompt_file)
+            method=self.method.name,
+            question=self.sample.question,
+            prompt_digest=prompt_digest(self.method.prompt_file),
         )
-        self._video: Video | None = None
 
     async def run(self, policy: Policy) -> Trajectory:
         """The whole rollout, with the turns that `policy` gives; its `stop_reason` says why it ended.
@@ -117,19 +107,19 @@ class Episode:
             messages = None if observation is None else [Message("user", observation)]
         return self.trajectory
 
-    # ------------------------------------------------------------------------------------------------------ first look
+    # -------------------------------------------------------------------------------------------------- initial frames
 
     async def start(self) -> list[Message] | None:
-        """Open the video and give the prompt with its first-look frames; None if the rollout ends here."""
+        """Open the video and give the prompt with its initial frames; None if the rollout ends here."""
         try:
             self._video = await open_video(self.sample.video_path, deadline_seconds=self.method.tool_deadline_seconds)
             info = self._video.info
-            request = await self._first_look(self._video)
+            request = await self._initial_request(self._video)
             planned = await self._planned(request)
             messages = prompt_messages(self.method, self.sample, info, planned)
             if await self._exceeds_budget(messages, info):  # asked before anything is decoded
                 return None
-            images = await self._decode(request, self._siblings_looks(request))
+            images = await self._decode(request, self._group_prefetch(request))
         except VideoError as error:
             self._end_with_video_error(error)
             return None
@@ -153,7 +143,7 @@ class Episode:
             return False
         num_frames = sum(len(content_images(message.content)) for message in prompt)
         self.trajectory.video = info
-        self.trajectory.flags.append(reason.value)  # on a ladder siblings may fit; none chose its frames
+        self.trajectory.flags.append(reason.value)  # on a ladder others of the group may fit; none chose its frames
         self._end(reason, error=f"the prompt with {num_frames} frames does not fit")
         return True
 
@@ -208,35 +198,35 @@ class Episode:
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _first_look(self, video: Video) -> FrameRequest:
-        look = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
-        if self.method.first_look_selector is None:
-            return look
+    async def _initial_request(self, video: Video) -> FrameRequest:
+        planned = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
+        if self.method.initial_frames_selector is None:
+            return planned
         retriever = self._recording_retriever(self.trajectory.retrieved_frames)
         context = self._tool_context(video, retriever)
-        select = load_selector(self.method.first_look_selector)
+        select = load_selector(self.method.initial_frames_selector)
         try:
-            chosen = await select(look, context, self.method.tool_deadline_seconds)
+            chosen = await select(planned, context, self.method.tool_deadline_seconds)
         except (RetrievalError, VideoError):
             raise
         except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
-            raise RetrievalError(f"{self.method.first_look_selector} failed: {error!r}") from error
-        if (chosen.width, chosen.height) != (look.width, look.height) or not 0 < len(chosen) <= len(look):
+            raise RetrievalError(f"{self.method.initial_frames_selector} failed: {error!r}") from error
+        if (chosen.width, chosen.height) != (planned.width, planned.height) or not 0 < len(chosen) <= len(planned):
             raise RetrievalError(
-                f"{self.method.first_look_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
-                f"it may choose 1 to {len(look)} of {look.width}x{look.height}"
+                f"{self.method.initial_frames_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
+                f"it may choose 1 to {len(planned)} of {planned.width}x{planned.height}"
             )
         return chosen
 
-    def _siblings_looks(self, request: FrameRequest) -> tuple[FrameRequest, ...]:
-        """First looks of the group that differ from this rollout's; unknown where a selector chooses them."""
-        if self.method.first_look_selector is not None:
+    def _group_prefetch(self, request: FrameRequest) -> tuple[FrameRequest, ...]:
+        """Initial frames of the group that differ from this rollout's; unknown where a selector chooses them."""
+        if self.method.initial_frames_selector is not None:
             return ()
         different = {id(method): method for method in self.group}.values()
-        looks = {
+        requests = {
             method.plan_initial_frames(self._opened_video().info, self.sample, self.envelope) for method in different
         }
-        return tuple(looks - {request})
+        return tuple(requests - {request})
 
     def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
         find = partial(index_at, video, self.method.tool_deadline_seconds)
@@ -258,7 +248,7 @@ class Episode:
         planned = [await self._take(record, plan, self._planned) for record, plan in plans]
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # asked before anything is decoded
-            self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+            self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
             if self.method.ends_on_budget():
                 self._end(reason)
                 return None
@@ -279,7 +269,7 @@ class Episode:
         else:  # a call was refused or failed, or another frame stands in for a damaged one
             observation = escape_special_tokens(self.method.observe(outcomes, turns_left))
             if reason := await self._refuses(observation):
-                self._fail([record for record in turn.calls if record.ok], _BUDGET_CODES[reason], "does not fit")
+                self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
@@ -339,19 +329,14 @@ class Episode:
         records = await planned_frames(self._opened_video(), request, self.method.tool_deadline_seconds)
         return tuple(ImagePart(record) for record in records)
 
-    async def _decode(self, request: FrameRequest, siblings: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
+    async def _decode(self, request: FrameRequest, prefetch: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
         deadline_seconds = self.method.tool_deadline_seconds
-        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=siblings)
+        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=prefetch)
         cache = self.trajectory.cache
         cache.hits += batch.num_cached
         cache.misses += len(batch) - batch.num_cached
         cache.stored_bytes = cache_stats().stored_bytes
-        return tuple(
-            ImagePart(FrameRecord(int(index), float(seconds), request.width, request.height), pixels_HWC)
-            for index, seconds, pixels_HWC in zip(
-                batch.indices, batch.timestamps_seconds, batch.frames_THWC, strict=True
-            )
-        )
+        return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
 
     def _opened_video(self) -> Video:
         if self._video is None:
@@ -375,7 +360,8 @@ class Episode:
             record.frames, record.result = [], {}
 
     def _end_with_video_error(self, error: VideoError | CallError) -> None:
-        # Flagged: the file or the machine failed, so neither this rollout nor its siblings' mean should learn from it.
+        # Flagged: the file or the machine failed, so neither this rollout nor the mean of its group should learn
+        # from it.
         self.trajectory.flags.append(StopReason.VIDEO_ERROR.value)
         self._end(StopReason.VIDEO_ERROR, error=str(error))
 

@@ -32,7 +32,7 @@ class Policy(Protocol):
 
         Args:
             messages: what is new since the last turn: at first the whole prompt, then the observation, one user message
-                with the pictures that it shows.
+                with the images that it shows.
 
         Raises:
             PolicyError: no turn can be given, for a reason outside the policy's reach; the rollout is aborted.
@@ -41,7 +41,7 @@ class Policy(Protocol):
 
 
 class BudgetCheck(Protocol):
-    """Says, before a pixel is decoded, whether a message fits. Pictures may come without pixels; sizes are final."""
+    """Says, before a pixel is decoded, whether a message fits. Images may come without pixels; sizes are final."""
 
     def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
         """`PROMPT_BUDGET` or `IMAGE_BUDGET` if the prompt does not fit, else None."""

@@ -1,13 +1,13 @@
 """The training sequences of one rollout under a context policy: one for all turns, or one for each.
 
-A token sequence cannot forget a picture. So a policy under which later turns see fewer pictures than earlier ones gives
+A token sequence cannot forget an image. So a policy under which later turns see fewer images than earlier ones gives
 each turn a sequence of its own: its prompt is all that the turn sees, its response the turn alone.
 
     append          p p I I p | a a a E n o I I o g | a a E
     last_evidence   p p I I p | a a a E
                     p p d p a a a E n o I I o g | a a E
 
-Letters as in `tokens`, I a picture, d the mark of a dropped one. Sampled tokens enter later prompts as they were
+Letters as in `tokens`, I an image, d the mark of a dropped one. Sampled tokens enter later prompts as they were
 sampled, never encoded anew from text.
 """
 
@@ -16,71 +16,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from verl_video_tools.core.types import Content, ContextPolicy, Message, content_images
+from verl_video_tools.core.types import Content, ContextPolicy, Message, RolloutLimits, content_images
 from verl_video_tools.rollout.context import visible_messages
-from verl_video_tools.rollout.tokens import Lengths, RolloutTokens, TokenCounter, TokenStream
+from verl_video_tools.rollout.tokens import TokenCounter, TokenStream
 
 
 def rollout_tokens(policy: ContextPolicy, counter: TokenCounter, end_of_turn_id: int) -> RolloutTokens:
     """Empty sequences for a rollout under `policy`."""
     if policy == "append":
-        return OneSequence(counter, end_of_turn_id)
+        return RolloutTokens(counter, end_of_turn_id)
     return SequencePerTurn(counter, end_of_turn_id, policy)
 
 
-def append_messages(tokens: RolloutTokens, messages: Sequence[Message]) -> None:
-    """Append what `Policy.turn` is given: the prompt, and from then on observations."""
-    if tokens.current.prompt_ids:
-        tokens.append_observation(messages[0].content)
-    else:
-        tokens.start(messages)
-
-
 @dataclass
-class OneSequence:
-    """All turns and observations of a rollout in one sequence."""
+class RolloutTokens:
+    """All turns and observations of a rollout in one training sequence. Grows like a `TokenStream`."""
 
     counter: TokenCounter
     end_of_turn_id: int
     current: TokenStream = field(init=False)
+    """The sequence that the next turn is sampled from, and appended to."""
 
     def __post_init__(self) -> None:
         self.current = TokenStream(self.counter)
 
     @property
     def sequences(self) -> list[TokenStream]:
+        """What is trained on, in order of turns."""
         return [self.current]
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Append what `Policy.turn` is given: the prompt, and from then on observations."""
+        if self.current.prompt_ids:
+            self.append_observation(messages[0].content)
+        else:
+            self.start(messages)
 
     def start(self, messages: Sequence[Message]) -> None:
         self.current.start(messages)
 
     def append_observation(self, content: Content) -> None:
+        """Make `current` what the next turn is sampled from."""
         self.current.append_observation(content, self.end_of_turn_id)
 
-    def lengths_with(self, content: Content) -> Lengths:
+    def lengths_with(self, content: Content) -> RolloutLimits:
+        """What `append_observation` would make of `current`, at most. Images may come without pixels."""
         stream = self.current
         # Two more: the end of the turn, if it lacks one, and the newline after it.
-        return Lengths(
+        return RolloutLimits(
             prompt_tokens=len(stream.prompt_ids),
             response_tokens=len(stream.response_ids) + 2 + self.counter.observation(content),
-            num_images=len(stream.images) + len(content_images(content)),
+            images=len(stream.images) + len(content_images(content)),
         )
 
 
 @dataclass
-class SequencePerTurn:
-    """A sequence for each turn, with the pictures that `policy` leaves it."""
+class SequencePerTurn(RolloutTokens):
+    """A sequence for each turn, with the images that `policy` leaves it."""
 
-    counter: TokenCounter
-    end_of_turn_id: int
     policy: ContextPolicy
-    current: TokenStream = field(init=False)
     _finished: list[TokenStream] = field(default_factory=list)
     _prompt: list[Message] = field(default_factory=list)
     _observations: list[Message] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.current = TokenStream(self.counter)
 
     @property
     def sequences(self) -> list[TokenStream]:
@@ -101,7 +98,7 @@ class SequencePerTurn:
             seen.append_observation(observation.content, self.end_of_turn_id)
         self.current = TokenStream(self.counter, prompt_ids=seen.ids, images=seen.images)
 
-    def lengths_with(self, content: Content) -> Lengths:
+    def lengths_with(self, content: Content) -> RolloutLimits:
         prompt, observations = self._visible([*self._observations, Message("user", content)])
         turns = [*self._turns(), self.current.response_ids]
         num_tokens = self.counter.prompt(prompt)
@@ -109,7 +106,7 @@ class SequencePerTurn:
             num_boundary = 1 if turn_ids[-1:] == [self.end_of_turn_id] else 2  # end of the turn, newline after it
             num_tokens += len(turn_ids) + num_boundary + self.counter.observation(observation.content)
         images = [image for message in (*prompt, *observations) for image in content_images(message.content)]
-        return Lengths(prompt_tokens=num_tokens, response_tokens=0, num_images=len(images))
+        return RolloutLimits(prompt_tokens=num_tokens, response_tokens=0, images=len(images))
 
     def _turns(self) -> list[list[int]]:
         return [stream.response_ids for stream in self._finished]

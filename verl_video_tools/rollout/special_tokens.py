@@ -1,7 +1,7 @@
 """Texts that a chat template leaves as texts.
 
 A tokenizer makes a special token of its spelling wherever that stands: in a question, or in an error that repeats what
-the policy wrote. `<|image_pad|>` would be a picture that is not there, `<|im_end|>` the end of the message.
+the policy wrote. `<|image_pad|>` would be an image that is not there, `<|im_end|>` the end of the message.
 """
 
 from __future__ import annotations

@@ -6,113 +6,99 @@ import asyncio
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from verl_video_tools.core.reasoning import SpokenTurn, opens_reasoning, take_apart
 from verl_video_tools.core.types import ImagePart, Message, Method
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.policy import AssistantTurn
-from verl_video_tools.rollout.sequences import append_messages
-from verl_video_tools.rollout.tokens import RolloutTokens, TokenBudget
+from verl_video_tools.rollout.sequences import RolloutTokens
 
 _TAIL_TOKENS = 8
 """Of a prompt, enough for the tag that its end may open, however it is tokenised."""
 
 
+@dataclass
 class TokenPolicy:
-    """Turns of one rollout, sampled by verl's inference server and kept as tokens.
+    """Turns of one rollout, sampled by verl's inference server and kept as tokens."""
 
-    Args:
-        server: verl's client of the inference server, with its method `generate`.
-        tokens: the rollout's sequences; grow with every message and every turn.
-        budget: says how many tokens a turn may still take.
-        decode: tokens to text, special tokens included.
-        request_id: of all requests of the rollout; says to the server's router that they belong together.
-        send_images: makes of a sequence's images what the server takes as its `image_data`.
-        sampling_params: verl's, for every turn.
-        end_ids: tokens that end a turn.
-        with_logprobs: keep the engine's log-probabilities.
-    """
+    method: Method
+    server: Any
+    """verl's client of the inference server, with its method `generate`."""
+    tokens: RolloutTokens
+    """The rollout's sequences; grow with every message and every turn."""
+    budget: TokenBudget
+    """Says how many tokens a turn may still take."""
+    decode: Callable[[Sequence[int]], str]
+    """Tokens to text, special tokens included."""
+    request_id: str
+    """Of all requests of the rollout; tells the server's router that they belong together."""
+    send_images: Callable[[Sequence[ImagePart]], Awaitable[list[Any]]]
+    """Makes of a sequence's images what the server takes as its `image_data`."""
+    sampling_params: Mapping[str, Any]
+    """verl's, for every turn."""
+    mm_processor_kwargs: Mapping[str, Any]
+    end_ids: frozenset[int]
+    """Tokens that end a turn."""
+    with_logprobs: bool
+    """Keep the engine's log-probabilities."""
 
-    def __init__(
-        self,
-        method: Method,
-        server: Any,
-        tokens: RolloutTokens,
-        budget: TokenBudget,
-        decode: Callable[[Sequence[int]], str],
-        request_id: str,
-        send_images: Callable[[Sequence[ImagePart]], Awaitable[list[Any]]],
-        sampling_params: Mapping[str, Any],
-        mm_processor_kwargs: Mapping[str, Any],
-        end_ids: frozenset[int],
-        with_logprobs: bool,
-    ) -> None:
-        self._method = method
-        self._server = server
-        self._tokens = tokens
-        self._budget = budget
-        self._decode = decode
-        self._send_images = send_images
-        self._sampling_params = sampling_params
-        self._mm_processor_kwargs = mm_processor_kwargs
-        self._end_ids = end_ids
-        self._with_logprobs = with_logprobs
-        self._request_id = request_id
-        self.server_fields: dict[str, Any] = {}
-        """Oldest and newest policy version that generated a turn."""
-        self._has_turned = False
-        self.num_cached_tokens: int | None = None
-        """Of the first turn's prompt, those that the engine found in its prefix cache; None if it does not tell."""
-        self.generation_seconds = 0.0
-        self.own_seconds = 0.0
-        """What the policy took, generation included; what a rollout takes beside is its tools' and observations'."""
+    server_fields: dict[str, Any] = field(default_factory=dict)
+    """Oldest and newest policy version that generated a turn."""
+    num_cached_tokens: int | None = None
+    """Of the first turn's prompt, those that the engine found in its prefix cache; None if it does not tell."""
+    _has_turned: bool = False
+    generation_seconds: float = 0.0
+    own_seconds: float = 0.0
+    """What the policy took, generation included; what a rollout takes beside is its tools' and observations'."""
 
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn:
         started = time.perf_counter()
-        is_observation = bool(self._tokens.current.prompt_ids)
-        await asyncio.to_thread(append_messages, self._tokens, messages)
+        is_observation = bool(self.tokens.current.prompt_ids)
+        await asyncio.to_thread(self.tokens.append, messages)
         if is_observation:
             started = time.perf_counter()
         # The template may open a reasoning; the turn's text is then without the tag that began it.
-        opened = opens_reasoning(self._decode(self._tokens.current.ids[-_TAIL_TOKENS:]))
+        opened = opens_reasoning(self.decode(self.tokens.current.ids[-_TAIL_TOKENS:]))
         text, truncated = await self._generate()
         self.own_seconds += time.perf_counter() - started
-        said = take_apart(text, self._method, opened=True, cut=truncated) if opened else SpokenTurn(text)
+        said = take_apart(text, self.method, opened=True, cut=truncated) if opened else SpokenTurn(text)
         return AssistantTurn(said.text, truncated, said.reasoning)
 
     async def _generate(self) -> tuple[str, bool]:
         """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit."""
-        tokens_left = self._budget.tokens_left()
-        max_tokens = max(1, min(tokens_left, self._method.max_turn_tokens or tokens_left))
-        params = {**self._sampling_params, "max_tokens": max_tokens}
-        if self._method.stop:
-            params |= {"stop": list(self._method.stop), "include_stop_str_in_output": True}
-        stream = self._tokens.current
-        images = await self._send_images(stream.images)
+        tokens_left = self.budget.tokens_left()
+        max_tokens = max(1, min(tokens_left, self.method.max_turn_tokens or tokens_left))
+        params = {**self.sampling_params, "max_tokens": max_tokens}
+        if self.method.stop:
+            params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
+        stream = self.tokens.current
+        images = await self.send_images(stream.images)
         started = time.perf_counter()
-        output = await self._server.generate(
-            request_id=self._request_id,
+        output = await self.server.generate(
+            request_id=self.request_id,
             prompt_ids=stream.ids,
             sampling_params=params,
             image_data=images,
-            mm_processor_kwargs=dict(self._mm_processor_kwargs) or None,
+            mm_processor_kwargs=dict(self.mm_processor_kwargs) or None,
         )
         self.generation_seconds += time.perf_counter() - started
         token_ids = list(output.token_ids)
         # Not asked for any, the engine gives None, and verl an empty list where it has joined interrupted requests.
-        logprobs = list(output.log_probs or ()) if self._with_logprobs else None
-        if num_surplus := len(token_ids) - length_to_stop(token_ids, self._method.stop, self._decode):
+        logprobs = list(output.log_probs or ()) if self.with_logprobs else None
+        if num_surplus := len(token_ids) - length_to_stop(token_ids, self.method.stop, self.decode):
             del token_ids[-num_surplus:]
             if logprobs is not None:
                 del logprobs[-num_surplus:]
         stream.append_turn(token_ids, logprobs)
-        _merge_server_fields(self.server_fields, output.extra_fields)
         if not self._has_turned:
             self._has_turned, self.num_cached_tokens = True, output.extra_fields.get("num_cached_tokens")
-        ended = bool(token_ids) and token_ids[-1] in self._end_ids
+        _merge_server_fields(self.server_fields, output.extra_fields)
+        ended = bool(token_ids) and token_ids[-1] in self.end_ids
         # vLLM reports "stop" and "length" alike through verl, so a cut is recognised by its length.
-        text = self._decode(token_ids[:-1] if ended else token_ids)
-        stopped = ended or any(string in text for string in self._method.stop)
+        text = self.decode(token_ids[:-1] if ended else token_ids)
+        stopped = ended or any(string in text for string in self.method.stop)
         return text, not stopped and len(token_ids) >= max_tokens
 
 

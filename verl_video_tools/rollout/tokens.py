@@ -4,7 +4,7 @@
     mask      -     | 1 1 1 1 1 | 0 0 0 0 0 0 0 0 | 1 1 1 1
           prompt      sampled     observation       sampled
 
-p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o observation (pictures expanded to
+p prompt, a sampled, E sampled end of turn, n newline that closes the turn, o observation (images expanded to
 placeholder runs), g header of the next assistant turn. A turn that ends without E (stop string, cut) gets one appended
 with mask 0. The last token of a sequence is always a sampled one. A rollout is one such sequence, or one for each of
 its turns: `sequences`.
@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image
 
 from verl_video_tools.core.errors import InvariantError
-from verl_video_tools.core.types import Content, ImagePart, Message, StopReason, content_images
+from verl_video_tools.core.types import Content, ImagePart, Message, PixelEnvelope, content_images
 from verl_video_tools.video import image_tokens
 
 
@@ -43,7 +43,7 @@ class TokenBuilder(Protocol):
 
 
 def to_chat_message(message: Message) -> dict[str, Any]:
-    """A message in the form that chat templates and verl's builder read. Pictures have their places, without pixels."""
+    """A message in the form that chat templates and verl's builder read. Images have their places, without pixels."""
     items = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.content]
     return {"role": message.role, "content": items}
 
@@ -93,7 +93,7 @@ class TokenStream:
         self.images += images
 
     def append_context(self, token_ids: Sequence[int]) -> None:
-        """Append tokens that nobody is trained to write, with mask 0."""
+        """Append tokens that are not trained on, with mask 0."""
         self.response_ids += token_ids
         self.response_mask += [0] * len(token_ids)
         self.response_logprobs += [0.0] * len(token_ids)
@@ -106,55 +106,23 @@ def pil_images(images: Sequence[ImagePart]) -> list[Image.Image]:
 
 def _pixels(image: ImagePart) -> np.ndarray:
     if image.pixels_HWC is None:
-        raise InvariantError("a picture without pixels reached the model")
+        raise InvariantError("an image without pixels reached the model")
     return image.pixels_HWC
 
 
 @dataclass(frozen=True)
-class Lengths:
-    """What the sequence that a turn is sampled from holds before that turn."""
-
-    prompt_tokens: int
-    response_tokens: int
-    num_images: int
-
-
-class RolloutTokens(Protocol):
-    """The training sequences of one rollout (`sequences`). Grows like a `TokenStream`."""
-
-    current: TokenStream
-    """The sequence that the next turn is sampled from, and appended to."""
-    counter: TokenCounter
-
-    @property
-    def sequences(self) -> list[TokenStream]:
-        """What is trained on, in order of turns."""
-        ...
-
-    def start(self, messages: Sequence[Message]) -> None: ...
-
-    def append_observation(self, content: Content) -> None:
-        """Make `current` what the next turn is sampled from."""
-        ...
-
-    def lengths_with(self, content: Content) -> Lengths:
-        """What `append_observation` would make of `current`, at most. Pictures may come without pixels."""
-        ...
-
-
-@dataclass(frozen=True)
 class TokenCounter:
-    """Messages as token ids, and their lengths, from the sizes of their pictures alone.
+    """Messages as token ids, and their lengths, from the sizes of their images alone.
 
-    The model's processor would make the same ids, but only by making the tensors of all pictures as well: seconds for
-    some hundred frames. The template is rendered by the builder without pictures, with one placeholder for each, and
-    each placeholder is repeated as often as the picture's size asks for.
+    The model's processor would make the same ids, but only by making the tensors of all images as well: seconds for
+    some hundred frames. The template is rendered by the builder without images, with one placeholder for each, and
+    each placeholder is repeated as often as the image's size asks for.
     """
 
     builder: TokenBuilder
     image_token_id: int
     factor: int
-    """Sides of pictures are multiples of it (`PixelEnvelope.factor`)."""
+    """Sides of images are multiples of it (`PixelEnvelope.factor`)."""
 
     def prompt(self, messages: Sequence[Message]) -> int:
         ids = self.builder.build_initial_tokens([to_chat_message(message) for message in messages])
@@ -187,11 +155,11 @@ class TokenCounter:
 
     def _tokens_per_image(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
         if (placeholders := list(ids).count(self.image_token_id)) != len(images):
-            raise InvariantError(f"{len(images)} pictures but {placeholders} placeholders in the rendered text")
+            raise InvariantError(f"{len(images)} images but {placeholders} placeholders in the rendered text")
         return [image_tokens(image.record.width, image.record.height, self.factor) for image in images]
 
     def _expanded(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
-        """`ids`, which hold one placeholder per picture, with each expanded."""
+        """`ids`, which hold one placeholder per image, with each expanded."""
         counts = iter(self._tokens_per_image(ids, images))
         expanded: list[int] = []
         for token in ids:
@@ -203,45 +171,25 @@ class TokenCounter:
 
 
 @dataclass(frozen=True)
-class TokenBudget:
-    """The `BudgetCheck` of a token-level rollout: exact token counts, before a pixel is decoded.
+class ModelTokens:
+    """How a model encodes messages, outside a training run.
 
-    Args:
-        prompt_length: tokens that verl reserves for the prompt of a sequence.
-        response_length: tokens for everything after it: sampled turns, and observations between them.
-        max_images: pictures per sequence that the inference engine takes; None if it has no limit.
+    Attributes:
+        tokenizer: its text tokenizer.
+        counter: lengths of messages, by verl's builder for the model.
+        envelope: sizes of images that its processor leaves untouched.
     """
 
-    tokens: RolloutTokens
-    prompt_length: int
-    response_length: int
-    max_images: int | None = None
-
-    def refuses_prompt(self, messages: Sequence[Message]) -> StopReason | None:
-        num_images = sum(len(content_images(message.content)) for message in messages)
-        return self._refuses(Lengths(self.tokens.counter.prompt(messages), 0, num_images))
-
-    def refuses_observation(self, content: Content) -> StopReason | None:
-        return self._refuses(self.tokens.lengths_with(content))
-
-    def tokens_left(self) -> int:
-        return self.response_length - len(self.tokens.current.response_ids)
-
-    def _refuses(self, lengths: Lengths) -> StopReason | None:
-        if lengths.prompt_tokens > self.prompt_length:
-            return StopReason.PROMPT_BUDGET
-        if lengths.response_tokens + 1 > self.response_length:  # one to answer with
-            return StopReason.RESPONSE_BUDGET
-        if self.max_images is not None and lengths.num_images > self.max_images:
-            return StopReason.IMAGE_BUDGET
-        return None
+    tokenizer: Any
+    counter: TokenCounter
+    envelope: PixelEnvelope
 
 
 def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int]) -> None:
-    """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and pictures.
+    """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and images.
 
     Args:
-        tokens_per_image: placeholder tokens of each picture, in order, as the model's own processor counts them.
+        tokens_per_image: placeholder tokens of each image, in order, as the model's own processor counts them.
 
     Raises:
         InvariantError: names the invariant and both values.
@@ -266,7 +214,7 @@ def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image:
 def processor_token_counts(
     image_processor: Any, images: Sequence[ImagePart], mm_processor_kwargs: Mapping[str, Any] | None
 ) -> list[int]:
-    """Placeholder tokens of each picture, counted by the model's own image processor."""
+    """Placeholder tokens of each image, counted by the model's own image processor."""
     options = dict(mm_processor_kwargs or {})
     return [
         image_processor.get_number_of_image_patches(image.record.height, image.record.width, options)

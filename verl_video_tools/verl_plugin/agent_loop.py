@@ -28,11 +28,11 @@ from verl_video_tools.core.types import (
     StopReason,
     Trajectory,
 )
+from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
-    TokenBudget,
     TokenCounter,
     TokenStream,
     check_invariants,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.rollout.counting import ModelTokens
-from verl_video_tools.rollout.tokens import TokenCounter
+from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.video import envelope_of
 
 

@@ -279,7 +279,7 @@ def _check_first_look(row: Mapping[str, Any], replayed: Trajectory) -> None:
         RowError: the row names other frames.
     """
     recorded = json.loads(row.get("first_look") or "null")
-    if recorded is not None and (difference := replayed.other_first_look(recorded)) is not None:
+    if recorded is not None and (difference := replayed.initial_frames_difference(recorded)) is not None:
         raise RowError(
             f"{_where(row)}: {difference}; give data.video_tools the settings that it was recorded with, "
             "or leave the column first_look out if the turns shall be learnt all the same"

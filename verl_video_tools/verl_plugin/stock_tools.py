@@ -147,12 +147,8 @@ class VideoTool(BaseTool):
         if plan.frames is None:
             return _Observation(self.render(parameters, plan.result, ()))
         batch = await decode_frames(video, plan.frames, deadline_seconds=deadline_seconds)
-        frames = [
-            FrameRecord(int(index), float(seconds), plan.frames.width, plan.frames.height)
-            for index, seconds in zip(batch.indices, batch.timestamps_seconds, strict=True)
-        ]
         images = tuple(Image.fromarray(pixels_HWC) for pixels_HWC in batch.frames_THWC)
-        return _Observation(self.render(parameters, plan.result, frames), images)
+        return _Observation(self.render(parameters, plan.result, batch.records()), images)
 
     def _retriever(self) -> Retriever | None:
         """What finds frames by text; tools that only look at given places have none."""

@@ -45,7 +45,7 @@ async def one_too_many(look: FrameRequest, context: ToolContext, deadline_second
 
 async def start(video: str, method: str, selector: str, retriever: Any = None) -> Trajectory:
     sample = Sample(question="Where is the dog?", ground_truth="A", video_path=video, question_type="mc")
-    episode = Episode(get_method(method, first_look_selector=selector), sample, retriever=retriever)
+    episode = Episode(get_method(method, initial_frames_selector=selector), sample, retriever=retriever)
     await episode.start()
     return episode.trajectory
 
@@ -102,5 +102,11 @@ async def test_mistakes_are_told(make_video: MakeVideo) -> None:
         "verl_video_tools.methods.toolkit.selectors:NUM_CANDIDATES",
         ".relative:select",
     ):
-        with pytest.raises(UsageError, match="first_look_selector"):
-            get_method("videozoomer", first_look_selector=path)
+        with pytest.raises(UsageError, match="initial_frames_selector"):
+            get_method("videozoomer", initial_frames_selector=path)
+
+
+@pytest.mark.parametrize("method", METHOD_NAMES)
+def test_the_former_name_of_the_field_is_refused(method: str) -> None:
+    with pytest.raises(UsageError, match="no field 'first_look_selector' any more; set initial_frames_selector"):
+        get_method(method, first_look_selector="most_similar")

@@ -121,18 +121,18 @@ def _further_labels(clauses: Sequence[Clause]) -> Iterator[Claim]:
     """The letters of a list that runs on within a line: ``A. a dog B. a cat``, ``(A) a dog (B) a cat``."""
     if not clauses or len(clauses[0].items) != 1 or not clauses[0].choices or clauses[0].choices[0].text:
         return
-    is_dressed = clauses[0].choices[0].is_dressed
+    is_enclosed = clauses[0].choices[0].is_enclosed
     for place, clause in enumerate(clauses[1:], start=1):
         if any(words.denies(word) for word in clause.words):
             continue
         for number, item in enumerate(clause.items):
             before = clause.items[number - 1] if number else None
             is_last = number + 1 == len(clause.items)
-            is_label = is_dressed or (is_last and place + 1 < len(clauses))
+            is_label = is_enclosed or (is_last and place + 1 < len(clauses))
             if (
                 not isinstance(item, Choice)
                 or item.text
-                or item.is_dressed != is_dressed
+                or item.is_enclosed != is_enclosed
                 or not isinstance(before, str)
             ):
                 continue

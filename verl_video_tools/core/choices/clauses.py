@@ -30,7 +30,7 @@ _NOT_EXCLUDED = re.compile(
 _ELSE = re.compile(r"\bin which case\b", re.IGNORECASE)
 _TOKEN = re.compile(
     rf"""(?P<mark>[\ue000-\uf8ff])
-    | \((?P<dressed>[A-Z])\)
+    | \((?P<enclosed>[A-Z])\)
     | (?P<run>{CJK}+)
     | (?P<word>(?:mr|mrs|ms|dr|prof|st|vs|etc|fig)\.
         | (?:[A-Za-z]\.){{2,}}[A-Za-z]?(?![A-Za-z])
@@ -55,12 +55,12 @@ class Choice:
     Attributes:
         letters: upper case; several where they are joined, as in ``A or B`` and ``A, B``.
         text: the plain text of the option where it is named by that, else "".
-        is_dressed: the letter stood in brackets, quotes or bold print, so it is no article.
+        is_enclosed: the letter stood in brackets, quotes or bold print, so it is no article.
     """
 
     letters: tuple[str, ...]
     text: str = ""
-    is_dressed: bool = False
+    is_enclosed: bool = False
 
 
 @dataclass
@@ -122,8 +122,8 @@ def _tokens(text: str, menu: Menu) -> Iterator[_Token]:
         if kind == "mark":
             letter, plain = menu.at_mark(match[0])
             yield _Token("choice", plain, Choice((letter,), plain))
-        elif kind == "dressed":
-            yield _Token("choice", match["dressed"].upper(), Choice((match["dressed"].upper(),), is_dressed=True))
+        elif kind == "enclosed":
+            yield _Token("choice", match["enclosed"].upper(), Choice((match["enclosed"].upper(),), is_enclosed=True))
         elif kind != "ellipsis":
             yield _Token("word" if kind == "run" else kind, match[0].replace("\u2019", "'"))
 
@@ -176,36 +176,13 @@ def _joined(tokens: Sequence[_Token]) -> list[_Token]:
             letters = tuple(dict.fromkeys((*last.letters, *this.letters)))
             found[-1] = _Token("choice", found[-1].word, Choice(letters, "", True))
             pending = []
-        elif last and (token.kind in ("comma", "joint") or token.word.lower() in _JOINTS):
+        elif last and (token.kind in ("comma", "joint") or token.word.lower() in words.JOINTS):
             pending.append(token)
         else:
             found += pending
             found.append(token)
             pending = []
     return found + pending
-
-
-_JOINTS = words.OR | {
-    "and",
-    "nor",
-    "to",
-    "through",
-    "with",
-    "versus",
-    "vs",
-    "perhaps",
-    "possibly",
-    "maybe",
-    "even",
-    "also",
-    "then",
-    "option",
-    "和",
-    "와",
-    "과",
-    "か",
-    "と",
-}
 
 
 def _without_excluded(tokens: Sequence[_Token]) -> list[_Token]:
@@ -261,7 +238,7 @@ def _cut(tokens: Sequence[_Token]) -> Iterator[Clause]:
         elif token.choice:
             clause.items.append(token.choice)
             clause.names_letter |= not token.choice.text
-            if token.choice.is_dressed and len(clause.items) == 1 and _begins_prose(tokens[number + 1 : number + 2]):
+            if token.choice.is_enclosed and len(clause.items) == 1 and _begins_prose(tokens[number + 1 : number + 2]):
                 clause.is_label = True
                 clause = Clause(sentence=num_sentences)
                 sentence.append(clause)

@@ -24,7 +24,7 @@ def plain_text(text: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Menu:
-    """The options by letter; empty where the reader is told none. `menu_of` gives the same one for the same options.
+    """The options by letter; empty where the reader is given none. `menu_of` gives the same one for the same options.
 
     Attributes:
         letters: upper case, in order.

@@ -44,11 +44,13 @@ _CJK_MARKS = str.maketrans(
     {"。": ". ", "、": ", ", "【": " [", "】": "] ", "「": ' "', "」": '" ', "『": ' "', "』": '" '}
 )
 _LINE_START = re.compile(r"^[ \t]*(?:[#>*+\u2022-]+[ \t]+)*(?:\d{1,2}[.)][ \t]+(?=[^\W\d]|[(*]))?(?=\S)", re.MULTILINE)
-_DRESSED_LETTER = re.compile(
+_ENCLOSED_LETTER = re.compile(
     r"(?<![^\W_])[*_`\"\u201c\u201d\u201e\u00ab\[({<]{1,8} ?([A-Za-z]) ?[.:)]? ?[*_`\"\u201c\u201d\u00bb\])}>]{1,8}"
 )
 _QUOTED_LETTER = re.compile(r"(?<![^\W_])['\u2018\u2019]([A-Za-z])[.:)]?['\u2018\u2019](?![^\W_])")
-_DRESS = re.compile(r"[*`\"\u201c\u201d\u201e\u00ab\u00bb~]+|(?<![^\W_])[_'\u2018\u2019]+|[_'\u2018\u2019]+(?![^\W_])")
+_EMPHASIS = re.compile(
+    r"[*`\"\u201c\u201d\u201e\u00ab\u00bb~]+|(?<![^\W_])[_'\u2018\u2019]+|[_'\u2018\u2019]+(?![^\W_])"
+)
 _PLURAL = re.compile(r"(?<=[^\W\d_])\([a-z]{1,3}\)")
 
 
@@ -91,9 +93,9 @@ def unwrapped(text: str) -> str:
     # Single spaces and line breaks keep every later pattern linear on a policy that writes nothing but white space.
     text = re.sub(r"(?: ?\n ?)+", "\n", re.sub(r"[^\S\n]+", " ", _SYMBOL.sub(" ", text))).strip()
     text = _LINE_START.sub("", text)
-    for pattern in (_QUOTED_LETTER, _DRESSED_LETTER):
+    for pattern in (_QUOTED_LETTER, _ENCLOSED_LETTER):
         text = pattern.sub(lambda match: f" ({match[1].upper()}) ", text)
-    text = _DRESS.sub(" ", _PLURAL.sub("", text))
+    text = _EMPHASIS.sub(" ", _PLURAL.sub("", text))
     text = re.sub(rf"(?<={CJK})(?=[A-Za-z(])|(?<=[A-Za-z)])(?={CJK})", " ", text)
     return re.sub(r"(?: ?\n ?)+", "\n", re.sub(" {2,}", " ", text)).strip()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 
 def _words(text: str) -> frozenset[str]:
@@ -86,6 +87,8 @@ CONCESSIONS = _words("while whereas although though")
 CONCLUSIONS = _words("so therefore thus hence")
 CONNECTIVES = CONCLUSIONS | _words("but however while whereas although though which and yet")
 OR = _words("or 或 或者 또는 혹은 または もしくは")
+JOINTS = OR | _words("and nor to through with versus vs perhaps possibly maybe even also then option 和 와 과 か と")
+"""Letters with nothing but these and commas between them are a list."""
 LABELLED_THINGS = _words(
     "vitamin vitamins plan grade type group team hepatitis section part figure class level room gate building "
     "player speaker person point step scene camera phase stage line row column track exit platform zone block frame "
@@ -152,29 +155,26 @@ KNOWING = _words("tell determine know sure see idea answer say decide judge")
 """Whoever denies one of them refuses to answer."""
 
 
-def is_frame(word: str) -> bool:
-    """Whether a word, or a run of characters, says nothing but that a choice is made."""
-    return word in FRAME or (not word.isascii() and bool(_CJK_FRAME.fullmatch(word)))
+def _any_script(listed: frozenset[str], find: Callable[[str], object]) -> Callable[[str], bool]:
+    """A test of words: whether one is listed, or `find` matches a run of characters that is written without spaces."""
+    return lambda word: word in listed or (not word.isascii() and bool(find(word)))
+
+
+is_frame = _any_script(FRAME, _CJK_FRAME.fullmatch)
+"""Whether a word, or a run of characters, says nothing but that a choice is made."""
+is_head = _any_script(HEADS, _CJK_HEAD.search)
+"""Whether it says that an answer is given."""
+is_final = _any_script(FINAL, _CJK_FINAL.search)
+"""Whether it says that an answer is the last."""
+is_reason = _any_script(REASONS, _CJK_REASON.match)
+"""Whether a reason begins with it."""
+doubts = _any_script(_DOUBTS, _CJK_DOUBT.search)
+"""Whether it leaves a choice open."""
 
 
 def is_number(word: str) -> bool:
     """Whether it is a number, in digits or as a word."""
     return word in _NUMBERS or word[:1].isdecimal()
-
-
-def is_head(word: str) -> bool:
-    """Whether it says that an answer is given."""
-    return word in HEADS or (not word.isascii() and bool(_CJK_HEAD.search(word)))
-
-
-def is_final(word: str) -> bool:
-    """Whether it says that an answer is the last."""
-    return word in FINAL or (not word.isascii() and bool(_CJK_FINAL.search(word)))
-
-
-def is_reason(word: str) -> bool:
-    """Whether a reason begins with it."""
-    return word in REASONS or (not word.isascii() and bool(_CJK_REASON.match(word)))
 
 
 def leads_to_choice(word: str) -> bool:
@@ -185,8 +185,3 @@ def leads_to_choice(word: str) -> bool:
 def denies(word: str) -> bool:
     """Whether it takes back or questions what a sentence says."""
     return word in _DENIALS or word.endswith("n't") or (not word.isascii() and bool(_CJK_DENIAL.search(word)))
-
-
-def doubts(word: str) -> bool:
-    """Whether it leaves a choice open."""
-    return word in _DOUBTS or (not word.isascii() and bool(_CJK_DOUBT.search(word)))

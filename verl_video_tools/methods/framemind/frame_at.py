@@ -6,16 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import (
-    FrameRequest,
-    PixelEnvelope,
-    Rounding,
-    ToolContext,
-    ToolPlan,
-    VideoInfo,
-)
-from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
+from verl_video_tools.core.types import Rounding
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.video.resize import fit_envelope
 
 Resize = Literal["square", "area"]
@@ -32,12 +24,21 @@ class FrameAt:
     """
 
     name: ClassVar[str] = "FrameAt"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at one moment: shows the frame nearest to a time in high resolution, then tells its time."
+        ),
+        parameters={
+            "t": ("number", "Time in seconds from the start of the video."),
+        },
+    )
 
     side_pixels: int
     resize: Resize = "square"
     rounding: Rounding = "nearest"
 
-    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """The frame for ``{"t": seconds}``; the result repeats the number.
 
         Raises:
@@ -46,39 +47,36 @@ class FrameAt:
         seconds = time_argument(arguments, "t", context.info)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
         times = request_times((seconds,), context.info, self.rounding)
-        request = FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding)
-        return ToolPlan(frames=request, result={"t": seconds})
+        request = vt.FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding)
+        return vt.ToolPlan(frames=request, result={"t": seconds})
 
 
-def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> float:
+def time_argument(arguments: Mapping[str, Any], name: str, info: vt.VideoInfo) -> float:
     """A time within the video, in seconds.
 
     Raises:
         CallRejected: `malformed_call` if it is no number, `out_of_range` outside [0, duration].
     """
-    value = arguments.get(name)
-    seconds = finite_number(value, read_text=False)
-    if seconds is None:
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+    seconds = vt.seconds_argument(arguments, name)
     if not 0 <= seconds <= info.duration_seconds:
-        raise CallRejected(
-            CallErrorCode.OUT_OF_RANGE,
-            f"{name}={seconds:g} is outside the video, from 0 to {format_seconds(info.duration_seconds)} seconds",
+        raise vt.CallRejected(
+            vt.CallErrorCode.OUT_OF_RANGE,
+            f"{name}={seconds:g} is outside the video, from 0 to {vt.format_seconds(info.duration_seconds)} seconds",
         )
     return seconds
 
 
-def request_times(times_seconds: tuple[float, ...], info: VideoInfo, rounding: Rounding) -> tuple[float, ...]:
+def request_times(times_seconds: tuple[float, ...], info: vt.VideoInfo, rounding: Rounding) -> tuple[float, ...]:
     """Times to ask for with a `FrameRequest` of that rounding.
 
-    Where the frame on screen is wanted, a microsecond more keeps float error from showing the frame before.
+    Where the frame shown is wanted, a microsecond more keeps float error from showing the frame before.
     """
     if rounding == "nearest":
         return times_seconds
     return tuple(min(time + 1e-6, info.duration_seconds) for time in times_seconds)
 
 
-def frame_size(info: VideoInfo, side_pixels: int, resize: Resize, envelope: PixelEnvelope) -> tuple[int, int]:
+def frame_size(info: vt.VideoInfo, side_pixels: int, resize: Resize, envelope: vt.PixelEnvelope) -> tuple[int, int]:
     """Width and height in pixels of a frame that is scaled, up or down, to an area of `side_pixels` squared."""
     if resize == "square":
         return fit_envelope(side_pixels, side_pixels, envelope)

@@ -4,7 +4,7 @@
     <think>...</think><answer>...</answer>
 
 A block holds one call: ``FrameAt(t)`` or ``VideoClip(t_start, t_end)``, plain numbers of seconds, with or without the
-parameters' names. Calls and answers stand outside thoughts; a tag that a thought mentions is only talk. Parsing takes
+parameters' names. Calls and answers stand outside thoughts; tags inside thoughts are ignored. Parsing takes
 any text and never raises. No code of the paper is public: the rules where its text is silent are ours.
 """
 
@@ -13,29 +13,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.types import Content, ImagePart, ParsedTurn, ToolCall
-from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
-from verl_video_tools.methods.toolkit.frame_lines import frame_lines
+from verl_video_tools.methods import toolkit as vt
 
 FRAME_AT = "FrameAt"
 VIDEO_CLIP = "VideoClip"
 PARAMETERS = {FRAME_AT: ("t",), VIDEO_CLIP: ("t_start", "t_end")}
-UNKNOWN = "unknown"
-"""Name under which a block is recorded that holds no call."""
-
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*\(([^()]*)\)\s*")
 _NUMBER = re.compile(r"[+-]?(?:\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})")
 _TAG = re.compile(r"</?(?:think|tool_call|turn_sum|answer)>")
 
 
-def parse_turn(text: str) -> ParsedTurn:
+def parse_turn(text: str) -> vt.ParsedTurn:
     """Read one turn. Of several answers the last one counts; `well_formed` is `is_valid_turn`, with readable calls."""
-    thoughts = find_blocks(text, "think")
-    spoken = without_blocks(text, thoughts)
-    calls = tuple(_read_call(block.inner) for block in find_blocks(spoken, "tool_call"))
-    summaries, answers = find_blocks(spoken, "turn_sum"), find_blocks(spoken, "answer")
-    return ParsedTurn(
+    thoughts = vt.find_blocks(text, "think")
+    spoken = vt.without_blocks(text, thoughts)
+    calls = tuple(_read_call(block.inner) for block in vt.find_blocks(spoken, "tool_call"))
+    summaries, answers = vt.find_blocks(spoken, "turn_sum"), vt.find_blocks(spoken, "answer")
+    return vt.ParsedTurn(
         thought=thoughts[0].inner.strip() if thoughts else None,
         calls=calls,
         answer=answers[-1].inner.strip() if answers else None,
@@ -62,18 +56,18 @@ def is_valid_transcript(text: str) -> bool:
     if not _are_balanced(_tags(text)):
         return False
     left = _outside_calls(text).rstrip()
-    answers = find_blocks(left, "answer")
+    answers = vt.find_blocks(left, "answer")
     return len(answers) == 1 and answers[0].end == len(left) and _is_thoughts(left[: answers[0].start])
 
 
 def num_summaries(text: str) -> int:
     """Closed summaries outside thoughts."""
-    return len(find_blocks(without_blocks(text, find_blocks(text, "think")), "turn_sum"))
+    return len(vt.find_blocks(vt.without_blocks(text, vt.find_blocks(text, "think")), "turn_sum"))
 
 
-def labelled_frames(images: Sequence[ImagePart], decimals: int) -> Content:
+def labelled_frames(images: Sequence[vt.ImagePart], decimals: int) -> vt.Content:
     """One line per frame, with its own time in seconds before it: ``[t=12.34s]``."""
-    return frame_lines(images, lambda seconds: f"[t={seconds:.{decimals}f}s]")
+    return vt.frame_lines(images, lambda seconds: f"[t={seconds:.{decimals}f}s]")
 
 
 def _tags(text: str) -> list[str]:
@@ -88,42 +82,39 @@ def _are_balanced(tags: Sequence[str]) -> bool:
 
 def _outside_calls(text: str) -> str:
     for tag in ("tool_call", "turn_sum"):
-        text = without_blocks(text, find_blocks(text, tag))
+        text = vt.without_blocks(text, vt.find_blocks(text, tag))
     return text
 
 
 def _is_thoughts(text: str) -> bool:
-    thoughts = find_blocks(text, "think")
-    return bool(thoughts) and not without_blocks(text, thoughts).strip()
+    thoughts = vt.find_blocks(text, "think")
+    return bool(thoughts) and not vt.without_blocks(text, thoughts).strip()
 
 
-def _read_call(text: str) -> ToolCall:
-    shown = {"text": text.strip()[:200]}
+def _read_call(text: str) -> vt.ToolCall:
     match = _CALL.fullmatch(text)
     if match is None:
-        return ToolCall(UNKNOWN, shown, _malformed(f"{text.strip()[:80]!r} is not one function call"))
+        return vt.malformed_call(text, f"{text.strip()[:80]!r} is not one function call", _ADVICE)
     name, listed = match.groups()
     if name not in PARAMETERS:
-        error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {name[:80]!r}; {_ADVICE}")
-        return ToolCall(name[:80], shown, error)
+        error = vt.CallError(vt.CallErrorCode.UNKNOWN_TOOL, f"no tool is called {name[:80]!r}; {_ADVICE}")
+        return vt.ToolCall(name[:80], {"text": text.strip()[:200]}, error)
     parameters = PARAMETERS[name]
     values = [value.strip() for value in listed.split(",")]
     if len(values) != len(parameters):
-        return ToolCall(name, shown, _malformed(f"{name} takes {len(parameters)} numbers, got {len(values)}"))
+        return vt.malformed_call(text, f"{name} takes {len(parameters)} numbers, got {len(values)}", _ADVICE, name)
     arguments: dict[str, float] = {}
     for position, value in enumerate(values):
         named, equals, number = (part.strip() for part in value.rpartition("="))
         parameter = named if equals else parameters[position]
         if parameter not in parameters or parameter in arguments:
-            return ToolCall(name, shown, _malformed(f"{name} takes {', '.join(parameters)} once each"))
+            return vt.malformed_call(text, f"{name} takes {', '.join(parameters)} once each", _ADVICE, name)
         if not _NUMBER.fullmatch(number):
-            return ToolCall(name, shown, _malformed(f"{parameter} must be a number of seconds, got {number[:40]!r}"))
+            return vt.malformed_call(
+                text, f"{parameter} must be a number of seconds, got {number[:40]!r}", _ADVICE, name
+            )
         arguments[parameter] = float(number)
-    return ToolCall(name, arguments)
+    return vt.ToolCall(name, arguments)
 
 
 _ADVICE = "write FrameAt(t) or VideoClip(t_start, t_end) with seconds, such as VideoClip(15.5, 20.0)"
-
-
-def _malformed(why: str) -> CallError:
-    return CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {_ADVICE}")

@@ -14,34 +14,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from verl_video_tools.core.config import require
-from verl_video_tools.core.grading import answer_worth
-from verl_video_tools.core.prompt_files import load_prompt
-from verl_video_tools.core.types import (
-    CallRecord,
-    Content,
-    ContextPolicy,
-    FrameRequest,
-    ImagePart,
-    Judge,
-    Message,
-    Method,
-    ParsedTurn,
-    PixelEnvelope,
-    RolloutLimits,
-    Sample,
-    Tool,
-    ToolDescription,
-    ToolOutcome,
-    Trajectory,
-    VideoInfo,
-)
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind import grammar as protocol
 from verl_video_tools.methods.framemind.frame_at import FrameAt, frame_size
-from verl_video_tools.methods.framemind.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.framemind.video_clip import VideoClip
-from verl_video_tools.methods.toolkit.arguments import format_seconds
-from verl_video_tools.methods.toolkit.refusals import format_error, refuse_surplus_calls
 from verl_video_tools.video.sampling import linspace_indices
 
 Rung = tuple[int, int]
@@ -82,7 +58,7 @@ def resolution_ladder(
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameMind(Method):
+class FrameMind(vt.Method):
     """FrameMind's protocol, tools, prompt, ladder and reward; the defaults follow the paper's main text."""
 
     name: ClassVar[str] = "framemind"
@@ -92,9 +68,11 @@ class FrameMind(Method):
         "clip_min_frames": "min_call_frames",
         "clip_max_frames": "call_frames",
     }
-    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=12_288, response_tokens=16_384, images=128)
+    recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
+        prompt_tokens=12_288, response_tokens=16_384, images=128
+    )
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framemind.oracle:FrameMindOracle"
-    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (FrameAt.description, VideoClip.description)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
     max_turns: int = 3
@@ -108,9 +86,9 @@ class FrameMind(Method):
     """Calls of one turn that are carried out; further ones are refused as `multiple_calls` (ours, gap 2)."""
     force_answer_turn: bool = False
     """Say before the last turn that it has to answer, besides the system prompt (ours, gap 14)."""
-    context: ContextPolicy = "append"
+    context: vt.ContextPolicy = "append"
     """Which frames later turns see (gap 10). `append`: all; one training sequence per rollout (paper E.1).
-    `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the first look."""
+    `last_evidence`: those of the last observation (paper eq. 1). `initial_plus_last`: these and the initial frames."""
 
     # ---- the ladder
     low: Rung = (64, 224)
@@ -123,7 +101,7 @@ class FrameMind(Method):
     """Rung from 1 to `num_rungs`, the same for all rollouts. None: by the rollout's number in its group; for
     validation, and outside groups, by `initial_frames`."""
     initial_frames: int | None = None
-    """Frames of the first look in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
+    """Initial frames in validation; their side is the ladder's for so many (ours, gap 16). None: as many as
     the first rung has (table E1: 64)."""
     frame_rounding: Literal["nearest", "floor", "ceil"] = "nearest"
     """How a rung's number of frames becomes whole (ours, gap 18)."""
@@ -170,22 +148,24 @@ class FrameMind(Method):
     turn_counting: Literal["turns", "summaries"] = "turns"
     """What counts as turns: assistant turns (paper 3.3), or closed summaries (paper appendix; gap 26)."""
     judge_threshold: float = 0.5
-    """Worth from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
+    """Score from which a judged answer is correct: correct 1, partly correct 0.5 (ours, gap 23)."""
 
     def check_fields(self) -> None:
         for name in ("low", "high"):
-            require(self, name, min(getattr(self, name)) >= 1, "(frames, side in pixels), each at least 1")
+            vt.require(self, name, min(getattr(self, name)) >= 1, "(frames, side in pixels), each at least 1")
         for name in ("num_rungs", "max_calls_per_turn", "tool_side_pixels", "min_call_frames"):
-            require(self, name, getattr(self, name) >= 1, "at least 1")
-        require(self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None")
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require(
+            self, "rung", self.rung is None or 1 <= self.rung <= self.num_rungs, f"1 to {self.num_rungs}, or None"
+        )
         frames = self.initial_frames
-        require(self, "initial_frames", frames is None or frames >= 1, "at least 1, or None")
+        vt.require(self, "initial_frames", frames is None or frames >= 1, "at least 1, or None")
         bounds = f"at least {self.min_call_frames}"
-        require(self, "call_frames", self.call_frames >= self.min_call_frames, bounds)
-        require(self, "clip_frames_per_second", self.clip_frames_per_second > 0, "above 0")
-        require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
+        vt.require(self, "call_frames", self.call_frames >= self.min_call_frames, bounds)
+        vt.require(self, "clip_frames_per_second", self.clip_frames_per_second > 0, "above 0")
+        vt.require(self, "label_decimals", 0 <= self.label_decimals <= 6, "0 to 6")
         for name in ("exploration_share", "judge_threshold"):
-            require(self, name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
+            vt.require(self, name, 0 <= getattr(self, name) <= 1, "between 0 and 1")
 
     # ---------------------------------------------------------------------------------------------------------- ladder
 
@@ -195,14 +175,14 @@ class FrameMind(Method):
             return self
         return replace(self, num_rungs=group_size, rung=session_id % group_size + 1)
 
-    def context_policy(self) -> ContextPolicy:
+    def context_policy(self) -> vt.ContextPolicy:
         return self.context
 
     def ladder(self) -> list[Rung]:
         return resolution_ladder(self.num_rungs, self.low, self.high, self.frame_rounding)
 
     def own_rung(self) -> Rung:
-        """Frames and side of this rollout's first look."""
+        """Number and side of this rollout's initial frames."""
         if self.rung is not None:
             return self.ladder()[self.rung - 1]
         num_frames = self.low[0] if self.initial_frames is None else self.initial_frames
@@ -211,14 +191,14 @@ class FrameMind(Method):
         share = min(max(Fraction(self.low[0] - num_frames, self.low[0] - self.high[0]), Fraction(0)), Fraction(1))
         return num_frames, _ROUNDED["nearest"](self.low[1] + share * (self.high[1] - self.low[1]))
 
-    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames of the whole video at the rung's number and size; a video of fewer frames shows each of them once."""
         num_frames, side_pixels = self.own_rung()
         width, height = frame_size(info, side_pixels, self.resize, envelope)
         indices = self._indices(info, num_frames)
-        return FrameRequest(width=width, height=height, indices=indices)
+        return vt.FrameRequest(width=width, height=height, indices=indices)
 
-    def _indices(self, info: VideoInfo, num_frames: int) -> tuple[int, ...]:
+    def _indices(self, info: vt.VideoInfo, num_frames: int) -> tuple[int, ...]:
         last = info.num_frames - 1
         if not self.nested_times:
             return linspace_indices(0, last, num_frames)
@@ -228,29 +208,29 @@ class FrameMind(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+    def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then frames, each after its time, and the question."""
-        system = load_prompt(
+        system = vt.load_prompt(
             __package__,
             "prompt.txt",
             self.prompt_file,
-            duration=format_seconds(info.duration_seconds, decimals=1),
+            duration=vt.format_seconds(info.duration_seconds, decimals=1),
             max_turns=self.max_turns,
             max_calls_per_turn=self.max_calls_per_turn,
             call_frames=self.call_frames,
         )
         frames = protocol.labelled_frames(images, self.label_decimals)
-        return [Message("system", (system,)), Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
+        return [vt.Message("system", (system,)), vt.Message("user", (*frames, f"\n{sample.question.rstrip()}"))]
 
-    def parse(self, text: str) -> ParsedTurn:
-        return refuse_surplus_calls(protocol.parse_turn(text), self.max_calls_per_turn)
+    def parse(self, text: str) -> vt.ParsedTurn:
+        return vt.refuse_surplus_calls(protocol.parse_turn(text), self.max_calls_per_turn)
 
-    def goes_on_after(self, parsed: ParsedTurn) -> bool:
+    def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
         has_summary = parsed.summary is not None and self.continue_on != "tool_call"
         has_call = bool(parsed.calls) and self.continue_on != "turn_sum"
         return has_summary or has_call
 
-    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         frame_at = FrameAt(side_pixels=self.tool_side_pixels, resize=self.resize, rounding=self.time_rounding)
         return {frame_at.name: frame_at, VideoClip.name: self.video_clip()}
 
@@ -266,9 +246,9 @@ class FrameMind(Method):
             rounding=self.time_rounding,
         )
 
-    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+    def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """For each call its frames or a line that begins with ERROR, in order; then the number of the turn to come."""
-        content: list[str | ImagePart] = []
+        content: list[str | vt.ImagePart] = []
         for outcome in outcomes:
             content += [*self._evidence(outcome), "\n"]
         if not outcomes:
@@ -278,35 +258,36 @@ class FrameMind(Method):
             content.append(" Answer now.")
         return tuple(content)
 
-    def _evidence(self, outcome: ToolOutcome) -> Content:
+    def _evidence(self, outcome: vt.ToolOutcome) -> vt.Content:
         record, video = outcome.record, outcome.video
         if not record.ok:
-            lasts = "" if video is None else f" The video lasts {format_seconds(video.duration_seconds)} seconds."
-            return (f"ERROR: {format_error(record)}.{lasts}",)
+            lasts = "" if video is None else f" The video lasts {vt.format_seconds(video.duration_seconds)} seconds."
+            return (f"ERROR: {vt.format_error(record)}.{lasts}",)
         frames = protocol.labelled_frames(outcome.images, self.label_decimals)
         if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
             return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
         return frames
 
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A clip of the whole video."""
-        width, height = frame_size(info, self.tool_side_pixels, self.resize, envelope)
-        indices = linspace_indices(0, info.num_frames - 1, self.call_frames)
-        return FrameRequest(width=width, height=height, indices=indices)
+        size = frame_size(info, self.tool_side_pixels, self.resize, envelope)
+        return vt.spread_frames(info, self.call_frames, size)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
         """`accuracy`, `format` (0 or below), `tool` and `turn` (paper 3.3).
 
-        Tools count by type, from executed calls: using one often is worth no more than using it once. What counts is
-        what was shown, so one frame is not paid as two kinds of look.
+        Tools count by type, from executed calls: using one often earns no more than using it once. What counts is
+        what was shown, so one frame is not paid as two tools.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
-        worth = await answer_worth(trajectory.answer, sample, judge)
-        correct = worth > 0 and worth >= self.judge_threshold
+        score = await vt.answer_score(trajectory.answer, sample, judge)
+        correct = score > 0 and score >= self.judge_threshold
         paid_share = 1.0 if correct else self.exploration_share
         return {
             "accuracy": self.accuracy_reward if correct else 0.0,
@@ -315,23 +296,23 @@ class FrameMind(Method):
             "turn": self.turn_reward if 2 <= self._num_turns(trajectory) <= self.max_turns else 0.0,
         }
 
-    def _is_valid(self, trajectory: Trajectory) -> bool:
+    def _is_valid(self, trajectory: vt.Trajectory) -> bool:
         turns = trajectory.turns if self.format_scope == "rollout" else trajectory.turns[-1:]
         return protocol.is_valid_transcript("\n".join(turn.text for turn in turns))
 
-    def _tools_score(self, trajectory: Trajectory) -> float:
+    def _tools_score(self, trajectory: vt.Trajectory) -> float:
         calls = trajectory.calls()
         if self.bad_calls == "void" and not all(call.ok for call in calls):
             return 0.0
-        kinds = {_kind_of_look(call) for call in calls if call.ok}
-        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(kinds)]
+        used = {_tool_used(call) for call in calls if call.ok}
+        return (0.0, self.one_tool_reward, self.both_tools_reward)[len(used)]
 
-    def _num_turns(self, trajectory: Trajectory) -> int:
+    def _num_turns(self, trajectory: vt.Trajectory) -> int:
         if self.turn_counting == "turns":
             return len(trajectory.turns)
         return sum(protocol.num_summaries(turn.text) for turn in trajectory.turns)
 
 
-def _kind_of_look(call: CallRecord) -> str:
+def _tool_used(call: vt.CallRecord) -> str:
     """The tool that a call counts as: a clip of one frame shows what `FrameAt` does."""
     return FrameAt.name if len(call.frames) == 1 else call.name

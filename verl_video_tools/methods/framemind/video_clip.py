@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import FrameRequest, Rounding, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.core.types import Rounding
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.frame_at import Resize, frame_size, request_times, time_argument
 
 Endpoints = Literal["inclusive", "half_open"]
@@ -32,6 +32,17 @@ class VideoClip:
     """
 
     name: ClassVar[str] = "VideoClip"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows frames spread evenly from t_start to t_end in high resolution, "
+            "then lists their times in the order shown."
+        ),
+        parameters={
+            "t_start": ("number", "Where the part starts, in seconds from the start of the video."),
+            "t_end": ("number", "Where the part ends, in seconds; not before t_start, within the video."),
+        },
+    )
 
     min_frames: int
     max_frames: int
@@ -42,7 +53,7 @@ class VideoClip:
     resize: Resize = "square"
     rounding: Rounding = "nearest"
 
-    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"t_start": seconds, "t_end": seconds}``; the result repeats the numbers.
 
         Raises:
@@ -51,22 +62,22 @@ class VideoClip:
         """
         start, end = (time_argument(arguments, name, context.info) for name in ("t_start", "t_end"))
         if end < start:
-            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
+            raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, f"t_end={end:g} is before t_start={start:g}")
         if end == start and self.empty == "error":
-            raise CallRejected(CallErrorCode.SEGMENT_TOO_SHORT, f"t_start and t_end are both {start:g}")
+            raise vt.CallRejected(vt.CallErrorCode.SEGMENT_TOO_SHORT, f"t_start and t_end are both {start:g}")
         times = request_times(self._times(start, end, context.info), context.info, self.rounding)
         width, height = frame_size(context.info, self.side_pixels, self.resize, context.envelope)
-        return ToolPlan(
-            frames=FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding, unique=True),
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, seconds=times, rounding=self.rounding, unique=True),
             result={"t_start": start, "t_end": end},
         )
 
-    def frame_numbers(self, start: float, end: float, info: VideoInfo) -> list[int]:
+    def frame_numbers(self, start: float, end: float, info: vt.VideoInfo) -> list[int]:
         """Numbers of the frames of a clip, ascending, in a video of an even rate."""
         numbers: list[int] = _frame_numbers(np.array(self._times(start, end, info)), info, self.rounding).tolist()
         return numbers
 
-    def _times(self, start: float, end: float, info: VideoInfo) -> tuple[float, ...]:
+    def _times(self, start: float, end: float, info: vt.VideoInfo) -> tuple[float, ...]:
         if end == start:
             return (start,)
         count = min(max(math.floor(self.frames_per_second * (end - start) + 0.5), self.min_frames), self.max_frames)
@@ -77,7 +88,7 @@ class VideoClip:
         return tuple(float(time) for time in times[kept])
 
 
-def _frame_numbers(times_seconds: np.ndarray, info: VideoInfo, rounding: Rounding) -> np.ndarray:
+def _frame_numbers(times_seconds: np.ndarray, info: vt.VideoInfo, rounding: Rounding) -> np.ndarray:
     """Numbers of the frames wanted for these times, at the video's average rate: only to tell equal ones.
 
     Where the rate varies, more of them may turn out equal; the request asks for each frame once.

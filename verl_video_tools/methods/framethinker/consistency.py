@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from verl_video_tools.core.types import CallRecord, Turn
+from verl_video_tools.methods import toolkit as vt
 
 Check = Literal["structure", "redundancy", "min_gap", "logical_flow", "fidelity"]
 
@@ -55,7 +55,7 @@ class ConsistencyRules:
 
     @classmethod
     def training(cls, min_gap: int, num_video_frames: int) -> ConsistencyRules:
-        """The reward's profile: the first look counts as having chosen the whole video, (0, T - 1)."""
+        """The reward's profile: the initial frames count as having chosen the whole video, (0, T - 1)."""
         return cls(min_gap=min_gap, seeded_segments=((0, num_video_frames - 1),))
 
     @classmethod
@@ -69,7 +69,7 @@ class ConsistencyRules:
         )
 
 
-def verify_consistency(turns: Sequence[Turn], rules: ConsistencyRules) -> Verdict:
+def verify_consistency(turns: Sequence[vt.Turn], rules: ConsistencyRules) -> Verdict:
     """Verify a finished rollout from its records; the first check that fails is named.
 
     Only `thought`, `answer` and `calls` of a turn are read, never its text: what was not executed does not count.
@@ -120,7 +120,7 @@ def last_two_numbers(thought: str) -> tuple[int, int] | None:
     return int(numbers[0]), int(numbers[1])
 
 
-def _structure_fault(turns: Sequence[Turn]) -> Verdict | None:
+def _structure_fault(turns: Sequence[vt.Turn]) -> Verdict | None:
     if not turns or turns[-1].answer is None:
         return _fault("structure", len(turns), "the rollout does not end with an answer")
     for number, turn in enumerate(turns, start=1):
@@ -137,7 +137,7 @@ def _structure_fault(turns: Sequence[Turn]) -> Verdict | None:
     return None
 
 
-def _segment(call: CallRecord) -> tuple[int, int]:
+def _segment(call: vt.CallRecord) -> tuple[int, int]:
     return int(call.arguments["start_frame"]), int(call.arguments["end_frame"])
 
 

@@ -10,40 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.grading import grade_answer
-from verl_video_tools.core.prompt_files import load_prompt
-from verl_video_tools.core.templates import Template, render
-from verl_video_tools.core.types import (
-    AnswerLabel,
-    Content,
-    FrameRequest,
-    ImagePart,
-    Judge,
-    Message,
-    Method,
-    ParsedTurn,
-    PixelEnvelope,
-    RolloutLimits,
-    Sample,
-    StopReason,
-    Tool,
-    ToolDescription,
-    ToolOutcome,
-    Trajectory,
-    VideoInfo,
-)
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker import grammar as protocol
 from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, Verdict, verify_consistency
 from verl_video_tools.methods.framethinker.get_frame_number import GetFrameNumber
 from verl_video_tools.methods.framethinker.reference import MIN_GAP, read_transcript
-from verl_video_tools.methods.framethinker.verl_tools import TOOL_DESCRIPTIONS
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
-from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
-from verl_video_tools.methods.toolkit.refusals import format_error
 from verl_video_tools.video.resize import fit_box
-from verl_video_tools.video.sampling import linspace_indices
 
 _TIME = re.compile(r"\d+:\d+(:\d+)?")
 
@@ -56,12 +28,12 @@ class _Findings:
     consistent: bool
     chose_frames: bool
     times: tuple[str, ...]
-    """Times whose frame number, above 0, was told."""
+    """Times whose frame number, above 0, was reported."""
     well_formed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrameThinker(Method):
+class FrameThinker(vt.Method):
     """FrameThinker's protocol, tools, prompt and reward; the defaults are the large-scale recipe."""
 
     name: ClassVar[str] = "framethinker"
@@ -72,10 +44,13 @@ class FrameThinker(Method):
         "num_frames_long": "initial_frames_long and call_frames_long",
         "require_time_in_question": "time_bonus_for",
     }
-    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
+    recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
-    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
-    tool_agent_tools: ClassVar[tuple[str, ...]] = (ChooseFrames.name, GetFrameNumber.name)
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (
+        vt.ChooseFrames.description,
+        GetFrameNumber.description,
+    )
+    tool_agent_tools: ClassVar[tuple[str, ...]] = (vt.ChooseFrames.name, GetFrameNumber.name)
     dialogue_templates: ClassVar[str | None] = "dialogue_templates.toml"
 
     max_turns: int = 5
@@ -84,11 +59,11 @@ class FrameThinker(Method):
     """Tokens generated in one turn at most (code)."""
 
     initial_frames: int = 8
-    """Frames of the first look on a short video (paper 3.1 says "e.g. 8"; code)."""
+    """Initial frames of a short video (paper 3.1 says "e.g. 8"; code)."""
     initial_frames_long: int = 12
     """The same on a long video (code)."""
     call_frames: int = 8
-    """Frames of a zoom on a short video (code: as many as the first look)."""
+    """Frames of a zoom on a short video (code: as many as the initial frames)."""
     call_frames_long: int = 12
     """The same on a long video (code)."""
     box: tuple[int, int] = (640, 360)
@@ -107,7 +82,7 @@ class FrameThinker(Method):
     """Bonus of a rollout that executed choose_frames at least once. Code, large-scale run; the paper's small-scale
     weight is lost in the text that we have."""
     time_bonus: float = 0.5
-    """Bonus of a rollout that was told a frame number above 0. Code, large-scale run; small-scale weight as above."""
+    """Bonus of a rollout that was given a frame number above 0. Code, large-scale run; small-scale weight as above."""
     time_bonus_for: Literal["any_question", "timed_question", "named_time"] = "timed_question"
     """What `time_bonus` asks for. `timed_question`: the question names a time such as 0:34, and any time was looked up
     (code; the paper does not say). `named_time` (ours): a time that the question names was. `any_question`: neither."""
@@ -135,40 +110,40 @@ class FrameThinker(Method):
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
-            require(self, name, getattr(self, name) >= 1, "at least 1")
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("box", "box_long"):
-            require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
+            vt.require(self, name, min(getattr(self, name)) >= 1, "sides of at least 1 pixel")
         for name in ("turn_bonus", "turn_bonus_cap"):
-            require(self, name, getattr(self, name) >= 0.0, "at least 0")
+            vt.require(self, name, getattr(self, name) >= 0.0, "at least 0")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def frames_at_first(self, info: VideoInfo) -> int:
-        """Frames of the first look on this video."""
+    def frames_at_first(self, info: vt.VideoInfo) -> int:
+        """Number of initial frames of this video."""
         return self.initial_frames_long if self._is_long(info) else self.initial_frames
 
-    def frames_per_call(self, info: VideoInfo) -> int:
+    def frames_per_call(self, info: vt.VideoInfo) -> int:
         """Frames that a zoom shows of this video."""
         return self.call_frames_long if self._is_long(info) else self.call_frames
 
-    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
-        box_width, box_height = self._box(info)
-        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
-        width, height = fit_box(info.width, info.height, box_width, box_height, envelope, rounding=rounding)
-        indices = linspace_indices(0, info.num_frames - 1, self.frames_at_first(info))
-        return FrameRequest(width=width, height=height, indices=indices)
+        return vt.spread_frames(info, self.frames_at_first(info), self._frame_size(info, envelope))
 
-    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        rounding: Literal["floor", "nearest"] = "floor" if self.compat == "reference" else "nearest"
+        return fit_box(info.width, info.height, *self._box(info), envelope, rounding=rounding)
+
+    def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then question, blank line and one line per frame."""
         initial_frames, call_frames = self.frames_at_first(info), self.frames_per_call(info)
-        user = render(self, "user", question=sample.question.rstrip(), frames=numbered_frames(self, images))
+        user = vt.render(self, "user", question=sample.question.rstrip(), frames=vt.numbered_frames(self, images))
         if self.answer_only:
             return [
-                Message("system", render(self, "answer_only", initial_frames=str(initial_frames))),
-                Message("user", user),
+                vt.Message("system", vt.render(self, "answer_only", initial_frames=str(initial_frames))),
+                vt.Message("user", user),
             ]
-        system = load_prompt(
+        system = vt.load_prompt(
             __package__,
             "prompt.txt",
             self.prompt_file,
@@ -177,58 +152,59 @@ class FrameThinker(Method):
             min_gap=call_frames + 1,
             max_turns=self.max_turns,
         )
-        return [Message("system", (system,)), Message("user", user)]
+        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
     def tool_agent_prompt(self) -> str:
         """Frames, tools, how to call and how to answer, for chat templates that do not render the tools' schemas."""
-        return load_prompt(__package__, "prompt_tool_agent.txt", None)
+        return vt.load_prompt(__package__, "prompt_tool_agent.txt", None)
 
-    def message_templates(self) -> Mapping[str, Template]:
+    def message_templates(self) -> Mapping[str, vt.Template]:
         return {
-            "user": Template("{question}\n\n{frames}", once=("question", "frames")),
-            **FRAME_TEMPLATES,
-            "observation": Template("{frames}", once=("frames",)),
-            "frame_number": Template(protocol.FRAME_NUMBER, once=("number",), optional=("time",)),
-            "refusal": Template("The action was refused: {error}", optional=("error",)),
-            "answer_only": Template(
-                load_prompt(__package__, "prompt_answer_only.txt", None), optional=("initial_frames",)
+            "user": vt.Template("{question}\n\n{frames}", once=("question", "frames")),
+            **vt.FRAME_TEMPLATES,
+            "observation": vt.Template("{frames}", once=("frames",)),
+            "frame_number": vt.Template(protocol.FRAME_NUMBER, once=("number",), optional=("time",)),
+            "refusal": vt.Template("The action was refused: {error}", optional=("error",)),
+            "answer_only": vt.Template(
+                vt.load_prompt(__package__, "prompt_answer_only.txt", None), optional=("initial_frames",)
             ),
         }
 
-    def parse(self, text: str) -> ParsedTurn:
+    def parse(self, text: str) -> vt.ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
 
-    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         box_width, box_height = self._box(info)
-        choose_frames = ChooseFrames(
+        choose_frames = vt.ChooseFrames(
             num_frames=self.frames_per_call(info), box_width=box_width, box_height=box_height, compat=self.compat
         )
         return {choose_frames.name: choose_frames, GetFrameNumber.name: GetFrameNumber(compat=self.compat)}
 
-    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+    def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """Frame lines, or the frame number in one sentence; nothing about time, rate or turns left (code)."""
-        content: list[str | ImagePart] = []
+        content: list[str | vt.ImagePart] = []
         for outcome in outcomes:
             content += [*(("\n",) if content else ()), *self._observation(outcome)]
         return tuple(content)
 
-    def _observation(self, outcome: ToolOutcome) -> Content:
+    def _observation(self, outcome: vt.ToolOutcome) -> vt.Content:
         record = outcome.record
         if not record.ok:  # read only with end_on_call_error=False
-            return render(self, "refusal", error=str(format_error(record)))
+            return vt.render(self, "refusal", error=str(vt.format_error(record)))
         if record.name == protocol.GET_FRAME_NUMBER:
             number = str(record.result["frame_number"])
-            return render(self, "frame_number", time=str(record.arguments["time"]), number=number)
-        return render(self, "observation", frames=numbered_frames(self, outcome.images))
+            return vt.render(self, "frame_number", time=str(record.arguments["time"]), number=number)
+        return vt.render(self, "observation", frames=vt.numbered_frames(self, outcome.images))
 
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
-        """A zoom of the whole video, at the size of the first look."""
-        indices = linspace_indices(0, info.num_frames - 1, self.frames_per_call(info))
-        return replace(self.plan_initial_frames(info, sample, envelope), indices=indices)
+    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        """A zoom of the whole video, at the size of the initial frames."""
+        return vt.spread_frames(info, self.frames_per_call(info), self._frame_size(info, envelope))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
         """`accuracy`, `action_bonus` and `format`, weighted.
 
         `ccv` is 1.0 if the rollout passed the verification or none was asked for; at 0.0 all else is 0.0, too.
@@ -249,7 +225,7 @@ class FrameThinker(Method):
             "ccv": 1.0,
         }
 
-    def verify(self, trajectory: Trajectory) -> Verdict:
+    def verify(self, trajectory: vt.Trajectory) -> Verdict:
         """Cognitive Consistency Verification of a rollout under `ccv_profile`, from its executed calls."""
         if trajectory.video is None:
             return Verdict(ok=False, failed="structure", reason="the video was never opened")
@@ -260,7 +236,7 @@ class FrameThinker(Method):
             rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
         return verify_consistency(trajectory.turns, rules)
 
-    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+    def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; with `answer_grading="exact"`, whether the truth is a single word.
 
         Raises:
@@ -268,13 +244,13 @@ class FrameThinker(Method):
         """
         super().check_earnable(sample, judge)
         if self._compares_words(sample) and len(sample.ground_truth.split()) > 1:
-            raise UsageError(
+            raise vt.UsageError(
                 f"answer_grading=exact compares the answer's first word with the truth, which is "
                 f"{sample.ground_truth!r:.100}; make the truth one word, or set answer_grading=choice"
             )
 
-    async def _findings(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
-        answered = trajectory.stop_reason is StopReason.ANSWER
+    async def _findings(self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None) -> _Findings:
+        answered = trajectory.stop_reason is vt.StopReason.ANSWER
         well_formed = answered and all(turn.well_formed for turn in trajectory.turns)
         if self.compat == "reference":
             transcript = "\n".join(text for turn in trajectory.turns for text in (turn.text, turn.observation or ""))
@@ -287,7 +263,7 @@ class FrameThinker(Method):
         return _Findings(
             correct=await self._is_correct(trajectory.answer, sample, judge),
             consistent=self.verify(trajectory).ok,
-            chose_frames=any(call.name == ChooseFrames.name for call in calls),
+            chose_frames=any(call.name == vt.ChooseFrames.name for call in calls),
             times=tuple(
                 str(call.arguments["time"])
                 for call in calls
@@ -311,21 +287,21 @@ class FrameThinker(Method):
             return not {_seconds(time) for time in times}.isdisjoint(map(_seconds, named))
         return bool(times) and (bool(named) or self.time_bonus_for == "any_question")
 
-    async def _is_correct(self, answer: str | None, sample: Sample, judge: Judge | None) -> bool:
+    async def _is_correct(self, answer: str | None, sample: vt.Sample, judge: vt.Judge | None) -> bool:
         if answer is None:
             return False
         if self._compares_words(sample):
             return answer.split(maxsplit=1)[0] == sample.ground_truth
-        return await grade_answer(answer, sample, judge) is AnswerLabel.CORRECT
+        return await vt.grade_answer(answer, sample, judge) is vt.AnswerLabel.CORRECT
 
-    def _compares_words(self, sample: Sample) -> bool:
+    def _compares_words(self, sample: vt.Sample) -> bool:
         """Whether an answer's first word is compared with the truth: the published rule, for options and numbers."""
         return self.answer_grading == "exact" and sample.question_type in ("mc", "numeric")
 
-    def _is_long(self, info: VideoInfo) -> bool:
+    def _is_long(self, info: vt.VideoInfo) -> bool:
         return info.duration_seconds > self.long_video_seconds
 
-    def _box(self, info: VideoInfo) -> tuple[int, int]:
+    def _box(self, info: vt.VideoInfo) -> tuple[int, int]:
         return self.box_long if self._is_long(info) else self.box
 
 
@@ -348,34 +324,34 @@ class InferenceResult:
 
     Attributes:
         answer: of the first attempt that answered consistently; None is a format error, which counts as wrong.
-        images_used: frames shown in that attempt, first look and zooms; None for a format error, which the published
-            average of frames leaves out.
+        images_used: frames shown in that attempt, initial frames and zooms; None for a format error, which the
+            published average of frames leaves out.
         attempts: every rollout made, in order.
         verdicts: the verification of each.
     """
 
     answer: str | None
     images_used: int | None
-    attempts: tuple[Trajectory, ...]
+    attempts: tuple[vt.Trajectory, ...]
     verdicts: tuple[Verdict, ...]
 
 
 async def inference_attempts(
-    method: FrameThinker, run: Callable[[FrameThinker], Awaitable[Trajectory]], max_attempts: int = 3
+    method: FrameThinker, run: Callable[[FrameThinker], Awaitable[vt.Trajectory]], max_attempts: int = 3
 ) -> InferenceResult:
     """Answer one question with retries and a fallback (paper 3.3.2; code's evaluation script).
 
     A rollout that does not answer, or fails the verification in its inference profile, is made again; the last attempt
-    uses the answer-only prompt on the same first look.
+    uses the answer-only prompt on the same initial frames.
 
     Args:
         run: makes one whole rollout with the method that it is given.
         max_attempts: rollouts at most (code: 3).
     """
     if max_attempts < 1:
-        raise UsageError(f"max_attempts must be at least 1, got {max_attempts}")
+        raise vt.UsageError(f"max_attempts must be at least 1, got {max_attempts}")
     method = replace(method, ccv_profile="inference")
-    attempts: list[Trajectory] = []
+    attempts: list[vt.Trajectory] = []
     verdicts: list[Verdict] = []
     for number in range(1, max_attempts + 1):
         trajectory = await run(replace(method, answer_only=number == max_attempts > 1))

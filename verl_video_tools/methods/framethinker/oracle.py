@@ -1,4 +1,4 @@
-"""Scripted expert for FrameThinker: what a competent policy would write for a question of the synthetic world.
+"""Oracle policy for FrameThinker: what a competent policy would write for a question of the synthetic world.
 
 The five trajectory templates of the paper's process-supervised data (F.2):
     A  answer at once
@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.method import FrameThinker
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 from verl_video_tools.video.sampling import linspace_indices
@@ -29,33 +28,34 @@ Segment = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class FrameThinkerOracle(ScriptedOracle):
-    """An expert in FrameThinker's grammar.
+    """An oracle policy in FrameThinker's grammar.
 
     Attributes:
         refine_share: of the questions that name frames, how many follow template D instead of B.
         split_share: of the questions about several things, how many follow template E instead of B.
-        method: gives the frames of the first look and of each choice.
+        method: gives the initial frames and those of each choice.
     """
+
+    answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><action>output answer: {answer}</action>"
 
     refine_share: float = 0.15
     split_share: float = 0.25
     method: FrameThinker = field(default_factory=FrameThinker)
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
-        """Raises UsageError where the video is too short for a look (`call_frames + 1` frames)."""
+        """Raises UsageError where the video is too short for a call (`call_frames + 1` frames)."""
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            template, looks = self._careless_plan(rng, spec)
+            template, segments = self._imperfect_plan(rng, spec)
         else:
-            template, looks = self._plan(rng, spec, question)
+            template, segments = self._plan(rng, spec, question)
         turns = [_get(question.clock or "")] if template == "C" else []
-        turns += [_choose(start, end) for start, end in looks]
-        # Of a first look only the frame in question matters; a refined look replaces the one before.
-        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not looks else []
-        for start, end in looks[-1:] if template == "D" else looks:
+        turns += [_choose(start, end) for start, end in segments]
+        # Of the initial frames only the one in question matters; a refined segment replaces the one before.
+        shown = list(question.evidence[0][:1]) if question.kind == "direct" and not segments else []
+        for start, end in segments[-1:] if template == "D" else segments:
             shown += linspace_indices(start + 1, end - 1, self._num_frames(spec))
-        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
-        return Script(template, (*remind(question, turns), _answer(thought, self._answer_to(question, letter))))
+        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         if question.kind == "direct":
@@ -66,7 +66,7 @@ class FrameThinkerOracle(ScriptedOracle):
         if question.kind == "between_things":
             return "B", [segment]
         if question.kind == "between_frames":
-            around = self._first_look_around(spec, segment)
+            around = self._initial_frames_around(spec, segment)
             if rng.random() < self.refine_share and around != segment and around != (0, spec.num_frames - 1):
                 return "D", [around, segment]
             return "B", [segment]
@@ -76,21 +76,21 @@ class FrameThinkerOracle(ScriptedOracle):
             return "E", [(start, middle), (middle, end)]
         return "B", [segment]
 
-    def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+    def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
         if rng.random() < self.hasty_share:
             return "A", []
         num_frames = self._num_frames(spec)
         length = rng.randrange(num_frames + 1, 4 * num_frames)
         if length >= spec.num_frames - 1:
-            raise UsageError(f"a video of {spec.num_frames} frames is too short for looks of {num_frames} frames")
+            raise vt.UsageError(f"a video of {spec.num_frames} frames is too short for looks of {num_frames} frames")
         start = rng.randrange(spec.num_frames - 1 - length)
         return "B", [(start, start + length)]
 
     def _num_frames(self, spec: VideoSpec) -> int:
-        return self.method.frames_per_call(VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1))
+        return self.method.frames_per_call(video_info(spec))
 
-    def _first_look_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        """The nearest frames of the first look on both sides of a segment."""
+    def _initial_frames_around(self, spec: VideoSpec, segment: Segment) -> Segment:
+        """The nearest initial frames on both sides of a segment."""
         frames = linspace_indices(0, spec.num_frames - 1, self._num_frames(spec))
         return max(f for f in frames if f <= segment[0]), min(f for f in frames if f >= segment[1])
 
@@ -101,7 +101,3 @@ def _choose(start: int, end: int) -> str:
 
 def _get(clock: str) -> str:
     return f"<think>time {clock}</think><action>get frame number at time {clock}</action>"
-
-
-def _answer(thought: str, answer: str) -> str:
-    return f"<think>{thought}. {answer}</think><action>output answer: {answer}</action>"

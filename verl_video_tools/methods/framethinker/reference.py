@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framethinker.consistency import WHOLE_NUMBER
-from verl_video_tools.methods.toolkit.blocks import find_between, find_blocks
 
 MIN_GAP = 8
 """Frames; the published constant, whatever the video's length."""
@@ -54,7 +54,7 @@ def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_G
         num_video_frames: frames in the video (T).
         min_gap: frames; a segment needs end - start > min_gap.
     """
-    thoughts, actions = find_blocks(transcript, "think"), find_blocks(transcript, "action")
+    thoughts, actions = vt.find_blocks(transcript, "think"), vt.find_blocks(transcript, "action")
     if not thoughts or len(thoughts) != len(actions):
         return TranscriptFindings(reason=f"{len(thoughts)} thoughts and {len(actions)} actions")
     answer = _ANSWER.match(actions[-1].inner.strip())
@@ -62,7 +62,7 @@ def read_transcript(transcript: str, num_video_frames: int, min_gap: int = MIN_G
         return TranscriptFindings(reason="the last action is no answer")
 
     findings = TranscriptFindings(answer=answer[1])
-    replies = find_between(transcript, "</action>", "<think>")
+    replies = vt.find_between(transcript, "</action>", "<think>")
     seen_segments = {(0, num_video_frames - 1)}
     seen_times: set[str] = set()
     pending: int | None = None

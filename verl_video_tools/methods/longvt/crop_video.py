@@ -10,14 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt.crop_video_reference import checked_times, published_indices
-from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
-from verl_video_tools.methods.toolkit.frame_size import frame_size
 
 _LABEL_ROUNDING_SECONDS = 0.05
-"""LongVT tells times to a tenth of a second: that of the last frame may lie so far beyond the end."""
+"""LongVT labels frames with times to a tenth of a second: that of the last frame may lie so far beyond the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +29,32 @@ class CropVideo:
         max_frames: frames shown per call at most; a longer segment is sampled more sparsely.
         min_pixels, max_pixels: area of a frame (code: 28 x 28 and 50,176).
         compat: `reference` checks calls and chooses frames as the published tool does: the path has to be given as it
-            was told, and numbers may be written as strings.
+            was given, and numbers may be written as strings.
     """
 
     name: ClassVar[str] = "crop_video"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows its frames from start_time to end_time, then lists their times "
+            "in the order shown."
+        ),
+        parameters={
+            "video_path": ("string", "Path of the video, if it was given with the question; may be left out."),
+            "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
+            "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
+        },
+        optional=("video_path",),
+        frame_label="{frame.timestamp_seconds:.1f} s",
+    )
 
     fps: float
     max_frames: int
     min_pixels: int
     max_pixels: int
-    compat: Compat = "strict"
+    compat: vt.Compat = "strict"
 
-    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_time": seconds, "end_time": seconds, "video_path"?: str}``; others are ignored.
 
         The result repeats the segment as numbers, ``{"start_time": float, "end_time": float}``.
@@ -55,53 +66,47 @@ class CropVideo:
         if self.compat == "reference":
             return self._plan_reference(arguments, context)
         _check_video(arguments.get("video_path"), context.sample.video_path)
-        start, end = (self._seconds(arguments, name) for name in ("start_time", "end_time"))
+        start, end = (vt.seconds_argument(arguments, name) for name in ("start_time", "end_time"))
         duration = context.info.duration_seconds
         if start < 0 or start >= duration:
-            raise CallRejected(
-                CallErrorCode.OUT_OF_RANGE,
-                f"start_time {start:g} must be from 0 to below {format_seconds(duration)} seconds",
+            raise vt.CallRejected(
+                vt.CallErrorCode.OUT_OF_RANGE,
+                f"start_time {start:g} must be from 0 to below {vt.format_seconds(duration)} seconds",
             )
         if end <= start:
-            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}")
+            raise vt.CallRejected(
+                vt.CallErrorCode.REVERSED_SEGMENT, f"end_time {end:g} must be after start_time {start:g}"
+            )
         if end > duration + _LABEL_ROUNDING_SECONDS:
-            raise CallRejected(
-                CallErrorCode.OUT_OF_RANGE,
-                f"end_time {end:g} is after the end of the video ({format_seconds(duration)} seconds)",
+            raise vt.CallRejected(
+                vt.CallErrorCode.OUT_OF_RANGE,
+                f"end_time {end:g} is after the end of the video ({vt.format_seconds(duration)} seconds)",
             )
         end = min(end, duration)
         seconds = segment_seconds(start, end, context.info, self.fps, self.max_frames)
         if not seconds:
-            raise CallRejected(
-                CallErrorCode.SEGMENT_TOO_SHORT, f"there are no two frames between {start:g} and {end:g} seconds"
+            raise vt.CallRejected(
+                vt.CallErrorCode.SEGMENT_TOO_SHORT, f"there are no two frames between {start:g} and {end:g} seconds"
             )
-        width, height = frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
-        return ToolPlan(
-            frames=FrameRequest(width=width, height=height, seconds=seconds),
+        width, height = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, seconds=seconds),
             result={"start_time": start, "end_time": end},
         )
 
-    def _plan_reference(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    def _plan_reference(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         start, end = checked_times(arguments, context.sample.video_path, context.info)
         indices = published_indices(start, end, context.info, self.fps, self.max_frames)
         if not indices:
-            raise CallRejected(CallErrorCode.SEGMENT_TOO_SHORT, f"too_short: start_time={start}, end_time={end}")
-        width, height = frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
-        return ToolPlan(
-            frames=FrameRequest(width=width, height=height, indices=indices),
+            raise vt.CallRejected(vt.CallErrorCode.SEGMENT_TOO_SHORT, f"too_short: start_time={start}, end_time={end}")
+        width, height = vt.frame_size(context.info, self.min_pixels, self.max_pixels, context.envelope)
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, indices=indices),
             result={"start_time": start, "end_time": end},
         )
 
-    @staticmethod
-    def _seconds(arguments: Mapping[str, Any], name: str) -> float:
-        value = arguments.get(name)
-        seconds = finite_number(value, read_text=False)
-        if seconds is None:
-            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
-        return seconds
 
-
-def segment_seconds(start: float, end: float, info: VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
+def segment_seconds(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[float, ...]:
     """Times to look at for a segment, spread evenly over it, first and last frame included.
 
     The rule is that of qwen-vl-utils, by which the published checkpoints were trained
@@ -128,11 +133,11 @@ def _check_video(named: Any, video_path: str) -> None:
     if named is None:
         return
     if not isinstance(named, str) or not named:
-        raise CallRejected(
-            CallErrorCode.MALFORMED_CALL, f"video_path must be text, and may be left out; got {named!r:.80}"
+        raise vt.CallRejected(
+            vt.CallErrorCode.MALFORMED_CALL, f"video_path must be text, and may be left out; got {named!r:.80}"
         )
     if named.removeprefix("file://") not in (video_path, PurePath(video_path).name):
-        # The right name is not told: it may give the answer away.
-        raise CallRejected(
-            CallErrorCode.WRONG_VIDEO, f"{named[:80]!r} is not the video of this question; leave video_path out"
+        # The right name is not reported: it may give the answer away.
+        raise vt.CallRejected(
+            vt.CallErrorCode.WRONG_VIDEO, f"{named[:80]!r} is not the video of this question; leave video_path out"
         )

@@ -12,20 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods import toolkit as vt
 
 _TIMES = ("start_time", "end_time")
 
 
-def checked_times(arguments: Mapping[str, Any], video_path: str, info: VideoInfo) -> tuple[float, float]:
+def checked_times(arguments: Mapping[str, Any], video_path: str, info: vt.VideoInfo) -> tuple[float, float]:
     """Start and end of a call in seconds, checked in the published order.
 
     Raises:
         CallRejected: its message starts with the name of the check that failed, which is that of the template by which
-            the model is told (`methods.longvt.messages`).
+            the model reads it (`methods.longvt.messages`).
     """
-    malformed, out_of_range = CallErrorCode.MALFORMED_CALL, CallErrorCode.OUT_OF_RANGE
+    malformed, out_of_range = vt.CallErrorCode.MALFORMED_CALL, vt.CallErrorCode.OUT_OF_RANGE
     path = arguments.get("video_path", "")
     _require(isinstance(path, str), malformed, "wrong_types", arguments)
     times = {name: _number(arguments[name]) for name in _TIMES if name in arguments}
@@ -38,8 +37,8 @@ def checked_times(arguments: Mapping[str, Any], video_path: str, info: VideoInfo
         ("end_time" in arguments, malformed, "end_missing"),
         (bool(path.strip()), malformed, "path_empty"),
         (not start < 0, out_of_range, "start_negative"),
-        (not end <= start, CallErrorCode.REVERSED_SEGMENT, "end_not_after_start"),
-        (path == video_path, CallErrorCode.WRONG_VIDEO, "file_missing"),
+        (not end <= start, vt.CallErrorCode.REVERSED_SEGMENT, "end_not_after_start"),
+        (path == video_path, vt.CallErrorCode.WRONG_VIDEO, "file_missing"),
         (not start >= duration, out_of_range, "start_beyond"),
         (not end > duration, out_of_range, "end_beyond"),
     ):
@@ -47,7 +46,7 @@ def checked_times(arguments: Mapping[str, Any], video_path: str, info: VideoInfo
     return start, end
 
 
-def format_values(arguments: Mapping[str, Any], info: VideoInfo | None) -> dict[str, str]:
+def format_values(arguments: Mapping[str, Any], info: vt.VideoInfo | None) -> dict[str, str]:
     """What an error may state, as the published tool writes it."""
     times = {name: _number(arguments.get(name)) for name in _TIMES}
     return {
@@ -59,12 +58,12 @@ def format_values(arguments: Mapping[str, Any], info: VideoInfo | None) -> dict[
     }
 
 
-def published_duration(info: VideoInfo) -> float:
+def published_duration(info: vt.VideoInfo) -> float:
     """Seconds, as the published tool computes them."""
     return info.num_frames / info.average_fps
 
 
-def published_indices(start: float, end: float, info: VideoInfo, fps: float, max_frames: int) -> tuple[int, ...]:
+def published_indices(start: float, end: float, info: vt.VideoInfo, fps: float, max_frames: int) -> tuple[int, ...]:
     """Frames of a segment: both ends included, an even number, at least 2; none where it holds no two frames.
 
     Positions are spread in float32 from both ends, as `torch.linspace` does, and rounded half to even.
@@ -85,10 +84,10 @@ def published_indices(start: float, end: float, info: VideoInfo, fps: float, max
     return tuple(int(position) for position in np.rint(positions))
 
 
-def _require(holds: bool, code: CallErrorCode, name: str, arguments: Mapping[str, Any]) -> None:
+def _require(holds: bool, code: vt.CallErrorCode, name: str, arguments: Mapping[str, Any]) -> None:
     if not holds:
         times = ", ".join(f"{key}={arguments[key]!r:.80}" for key in _TIMES if key in arguments)
-        raise CallRejected(code, f"{name}: {times}")
+        raise vt.CallRejected(code, f"{name}: {times}")
 
 
 def _number(value: Any) -> float | None:

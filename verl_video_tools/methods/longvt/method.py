@@ -9,46 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.core.config import require
-from verl_video_tools.core.grading import answer_worth
-from verl_video_tools.core.prompt_files import load_prompt
-from verl_video_tools.core.templates import Template, render
-from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall, temporal_iou
-from verl_video_tools.core.types import (
-    Content,
-    FrameRequest,
-    ImagePart,
-    Judge,
-    Message,
-    Method,
-    ParsedTurn,
-    PixelEnvelope,
-    RolloutLimits,
-    Sample,
-    StopReason,
-    Tool,
-    ToolDescription,
-    ToolOutcome,
-    Trajectory,
-    VideoInfo,
-    segment_of,
-)
+from verl_video_tools.core.temporal import boundary_agreement, segments_iou, segments_recall
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.longvt import messages
 from verl_video_tools.methods.longvt import reference as reference
 from verl_video_tools.methods.longvt.crop_video import CropVideo, segment_seconds
 from verl_video_tools.methods.longvt.crop_video_reference import published_indices
-from verl_video_tools.methods.longvt.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.toolkit import hermes
-from verl_video_tools.methods.toolkit.arguments import format_seconds
-from verl_video_tools.methods.toolkit.frame_lines import frame_lines
-from verl_video_tools.methods.toolkit.frame_size import frame_size
-from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls
 
 Segment = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongVT(Method):
+class LongVT(vt.Method):
     """LongVT's protocol, tool, prompt and reward; the defaults are the paper's reinforcement-learning stage."""
 
     name: ClassVar[str] = "longvt"
@@ -59,9 +32,11 @@ class LongVT(Method):
         "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment (docs/rows.md)",
     }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
-    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=40_960, response_tokens=16_384, images=1152)
+    recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
+        prompt_tokens=40_960, response_tokens=16_384, images=1152
+    )
     oracle: ClassVar[str | None] = "verl_video_tools.methods.longvt.oracle:LongVTOracle"
-    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (CropVideo.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (CropVideo.name,)
 
@@ -71,9 +46,9 @@ class LongVT(Method):
     """The model reads why a call was refused, and goes on (code)."""
 
     fps: float = 1.0
-    """Frames per second of video, in the first look and in crops (code)."""
+    """Frames per second of video, in the initial frames and in crops (code)."""
     initial_frames: int = 512
-    """Frames of the first look; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
+    """Initial frames; a longer video is skimmed more sparsely. Code; its evaluation takes 768 (paper 5.1)."""
     call_frames: int = 128
     """Frames of one crop (code)."""
     min_pixels: int = 784
@@ -114,60 +89,64 @@ class LongVT(Method):
 
     def check_fields(self) -> None:
         for name in ("max_calls_per_turn", "max_calls_reference", "max_answer_characters"):
-            require(self, name, getattr(self, name) >= 1, "at least 1")
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
         for name in ("initial_frames", "call_frames"):
-            require(self, name, getattr(self, name) >= 2, "at least 2")
-        require(self, "fps", self.fps > 0, "above 0")
-        require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
-        require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least {self.min_pixels}")
+            vt.require(self, name, getattr(self, name) >= 2, "at least 2")
+        vt.require(self, "fps", self.fps > 0, "above 0")
+        vt.require(self, "min_pixels", self.min_pixels >= 1, "at least 1")
+        vt.require(self, "max_pixels", self.max_pixels >= self.min_pixels, f"at least {self.min_pixels}")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames of the whole video, the first and the last included."""
-        width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
         if self.compat == "reference":
+            width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
             indices = published_indices(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
-            return FrameRequest(width=width, height=height, indices=indices or (0,))
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.initial_frames)
-        return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
+            return vt.FrameRequest(width=width, height=height, indices=indices or (0,))
+        return self._whole_video(info, self.initial_frames, envelope)
 
-    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-        """The system prompt with the tool's schema; then question, frames, and the path where it is told. With
+    def _whole_video(self, info: vt.VideoInfo, max_frames: int, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
+        width, height = vt.frame_size(info, self.min_pixels, self.max_pixels, envelope)
+        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, max_frames)
+        return vt.FrameRequest(width=width, height=height, seconds=seconds or (0.0,))  # a video of a single frame
+
+    def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
+        """The system prompt with the tool's schema; then question, frames, and the path where it is given. With
         `compat="reference"` frames, question and path, as published."""
         with_times = 'You see frames of it, each after its time in seconds, such as "12.0s".'
-        system = load_prompt(
+        system = vt.load_prompt(
             __package__,
             "prompt.txt",
             self.prompt_file,
-            duration=format_seconds(info.duration_seconds, decimals=1),
+            duration=vt.format_seconds(info.duration_seconds, decimals=1),
             frames=with_times if self._times else "You see frames of it, spread evenly over its length.",
             fps=f"{self.fps:g}",
             call_frames=self.call_frames,
             max_turns=self.max_turns,
-            tools=hermes.tools_section(self.tool_schemas()),
+            tools=hermes.tools_section([self.tool_schema()]),
         )
-        user = render(
+        user = vt.render(
             self, "user", question=sample.question.rstrip(), frames=self.shown(images), path=sample.video_path
         )
-        return [Message("system", (system,)), Message("user", user)]
+        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
-    def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
+    def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The pictures, then the question: 58,022 rows of the published cold start are about pictures (table 1)."""
-        system = load_prompt(__package__, "prompt_pictures.txt", self.picture_prompt_file)
-        return [Message("system", (system,)), Message("user", (*images, f"\n{question.strip()}"))]
+        system = vt.load_prompt(__package__, "prompt_pictures.txt", self.picture_prompt_file)
+        return [vt.Message("system", (system,)), vt.Message("user", (*images, f"\n{question.strip()}"))]
 
-    def message_templates(self) -> Mapping[str, Template]:
+    def message_templates(self) -> Mapping[str, vt.Template]:
         return messages.REFERENCE if self.compat == "reference" else messages.strict_templates(self.tell_video_path)
 
-    def parse(self, text: str) -> ParsedTurn:
+    def parse(self, text: str) -> vt.ParsedTurn:
         if self.compat == "reference":
             parsed = hermes.parse_turn_reference(text, (CropVideo.name,))
         else:
             parsed = hermes.parse_turn(text)
-        return refuse_surplus_calls(parsed, self.max_calls_per_turn)
+        return vt.refuse_surplus_calls(parsed, self.max_calls_per_turn)
 
-    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         crop_video = CropVideo(
             fps=self.fps,
             max_frames=self.call_frames,
@@ -177,43 +156,37 @@ class LongVT(Method):
         )
         return {crop_video.name: crop_video}
 
-    def tool_schemas(self) -> list[dict[str, Any]]:
-        """The tools as the model reads about them."""
-        return [self.tool_schema()]
-
     def tool_schema(self) -> dict[str, Any]:
         """`crop_video` as the model reads about it."""
-        parameters = {
-            "video_path": ("string", "Path of the video, as given with the question."),
-            "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
-            "end_time": ("number", "Where the part ends, in seconds; after start_time, within the video."),
-        }
+        path = ("string", "Path of the video, as given with the question.")
+        parameters = {**CropVideo.description.parameters, "video_path": path}
         if not self.tell_video_path and self.compat == "strict":
             del parameters["video_path"]
         return hermes.tool_schema(CropVideo.name, "Shows a part of the video more closely.", parameters)
 
-    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+    def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """One `<tool_response>` per call: its frames, or why it was refused."""
         return messages.observation(self, self.compat, outcomes, self.shown)
 
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A crop of the whole video."""
-        width, height = frame_size(info, self.min_pixels, self.max_pixels, envelope)
-        seconds = segment_seconds(0.0, info.duration_seconds, info, self.fps, self.call_frames)
-        return FrameRequest(width=width, height=height, seconds=seconds or (0.0,))
+        return self._whole_video(info, self.call_frames, envelope)
 
     def ends_on_budget(self) -> bool:
-        """As published with `compat="reference"`: it costs the answer. Else the model is told, and may crop less."""
+        """With `compat="reference"`, as published: it costs the answer. Else the model reads an error, and may crop
+        less."""
         return self.compat == "reference"
 
-    def ends_after(self, trajectory: Trajectory) -> StopReason | None:
+    def ends_after(self, trajectory: vt.Trajectory) -> vt.StopReason | None:
         """As published, with `compat="reference"` only: no turn follows once the calls of a rollout are used up."""
         used_up = len(trajectory.calls()) >= self.max_calls_reference
-        return StopReason.MAX_TURNS if self.compat == "reference" and used_up else None
+        return vt.StopReason.MAX_TURNS if self.compat == "reference" and used_up else None
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
         """`accuracy`, `format` and `temporal_iou`, weighted (paper 4.2).
 
         Time is paid whatever the answer is, also without one. A row without an annotated segment earns nothing for it.
@@ -225,58 +198,58 @@ class LongVT(Method):
             return await self._components_reference(trajectory, sample, judge)
         answer = trajectory.answer or ""
         too_long = len(answer) >= self.max_answer_characters
-        worth = 0.0 if too_long else await self._worth(answer, sample, judge)
+        score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
         well_formed = not too_long and is_well_formed(trajectory)
         segments = [(call.result["start_time"], call.result["end_time"]) for call in trajectory.executed_calls()]
-        return self._weighted(worth, well_formed, self._time_term(trajectory, segments, sample, worth, bool(segments)))
+        return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, bool(segments)))
 
     async def _components_reference(
-        self, trajectory: Trajectory, sample: Sample, judge: Judge | None
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:
         """What the published scoring finds in the text of the rollout."""
         text = reference.published_text(trajectory.turns)
         segments, called = reference.written_segments(text), "<tool_response>" in text
         if sample.question_type == "segment":
-            truth = segment_of(sample.ground_truth) or (0.0, 0.0)
-            worth = reference.answered_iou(reference.answered_segment_of(text), truth)
+            truth = vt.segment_of(sample.ground_truth) or (0.0, 0.0)
+            score = reference.answered_iou(reference.answered_segment_of(text), truth)
             well_formed = reference.is_in_form_of_segments(text)
         else:
             answer = reference.answer_of(text)
             too_long = len(answer) >= self.max_answer_characters
-            worth = 0.0 if too_long else await self._worth(answer, sample, judge)
+            score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
             well_formed = not too_long and reference.is_in_form(text)
-        return self._weighted(worth, well_formed, self._time_term(trajectory, segments, sample, worth, called))
+        return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, called))
 
-    def _weighted(self, worth: float, well_formed: bool, time: float) -> dict[str, float]:
+    def _weighted(self, score: float, well_formed: bool, time: float) -> dict[str, float]:
         return {
-            "accuracy": self.accuracy_reward * worth,
+            "accuracy": self.accuracy_reward * score,
             "format": self.format_reward if well_formed else 0.0,
             "temporal_iou": self.time_weight * time,
         }
 
-    def acc(self, reward: Mapping[str, float], sample: Sample) -> float:
+    def acc(self, reward: Mapping[str, float], sample: vt.Sample) -> float:
         """As every method's; of a question whose answer is a segment the IoU, so that its mean is mIoU."""
         if sample.question_type == "segment" and self.accuracy_reward > 0:
             return reward.get("accuracy", 0.0) / self.accuracy_reward
         return super().acc(reward, sample)
 
-    async def _worth(self, answer: str, sample: Sample, judge: Judge | None) -> float:
+    async def _answer_score(self, answer: str, sample: vt.Sample, judge: vt.Judge | None) -> float:
         """How right an answer is, in [0, 1]. An empty one is wrong, and no judge is asked."""
         if not answer:
             return 0.0
         if sample.question_type == "segment":
-            named, truth = segment_of(answer), segment_of(sample.ground_truth)
-            return 0.0 if named is None or truth is None else temporal_iou(named, truth)
-        return await answer_worth(answer, sample, judge)
+            named, truth = vt.segment_of(answer), vt.segment_of(sample.ground_truth)
+            return 0.0 if named is None or truth is None else vt.temporal_iou(named, truth)
+        return await vt.answer_score(answer, sample, judge)
 
     def _time_term(
-        self, trajectory: Trajectory, segments: Sequence[Segment], sample: Sample, worth: float, called: bool
+        self, trajectory: vt.Trajectory, segments: Sequence[Segment], sample: vt.Sample, score: float, called: bool
     ) -> float:
         """The temporal reward of segments that count, in order; `called` says that the rollout used its tool."""
         if self.time_reward == "none" or (sample.question_type == "segment" and not self.crop_pays_on_segments):
             return 0.0
         if self.time_reward == "tool":
-            return float(called and worth >= 0.5)
+            return float(called and score >= 0.5)
         truth, info = sample.video_segment_seconds, trajectory.video
         if truth is None or info is None or not segments:
             return 0.0
@@ -285,7 +258,7 @@ class LongVT(Method):
         counted = segments[-1:] if self.crop_choice == "last" else segments
         return max(self._overlap([segment], truth, info) for segment in counted)
 
-    def _overlap(self, segments: Sequence[Segment], truth: Segment, info: VideoInfo) -> float:
+    def _overlap(self, segments: Sequence[Segment], truth: Segment, info: vt.VideoInfo) -> float:
         if self.time_reward == "recall":
             return segments_recall(segments, truth)
         iou = segments_iou(segments, truth)
@@ -300,22 +273,22 @@ class LongVT(Method):
     def _times(self) -> bool:
         return self.show_times and self.compat == "strict"
 
-    def shown(self, images: Sequence[ImagePart]) -> Content:
-        """Bare pictures, or one line per frame with its time before it."""
+    def shown(self, images: Sequence[vt.ImagePart]) -> vt.Content:
+        """Bare images, or one line per frame with its time before it."""
         if not self._times:
             return tuple(images)
-        return frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
+        return vt.frame_lines(images, lambda seconds: f"{seconds:.1f}s ")
 
 
-def is_well_formed(trajectory: Trajectory) -> bool:
+def is_well_formed(trajectory: vt.Trajectory) -> bool:
     """The format of a rollout (paper 4.2; rules of the code, read turn by turn from the policy's own text).
 
     Every turn but the last is a thought and exactly one call, the last a thought and an answer. Words between the
     blocks are allowed in a rollout that calls a tool; one that only answers has to consist of its two blocks.
     """
-    if trajectory.stop_reason is not StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
+    if trajectory.stop_reason is not vt.StopReason.ANSWER or not all(turn.well_formed for turn in trajectory.turns):
         return False
-    *looks, last = trajectory.turns
-    if not looks:
+    *calling, last = trajectory.turns
+    if not calling:
         return not hermes.has_words_outside(last.text)
-    return all(len(turn.calls) == 1 for turn in looks)
+    return all(len(turn.calls) == 1 for turn in calling)

@@ -1,7 +1,7 @@
-"""Scripted expert for LongVT: what a competent policy would write for a question of the synthetic world.
+"""Oracle policy for LongVT: what a competent policy would write for a question of the synthetic world.
 
 Templates, by the letters of `methods.toolkit.oracle`:
-    A  answer at once, from the first look
+    A  answer at once, from the initial frames
     B  crop the part that the question names, then answer
 It concludes only from frames that it was shown, so its thoughts are true.
 """
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
 from verl_video_tools.methods.toolkit.oracle import (
@@ -24,6 +23,7 @@ from verl_video_tools.methods.toolkit.oracle import (
     place_asked,
     remind,
     runs_of_labels,
+    video_info,
 )
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
@@ -32,46 +32,46 @@ from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
 
 @dataclass(frozen=True, kw_only=True)
 class LongVTOracle(ScriptedOracle):
-    """An expert in LongVT's grammar. Questions without options want one that answers in words."""
+    """An oracle policy in LongVT's grammar. Questions without options want one that answers in words."""
 
     takes_open_questions: ClassVar[bool] = True
+    answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"
 
     method: LongVT
 
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         segment: tuple[float, float] | None = evidence_seconds(spec, question)
-        first_look_tells = question.kind == "direct" and self._first_look_tells(spec, question)
+        initial_frames_tell = question.kind == "direct" and self._initial_frames_tell(spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
             segment = None if rng.random() < self.hasty_share else (start, round(start + rng.uniform(2.0, 6.0), 1))
-        elif first_look_tells:
+        elif initial_frames_tell:
             segment = None
         if segment is None:
-            shown = [question.evidence[0][0]] if first_look_tells else []
+            shown = [question.evidence[0][0]] if initial_frames_tell else []
         else:
             shown = self._shown(spec, *segment, self.method.call_frames)
         thought, option = _conclude(rng, spec, question, shown)
         letters = {text: letter for letter, text in question.options.items()}
-        answer = _answer(thought, self._answer_to(question, letters[option]))
+        answer = self.answer_turn.format(thought=thought, answer=self._answer_to(question, letters[option]))
         if segment is None:
             return Script("A", (answer,))
         return Script("B", (*remind(question, [_crop(*segment)]), answer))
 
-    def _first_look_tells(self, spec: VideoSpec, question: Question) -> bool:
+    def _initial_frames_tell(self, spec: VideoSpec, question: Question) -> bool:
         frame = question.evidence[0][0]
-        first_look = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
-        nearest = min(first_look, key=lambda shown: abs(shown - frame))
+        initial_frames = self._shown(spec, 0.0, spec.duration_seconds, self.method.initial_frames)
+        nearest = min(initial_frames, key=lambda shown: abs(shown - frame))
         return label_at(spec, nearest) == label_at(spec, frame)
 
     def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
-        """Frames that the tool, or the first look, shows of a segment."""
-        info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), 1, 1)
-        return frames_at(spec, segment_seconds(start, end, info, self.method.fps, max_frames))
+        """Frames that the tool, or the method at first, shows of a segment."""
+        return frames_at(spec, segment_seconds(start, end, video_info(spec), self.method.fps, max_frames))
 
 
 def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
-    """What the expert says about the frames it was shown, and the text of the option that it takes."""
+    """What the oracle says about the frames it was shown, and the text of the option that it takes."""
     options = list(question.options.values())
     runs = runs_of_labels(spec, shown)
     if question.kind == "count":
@@ -93,7 +93,3 @@ def _crop(start: float, end: float) -> str:
     call = {"name": "crop_video", "arguments": {"start_time": round(start, 1), "end_time": round(end, 1)}}
     window = f"between {start:.1f}s and {end:.1f}s"
     return f"<think>{window}</think>\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
-
-
-def _answer(thought: str, answer: str) -> str:
-    return f"<think>{thought}. {answer}</think>\n<answer>{answer}</answer>"

@@ -11,9 +11,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from verl_video_tools.core.temporal import temporal_iou
-from verl_video_tools.core.types import Turn
-from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods import toolkit as vt
 
 Segment = tuple[float, float]
 
@@ -22,7 +20,7 @@ _LITERAL_CHARACTERS = 4000
 """Of a call at most; as much as a call may have to be carried out."""
 
 
-def published_text(turns: Sequence[Turn]) -> str:
+def published_text(turns: Sequence[vt.Turn]) -> str:
     """The text that the published scoring is given: turns and what answered them, with the names of their roles."""
     replies = [f"user{turn.observation}assistant\n" if turn.observation is not None else "" for turn in turns]
     return "".join(_kept(turn) + reply for turn, reply in zip(turns, replies, strict=True))
@@ -74,7 +72,7 @@ def written_segments(text: str) -> list[Segment]:
     if "<tool_response>" not in text:
         return []
     segments: list[Segment] = []
-    for block in reversed(find_blocks(text, "tool_call")):
+    for block in reversed(vt.find_blocks(text, "tool_call")):
         try:
             segment = _segment(block.inner)
         except (TypeError, AttributeError, OverflowError, RecursionError, MemoryError):
@@ -90,12 +88,12 @@ def answered_iou(answer: str, truth: Segment) -> float:
         named = ast.literal_eval(answer[:_LITERAL_CHARACTERS])
         if not isinstance(named, list) or len(named) != 2:
             return 0.0
-        return temporal_iou((float(named[0]), float(named[1])), truth)
+        return vt.temporal_iou((float(named[0]), float(named[1])), truth)
     except (SyntaxError, ValueError, TypeError, OverflowError, RecursionError, MemoryError):
         return 0.0
 
 
-def _kept(turn: Turn) -> str:
+def _kept(turn: vt.Turn) -> str:
     if turn.truncated or not turn.calls:
         return turn.text
     calls = [json.dumps(call.arguments, ensure_ascii=False) for call in turn.calls]

@@ -1,9 +1,25 @@
-"""Numbers in calls: how arguments are read, and how limits are told."""
+"""Numbers in calls: how arguments are read, and how limits are reported."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+
+
+def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
+    """A time in seconds.
+
+    Raises:
+        CallRejected: `malformed_call` if it is no finite number.
+    """
+    value = arguments.get(name)
+    seconds = finite_number(value, read_text=False)
+    if seconds is None:
+        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+    return seconds
 
 
 def finite_number(value: Any, *, read_text: bool) -> float | None:

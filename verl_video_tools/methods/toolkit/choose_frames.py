@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan
+from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolDescription, ToolPlan
 from verl_video_tools.video.resize import fit_box
 from verl_video_tools.video.sampling import linspace_indices
+
+NUMBER_AND_TIME = "frame {frame.index} ({frame.timestamp_seconds:.2f} s)"
+"""How verl's own tool loop labels the frames of tools that take frame numbers (`ToolDescription.frame_label`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +30,18 @@ class ChooseFrames:
     """
 
     name: ClassVar[str] = "choose_frames"
+    description: ClassVar[ToolDescription] = ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows a fixed number of frames spread evenly between two frame "
+            "numbers, both exclusive, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("integer", "Frame number after which the segment starts, from 0."),
+            "end_frame": ("integer", "Frame number before which the segment ends; at most the number of frames."),
+        },
+        frame_label=NUMBER_AND_TIME,
+    )
 
     num_frames: int
     box_width: int

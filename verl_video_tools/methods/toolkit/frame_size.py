@@ -1,9 +1,10 @@
-"""Sizes of frames by a bound on their area."""
+"""Frames spread over the whole video, and sizes of frames by a bound on their area."""
 
 from __future__ import annotations
 
-from verl_video_tools.core.types import PixelEnvelope, VideoInfo
+from verl_video_tools.core.types import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.video.resize import fit_envelope
+from verl_video_tools.video.sampling import linspace_indices
 
 PATCH_FACTOR = 28
 """Sides are multiples of this many pixels where no processor says otherwise (Qwen2.5-VL: patches of 14, merged 2x2)."""
@@ -15,3 +16,13 @@ def frame_size(info: VideoInfo, min_pixels: int, max_pixels: int, envelope: Pixe
     most = min(max_pixels, envelope.max_pixels)
     bounds = PixelEnvelope(factor, min(max(min_pixels, envelope.min_pixels), most), most)
     return fit_envelope(info.width, info.height, bounds)
+
+
+def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> FrameRequest:
+    """Frames spread evenly from the first of the video to the last; all of a shorter video.
+
+    Args:
+        size: width and height in pixels.
+    """
+    width, height = size
+    return FrameRequest(width=width, height=height, indices=linspace_indices(0, info.num_frames - 1, num_frames))

@@ -18,14 +18,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.json_text import load_object
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 from verl_video_tools.methods.toolkit.blocks import find_blocks, without_blocks
+from verl_video_tools.methods.toolkit.refusals import malformed_call
 
-UNKNOWN = "unknown"
-"""Name under which a block is recorded that names no tool."""
-
+_ADVICE = 'write {"name": ..., "arguments": {...}} between the tags'
 _TAG = re.compile(r"</?(?:think|tool_call|answer)>")
 
 
@@ -41,7 +39,7 @@ def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, 
 def parse_turn(text: str) -> ParsedTurn:
     """Read one turn: a thought, then calls or an answer.
 
-    The thought is the first `<think>` block; tags inside thoughts are only talk. Of several answers the last counts.
+    The thought is the first `<think>` block; tags inside thoughts are ignored. Of several answers the last counts.
     `well_formed` says that the turn's tags are in order (`tags_in_order`) and that its calls can be read.
     """
     thoughts = find_blocks(text, "think")
@@ -125,7 +123,7 @@ def tool_schema(
 
 
 def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
-    """The part of a system message that tells which tools there are and how to call them.
+    """The part of a system message that lists the tools and says how to call them.
 
     `config/chat_templates/hermes_tools.jinja` renders the same text for servers that are given `tools`.
     """
@@ -142,24 +140,15 @@ def _read_call(text: str, takes_parameters: bool) -> ToolCall:
     try:
         raw = load_object(text)
     except ValueError as error:
-        return ToolCall(UNKNOWN, _shown(text), _malformed(f"the call is not a JSON object ({error})"))
+        return malformed_call(text, f"the call is not a JSON object ({error})", _ADVICE)
     return _as_call(raw, text, takes_parameters)
 
 
 def _as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:
     name = raw.get("name")
     if not isinstance(name, str) or not name:
-        return ToolCall(UNKNOWN, _shown(text), _malformed(f"the call has no name, got {name!r:.80}"))
+        return malformed_call(text, f"the call has no name, got {name!r:.80}", _ADVICE)
     arguments = (raw.get("parameters") if takes_parameters else None) or raw.get("arguments", {})
     if not isinstance(arguments, dict):
-        return ToolCall(name, _shown(text), _malformed(f"arguments must be a JSON object, got {arguments!r:.80}"))
+        return malformed_call(text, f"arguments must be a JSON object, got {arguments!r:.80}", _ADVICE, name)
     return ToolCall(name, arguments)
-
-
-def _shown(text: str) -> dict[str, str]:
-    return {"text": text.strip()[:200]}
-
-
-def _malformed(why: str) -> CallError:
-    advice = 'write {"name": ..., "arguments": {...}} between the tags'
-    return CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {advice}")

@@ -1,7 +1,7 @@
-"""What the scripted experts of all methods share: scripts, how they err, and what they conclude from frames.
+"""What the oracle policies of all methods share: scripts, how they err, and what they conclude from frames.
 
-An expert writes what a competent policy would write for a question of the synthetic world. It concludes only from
-frames that it was shown, as `label_at` tells them, so its thoughts are true; where it saw nothing that answers the
+An oracle writes what a competent policy would write for a question of the synthetic world. It concludes only from
+frames that it was shown, as `label_at` gives them, so its thoughts are true; where it saw nothing that answers the
 question it guesses. Texts are short and regular, because a model of a million parameters learns from them.
 """
 
@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Protocol, TypedDict, get_type_hints
 
@@ -44,16 +45,18 @@ class Habits(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptedOracle:
-    """What the experts of all methods have in common; the same seed and question give the same script.
+    """What the oracles of all methods have in common; the same seed and question give the same script.
 
     Attributes:
-        imperfection: probability that the expert looks where nothing of use is, or does not look at all, and guesses.
-        hasty_share: of these careless scripts, how many do not look at all.
+        imperfection: probability that the oracle asks for frames of no use, or for none, and guesses.
+        hasty_share: of these imperfect scripts, how many call no tool.
         answers_in_words: answer with the text of an option instead of its letter.
     """
 
     takes_open_questions: ClassVar[bool] = False
     """It also answers questions without options, in words."""
+    answer_turn: ClassVar[str] = "<think>{thought}. {answer}</think><answer>{answer}</answer>"
+    """The last turn in the method's grammar."""
 
     seed: int = 0
     imperfection: float = 0.0
@@ -68,25 +71,38 @@ class ScriptedOracle:
     def _rng(self, spec: VideoSpec, question: Question) -> random.Random:
         return random.Random(f"{self.seed}/{spec.seed}/{question.text}")
 
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        """What thoughts call a frame, by its number."""
+        return f"frame {frame}"
+
+    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
+        """The turn that answers by the frames shown."""
+        thought, letter = conclude(rng, spec, question, shown, partial(self.frame_name, spec))
+        return self.answer_turn.format(thought=thought, answer=self._answer_to(question, letter))
+
     def _answer_to(self, question: Question, letter: str) -> str:
         return question.options[letter] if self.answers_in_words else letter
 
 
-def first_look_frames(method: Method, spec: VideoSpec) -> list[int]:
+def initial_frame_numbers(method: Method, spec: VideoSpec) -> list[int]:
     """Numbers of the frames that the method shows with the question."""
-    info = VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
-    look = method.plan_initial_frames(info, Sample("", "", "", "mc"), PixelEnvelope())
-    return frames_at(spec, look.seconds or ()) if look.indices is None else list(look.indices)
+    request = method.plan_initial_frames(video_info(spec), Sample("", "", "", "mc"), PixelEnvelope())
+    return frames_at(spec, request.seconds or ()) if request.indices is None else list(request.indices)
+
+
+def video_info(spec: VideoSpec) -> VideoInfo:
+    """Facts of a video of the synthetic world."""
+    return VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
 
 
 def conclude(
     rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int], name: Callable[[int], str]
 ) -> tuple[str, str]:
-    """What an expert says about the frames it was shown, and the letter that it answers.
+    """What an oracle says about the frames it was shown, and the letter that it answers.
 
     Args:
-        shown: frame numbers; what they show is all that the expert goes by.
-        name: how the expert calls a frame, by its number.
+        shown: frame numbers; what they show is all that the oracle goes by.
+        name: how the oracle calls a frame, by its number.
     """
     letters = {text: letter for letter, text in question.options.items()}
     runs = runs_of_labels(spec, shown)
@@ -98,7 +114,7 @@ def conclude(
         which = place_asked(question)
         if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
             return f"{listed(runs, name)}. {which} {label}", letters[label]
-    elif question.kind == "between_things":  # the look may show the clues as well, which are no options
+    elif question.kind == "between_things":  # the call may show the clues as well, which are no options
         if options := [label for _, label in runs if label in letters]:
             return listed(runs, name), letters[options[0]]
     elif runs and runs[0][1] in letters:
@@ -111,14 +127,15 @@ def place_asked(question: Question) -> str:
     return "first" if " first " in question.text else "last"
 
 
-def remind(question: Question, looks: Sequence[str]) -> list[str]:
-    """The looks, with the thought of each telling which of several things is asked for, where the question does.
+def remind(question: Question, turns: Sequence[str]) -> list[str]:
+    """The turns that call, with the thought of each telling which of several things is asked for, where the question
+    does.
 
     A small model has forgotten it when it has seen the frames, unless it wrote it down.
     """
     if question.kind != "order":
-        return list(looks)
-    return [re.sub(r"^(<\w+>)", rf"\1{place_asked(question)} ", look) for look in looks]
+        return list(turns)
+    return [re.sub(r"^(<\w+>)", rf"\1{place_asked(question)} ", turn) for turn in turns]
 
 
 def runs_of_labels(spec: VideoSpec, shown: Sequence[int]) -> list[tuple[int, str]]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.types import CallRecord, ParsedTurn
+from verl_video_tools.core.types import CallRecord, ParsedTurn, ToolCall
 
-_TOLD_WITHOUT_REASON: dict[str, str] = {
+UNKNOWN = "unknown"
+"""Name under which a call is recorded that names no tool."""
+
+_REPORTED_WITHOUT_REASON: dict[str, str] = {
     CallErrorCode.VIDEO_ERROR: "the frames could not be read",
     CallErrorCode.DEADLINE: "the frames could not be read",
     CallErrorCode.RETRIEVAL_ERROR: "frames could not be searched",
@@ -19,7 +22,13 @@ def format_error(record: CallRecord) -> CallError:
     """The record's error; of a failure that is not the policy's no more than what it came to."""
     assert record.error is not None, "only a call that was not carried out has an error"
     code = record.error.code
-    return CallError(code, _TOLD_WITHOUT_REASON[code]) if code in _TOLD_WITHOUT_REASON else record.error
+    return CallError(code, _REPORTED_WITHOUT_REASON[code]) if code in _REPORTED_WITHOUT_REASON else record.error
+
+
+def malformed_call(text: str, why: str, advice: str, name: str = UNKNOWN) -> ToolCall:
+    """A call that cannot be read (`malformed_call`); its record holds the beginning of its text."""
+    error = CallError(CallErrorCode.MALFORMED_CALL, f"{why}; {advice}")
+    return ToolCall(name, {"text": text.strip()[:200]}, error)
 
 
 def refuse_surplus_calls(parsed: ParsedTurn, max_calls: int) -> ParsedTurn:

@@ -1,4 +1,5 @@
-"""Selectors of the frames shown with the question, named by Python path in a method's field `first_look_selector`."""
+"""Selectors of the frames shown with the question, named by Python path in a method's field
+`initial_frames_selector`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ NUM_CANDIDATES = 256
 """Frames spread over the video that `most_similar` compares with the question."""
 
 
-async def most_similar(look: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
+async def most_similar(request: FrameRequest, context: ToolContext, deadline_seconds: float) -> FrameRequest:
     """The frames most like the question, in order of time; as many as the method would show.
 
     Raises:
@@ -21,8 +22,8 @@ async def most_similar(look: FrameRequest, context: ToolContext, deadline_second
     if context.retriever is None:
         raise RetrievalError("the selector most_similar needs a retriever; docs/retrieval.md says how to set one up")
     last = context.info.num_frames - 1
-    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, len(look)))
+    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, len(request)))
     best = await context.retriever.best_frames(
-        context.sample.video_path, candidates, context.sample.question, len(look), deadline_seconds
+        context.sample.video_path, candidates, context.sample.question, len(request), deadline_seconds
     )
-    return replace(look, seconds=None, indices=tuple(sorted(best)))
+    return replace(request, seconds=None, indices=tuple(sorted(best)))

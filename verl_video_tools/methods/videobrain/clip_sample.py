@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError
-from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan
-from verl_video_tools.methods.toolkit.frame_range import read_frame_range
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.video.resize import Aspect, size_in_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -17,8 +15,8 @@ from verl_video_tools.video.sampling import linspace_indices
 class ClipSample:
     """Shows the `num_frames` candidates most like `prompt`, in order of time.
 
-    Candidates are spread evenly over the range, both its first and its last frame among them. How alike they are is
-    not told.
+    Candidates are spread evenly over the range, both its first and its last frame among them. Their scores are
+    not reported.
 
     Attributes:
         num_frames: frames shown per call; a range of fewer frames shows them all.
@@ -31,6 +29,19 @@ class ClipSample:
     """
 
     name: ClassVar[str] = "clip_sample"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Search a part of the video for pictures that look like a text: shows the best few frames in order of "
+            "time, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("number", "First frame of the range that is searched, from 0."),
+            "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+            "prompt": ("string", "What can be seen in the frames looked for, in a few words."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
 
     num_frames: int
     num_candidates: tuple[int, int]
@@ -40,9 +51,9 @@ class ClipSample:
     deadline_seconds: float
     dense_by: Literal["range", "video"] = "range"
     aspect: Aspect = "fit"
-    compat: Compat = "strict"
+    compat: vt.Compat = "strict"
 
-    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": number, "end_frame": number, "prompt": str}``; others are ignored.
 
         The result repeats the call as it was carried out, ``{"start_frame": int, "end_frame": int, "prompt": str}``.
@@ -53,10 +64,10 @@ class ClipSample:
             VideoError: the candidates cannot be decoded.
         """
         info = context.info
-        start, end = read_frame_range(arguments, info.num_frames, self.compat)
+        start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
         prompt = self._prompt(arguments)
         if context.retriever is None:
-            raise RetrievalError("no retriever is set up: clip_sample finds frames by text and needs one")
+            raise vt.RetrievalError("no retriever is set up: clip_sample finds frames by text and needs one")
         best = await context.retriever.best_frames(
             context.sample.video_path,
             self.candidates(start, end, info.num_frames),
@@ -67,8 +78,8 @@ class ClipSample:
         width, height = size_in_box(
             info.width, info.height, self.box_width, self.box_height, context.envelope, self.aspect
         )
-        return ToolPlan(
-            frames=FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, indices=tuple(sorted(best))),
             result={"start_frame": start, "end_frame": end, "prompt": prompt},
         )
 
@@ -83,7 +94,7 @@ class ClipSample:
         is_taken = isinstance(value, str) or (self.compat == "reference" and value is not None)
         prompt = str(value).strip() if is_taken else ""
         if not prompt:
-            raise CallRejected(
-                CallErrorCode.MALFORMED_CALL, f"prompt must say in a few words what to look for, got {value!r:.80}"
+            raise vt.CallRejected(
+                vt.CallErrorCode.MALFORMED_CALL, f"prompt must say in a few words what to look for, got {value!r:.80}"
             )
         return prompt

@@ -12,8 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.core.types import StopReason, Trajectory
-from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
 
@@ -40,7 +39,7 @@ class GateFindings:
     num_calls: int = 0
 
 
-def record_gate(trajectory: Trajectory, tolerance_frames: int) -> GateFindings:
+def record_gate(trajectory: vt.Trajectory, tolerance_frames: int) -> GateFindings:
     """Judge a rollout by its record: it answers, each turn is one thought and one action, no call was refused, and none
     says the same as an earlier one.
 
@@ -50,7 +49,7 @@ def record_gate(trajectory: Trajectory, tolerance_frames: int) -> GateFindings:
         tolerance_frames: calls of uniform_sample whose two ends are this near are the same. Calls of clip_sample with
             the same prompt are, whatever their range (paper appendix A).
     """
-    if trajectory.stop_reason is not StopReason.ANSWER:
+    if trajectory.stop_reason is not vt.StopReason.ANSWER:
         return GateFindings("no answer")
     if not all(turn.well_formed for turn in trajectory.turns):
         return GateFindings("a turn that is not one thought and one action")
@@ -80,7 +79,7 @@ def reference_text_gate(turns: Sequence[tuple[str, str]]) -> GateFindings:
             return GateFindings(f"unbalanced <{tag}>")
     if text.count("<thinking>") != text.count("<tool_call>") + text.count("<answer>"):
         return GateFindings("not one thought for each call and answer")
-    thoughts, answers, calls = ([block.inner.strip() for block in find_blocks(text, tag)] for tag in _TAGS)
+    thoughts, answers, calls = ([block.inner.strip() for block in vt.find_blocks(text, tag)] for tag in _TAGS)
     if not all(thoughts):
         return GateFindings("a blank thought")
     if not answers or not answers[-1]:

@@ -13,10 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.json_text import load_object
-from verl_video_tools.core.types import ParsedTurn, ToolCall
-from verl_video_tools.methods.toolkit.blocks import Block, find_blocks, without_blocks
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.hermes import parse_calls
 
 CHOOSE_FRAMES = "choose_frames"
@@ -25,53 +22,53 @@ CHOOSE_FRAMES = "choose_frames"
 _TAGS = tuple(f"<{slash}{name}>" for name in ("thinking", "tool_call", "answer") for slash in ("", "/"))
 
 
-def parse_turn(text: str) -> ParsedTurn:
+def parse_turn(text: str) -> vt.ParsedTurn:
     """Read one turn strictly.
 
-    Tags inside thoughts are only talk, and cost `well_formed`. Several calls in one turn are all refused
+    Tags inside thoughts are ignored, but the turn is not `well_formed`. Several calls in one turn are all refused
     (`multiple_calls`). Of several answers the last counts. Words outside the blocks are allowed.
     """
-    thoughts = find_blocks(text, "thinking")
+    thoughts = vt.find_blocks(text, "thinking")
     thought = thoughts[0].inner.strip() if thoughts else None
-    spoken = without_blocks(text, thoughts)
+    spoken = vt.without_blocks(text, thoughts)
     calls = parse_calls(spoken, takes_parameters=False)
     if len(calls) > 1:
         message = f"{len(calls)} calls in one turn; write exactly one <tool_call>"
-        error = CallError(CallErrorCode.MULTIPLE_CALLS, message)
-        return ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
+        error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
+        return vt.ParsedTurn(thought, tuple(replace(call, error=error) for call in calls))
     if calls:
-        is_good = calls[0].error is None and _is_in_order(text, thoughts, find_blocks(text, "tool_call"))
-        return ParsedTurn(thought, calls, well_formed=is_good)
-    answers = find_blocks(spoken, "answer")
+        is_good = calls[0].error is None and _is_in_order(text, thoughts, vt.find_blocks(text, "tool_call"))
+        return vt.ParsedTurn(thought, calls, well_formed=is_good)
+    answers = vt.find_blocks(spoken, "answer")
     answer = answers[-1].inner.strip() if answers else ""
-    is_good = bool(answer) and _is_in_order(text, thoughts, find_blocks(text, "answer"))
-    return ParsedTurn(thought, answer=answer or None, well_formed=is_good)
+    is_good = bool(answer) and _is_in_order(text, thoughts, vt.find_blocks(text, "answer"))
+    return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
 
-def parse_turn_reference(text: str) -> ParsedTurn:
+def parse_turn_reference(text: str) -> vt.ParsedTurn:
     """Read one turn as the published environment does."""
-    thoughts, calls = find_blocks(text, "thinking"), find_blocks(text, "tool_call")
+    thoughts, calls = vt.find_blocks(text, "thinking"), vt.find_blocks(text, "tool_call")
     thought = thoughts[0].inner.strip() if thoughts else None
     if calls:
         call = _zoom_of_framethinker(calls[-1].inner) or parse_calls(text, takes_parameters=False)[-1]
-        return ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
-    answers = find_blocks(text, "answer")
+        return vt.ParsedTurn(thought, (call,), well_formed=call.error is None and _is_in_order(text, thoughts, calls))
+    answers = vt.find_blocks(text, "answer")
     answer = answers[-1].inner.strip() if answers else ""
     is_good = bool(answer) and _is_in_order(text, thoughts, answers)
-    return ParsedTurn(thought, answer=answer or None, well_formed=is_good)
+    return vt.ParsedTurn(thought, answer=answer or None, well_formed=is_good)
 
 
-def _is_in_order(text: str, thoughts: Sequence[Block], actions: Sequence[Block]) -> bool:
+def _is_in_order(text: str, thoughts: Sequence[vt.Block], actions: Sequence[vt.Block]) -> bool:
     """One thought that says something, then one action, and no other tag."""
     if len(thoughts) != 1 or len(actions) != 1 or sum(text.count(tag) for tag in _TAGS) != 4:
         return False
     return bool(thoughts[0].inner.strip()) and thoughts[0].end <= actions[0].start
 
 
-def _zoom_of_framethinker(text: str) -> ToolCall | None:
+def _zoom_of_framethinker(text: str) -> vt.ToolCall | None:
     """``{"action": "choose_frames", "frame_range": [start, end]}`` as a call; None for anything else."""
     try:
-        raw = load_object(text)
+        raw = vt.load_object(text)
         if "name" in raw or raw.get("action") != CHOOSE_FRAMES:
             return None
         if not isinstance(raw["frame_range"], list):
@@ -79,4 +76,4 @@ def _zoom_of_framethinker(text: str) -> ToolCall | None:
         start, end = (int(number) for number in raw["frame_range"])
     except (ValueError, TypeError, LookupError, OverflowError):
         return None
-    return ToolCall(CHOOSE_FRAMES, {"start_frame": start, "end_frame": end})
+    return vt.ToolCall(CHOOSE_FRAMES, {"start_frame": start, "end_frame": end})

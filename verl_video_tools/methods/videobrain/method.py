@@ -1,4 +1,4 @@
-"""VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the first look does not suffice.
+"""VideoBrain (arXiv 2602.04094): sample again, evenly or by a text, only where the initial frames do not suffice.
 
 Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
 """
@@ -11,38 +11,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, Literal
 
-from verl_video_tools.core.config import require
-from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.grading import answer_worth
-from verl_video_tools.core.prompt_files import load_prompt
-from verl_video_tools.core.templates import Template, render
-from verl_video_tools.core.types import (
-    Content,
-    FrameRequest,
-    ImagePart,
-    Judge,
-    Message,
-    Method,
-    ParsedTurn,
-    PixelEnvelope,
-    RolloutLimits,
-    Sample,
-    Tool,
-    ToolDescription,
-    ToolOutcome,
-    Trajectory,
-    VideoInfo,
-)
-from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames
-from verl_video_tools.methods.toolkit.numbered_frames import FRAME_TEMPLATES, numbered_frames
-from verl_video_tools.methods.toolkit.refusals import format_error
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videobrain import grammar as protocol
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.gate import GateFindings, record_gate, reference_text_gate
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
-from verl_video_tools.methods.videobrain.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.video.resize import Aspect, size_in_box
-from verl_video_tools.video.sampling import linspace_indices
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +45,10 @@ _LAST = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoBrain(Method):
+class VideoBrain(vt.Method):
     """VideoBrain's protocol, tools, prompt and reward; the defaults are the paper's reinforcement-learning stage.
 
-    Rows name the class of their question as `extra_info.classification`: direct (the first look suffices), adaptive
+    Rows name the class of their question as `extra_info.classification`: direct (the initial frames suffice), adaptive
     (calls may help) or active (calls are needed), or a letter of `CLASS_OF_LETTER`.
     """
 
@@ -82,9 +56,9 @@ class VideoBrain(Method):
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "behavior")
     thought_tag: ClassVar[str | None] = "thinking"
     renamed_fields: ClassVar[Mapping[str, str]] = {"uniform_frames": "call_frames"}
-    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
+    recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=56)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videobrain.oracle:VideoBrainOracle"
-    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (UniformSample.description, ClipSample.description)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.search:asked_by_frames"
     tool_agent_tools: ClassVar[tuple[str, ...]] = (UniformSample.name, ClipSample.name)
 
@@ -94,9 +68,9 @@ class VideoBrain(Method):
     """Tokens generated in one turn at most (code)."""
 
     tool_names: tuple[ToolName, ...] = ("uniform_sample", "clip_sample")
-    """The tools that there are, and that the prompt tells of: one of the two alone is an ablation of paper 4.3."""
+    """The tools that there are, and that the prompt describes: one of the two alone is an ablation of paper 4.3."""
     initial_frames: int = 16
-    """Frames of the first look (paper 4.1)."""
+    """Initial frames (paper 4.1)."""
     call_frames: int = 8
     """Frames shown by uniform_sample, and the least length of its range (paper 4.1; code)."""
     clip_frames: int = 4
@@ -129,17 +103,17 @@ class VideoBrain(Method):
     active_behavior: Outcomes = (0.0, 0.5, 0.0, 0.2)
     """The same for an active question."""
     right_from: float = 1.0
-    """Worth of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
+    """Score of an answer, from 0 to 1, from which it counts as right for the behaviour (code: 1)."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames", "clip_frames"):
-            require(self, name, getattr(self, name) >= 1, "at least 1")
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
         names = self.tool_names
-        require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
-        require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
-        require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
-        require(self, "duplicate_frames", self.duplicate_frames >= 0, "at least 0")
-        require(self, "right_from", 0.0 < self.right_from <= 1.0, "above 0, at most 1")
+        vt.require(self, "tool_names", len(set(names)) == len(names) > 0, "one or both of uniform_sample, clip_sample")
+        vt.require(self, "clip_candidates", min(self.clip_candidates) >= self.clip_frames, "at least clip_frames each")
+        vt.require(self, "box", min(self.box) >= 1, "sides of at least 1 pixel")
+        vt.require(self, "duplicate_frames", self.duplicate_frames >= 0, "at least 0")
+        vt.require(self, "right_from", 0.0 < self.right_from <= 1.0, "above 0, at most 1")
 
     @property
     def searches(self) -> bool:
@@ -147,58 +121,59 @@ class VideoBrain(Method):
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames spread evenly from the first to the last."""
-        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
-        indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
-        return FrameRequest(width=width, height=height, indices=indices)
+        return vt.spread_frames(info, self.initial_frames, self._frame_size(info, envelope))
 
-    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+    def _frame_size(self, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int]:
+        return size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
+
+    def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then question, number and rate of frames, and one line per frame."""
-        system = load_prompt(
+        system = vt.load_prompt(
             __package__,
             "prompt.txt",
             self.prompt_file,
-            tools="\n\n".join(load_prompt(__package__, f"prompt_{name}.txt", None) for name in self.tool_names),
+            tools="\n\n".join(vt.load_prompt(__package__, f"prompt_{name}.txt", None) for name in self.tool_names),
             initial_frames=self.initial_frames,
             call_frames=self.call_frames,
             clip_frames=self.clip_frames,
             max_calls=self.max_turns - 1,
         )
         rate = str(info.average_fps) if self.compat == "reference" else f"{info.average_fps:.5g}"
-        user = render(
+        user = vt.render(
             self,
             "user",
             question=sample.question.rstrip(),
             num_frames=str(info.num_frames),
             fps=rate,
-            frames=numbered_frames(self, images),
+            frames=vt.numbered_frames(self, images),
         )
-        return [Message("system", (system,)), Message("user", user)]
+        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
-    def message_templates(self) -> Mapping[str, Template]:
+    def message_templates(self) -> Mapping[str, vt.Template]:
         """Names with `_last` are of what is read where no call is left."""
         again = (
             "Think between <thinking> and </thinking>, then answer between <answer> and </answer>, or call a tool "
             f"again with another range{' or prompt' if self.searches else ''}."
         )
         return {
-            "user": Template(
+            "user": vt.Template(
                 "{question}\n\nThe video has {num_frames} frames at {fps} frames per second.\n\n{frames}",
                 once=("question", "frames"),
                 optional=("num_frames", "fps"),
             ),
-            **FRAME_TEMPLATES,
-            "observation": Template(f"The frames of your call. {again}\n{{frames}}", once=("frames",)),
-            "observation_last": Template(f"The frames of your call. {_LAST}\n{{frames}}", once=("frames",)),
-            "refusal": Template(f"Error: {{error}}\n{again}", optional=("error",)),
-            "refusal_last": Template(f"Error: {{error}}\n{_LAST}", optional=("error",)),
+            **vt.FRAME_TEMPLATES,
+            "observation": vt.Template(f"The frames of your call. {again}\n{{frames}}", once=("frames",)),
+            "observation_last": vt.Template(f"The frames of your call. {_LAST}\n{{frames}}", once=("frames",)),
+            "refusal": vt.Template(f"Error: {{error}}\n{again}", optional=("error",)),
+            "refusal_last": vt.Template(f"Error: {{error}}\n{_LAST}", optional=("error",)),
         }
 
-    def parse(self, text: str) -> ParsedTurn:
+    def parse(self, text: str) -> vt.ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
 
-    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         box_width, box_height = self.box
         uniform_sample = UniformSample(
             num_frames=self.call_frames,
@@ -218,32 +193,32 @@ class VideoBrain(Method):
             aspect=self._aspect,
             compat=self.compat,
         )
-        both: dict[str, Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
-        tools: dict[str, Tool] = {name: tool for name, tool in both.items() if name in self.tool_names}
+        both: dict[str, vt.Tool] = {uniform_sample.name: uniform_sample, clip_sample.name: clip_sample}
+        tools: dict[str, vt.Tool] = {name: tool for name, tool in both.items() if name in self.tool_names}
         if self.compat == "reference":  # FrameThinker's, from which the published environment descends
-            tools[ChooseFrames.name] = ChooseFrames(
+            tools[vt.ChooseFrames.name] = vt.ChooseFrames(
                 num_frames=self.call_frames, box_width=box_width, box_height=box_height, compat=self.compat
             )
         return tools
 
-    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+    def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """The frames of the call, or why there are none; and before the last turn that no call is left."""
         outcome = outcomes[0]  # several only where all were refused for being several
         last = "_last" if turns_left <= 1 else ""
         if not outcome.record.ok:
-            return render(self, f"refusal{last}", error=str(format_error(outcome.record)))
-        return render(self, f"observation{last}", frames=numbered_frames(self, outcome.images))
+            return vt.render(self, f"refusal{last}", error=str(vt.format_error(outcome.record)))
+        return vt.render(self, f"observation{last}", frames=vt.numbered_frames(self, outcome.images))
 
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}
         num_frames = max(frames_of[name] for name in self.tool_names)
-        width, height = size_in_box(info.width, info.height, *self.box, envelope, self._aspect)
-        indices = linspace_indices(0, info.num_frames - 1, num_frames)
-        return FrameRequest(width=width, height=height, indices=indices)
+        return vt.spread_frames(info, num_frames, self._frame_size(info, envelope))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
         """`accuracy`, `format` and `behavior` (paper 3.3).
 
         All are 0 where the rollout does not pass the format gate, if there is one; then no judge is asked.
@@ -254,14 +229,14 @@ class VideoBrain(Method):
         gate = self.gate(trajectory)
         if gate.fault is not None:
             return self.no_components()
-        worth = await answer_worth(gate.answer, sample, judge)
+        score = await vt.answer_score(gate.answer, sample, judge)
         return {
-            "accuracy": self.accuracy_reward * worth,
+            "accuracy": self.accuracy_reward * score,
             "format": self.format_reward if self.format_gate else 0.0,
-            "behavior": self._behavior(sample, worth >= self.right_from, gate.num_calls > 0),
+            "behavior": self._behavior(sample, score >= self.right_from, gate.num_calls > 0),
         }
 
-    def gate(self, trajectory: Trajectory) -> GateFindings:
+    def gate(self, trajectory: vt.Trajectory) -> GateFindings:
         """Whether a rollout keeps the rules of form: by its record, or (reference) by its text. Without a gate every
         rollout does, and answer and calls are those of the record."""
         if not self.format_gate:
@@ -270,7 +245,7 @@ class VideoBrain(Method):
             return reference_text_gate([(turn.text, turn.observation or "") for turn in trajectory.turns])
         return record_gate(trajectory, self.duplicate_frames)
 
-    def check_earnable(self, sample: Sample, judge: object | None) -> None:
+    def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; and whether the row names the class of its question, where behaviour is paid for.
 
         Raises:
@@ -280,13 +255,13 @@ class VideoBrain(Method):
         pays_behavior = any(map(any, (self.direct_behavior, self.adaptive_behavior, self.active_behavior)))
         given, question_class = self._read_class(sample)
         if pays_behavior and question_class is None:
-            raise UsageError(
+            raise vt.UsageError(
                 f"extra_info.classification {given!r:.80} is no class, so behaviour earns nothing; write direct, "
                 "adaptive or active (`vvt data classify` finds which), or train without: set direct_behavior, "
                 "adaptive_behavior and active_behavior to [0,0,0,0]"
             )
 
-    def _behavior(self, sample: Sample, is_right: bool, has_called: bool) -> float:
+    def _behavior(self, sample: vt.Sample, is_right: bool, has_called: bool) -> float:
         question_class = self._question_class(sample)
         if question_class is None:
             return 0.0
@@ -296,14 +271,14 @@ class VideoBrain(Method):
             return right_called if has_called else right_uncalled
         return wrong_called if has_called else wrong_uncalled
 
-    def _question_class(self, sample: Sample) -> QuestionClass | None:
+    def _question_class(self, sample: vt.Sample) -> QuestionClass | None:
         """The class of a row's question; None, and a warning, where it names none."""
         given, question_class = self._read_class(sample)
         if question_class is None:
             _warn_of_class(given)
         return question_class
 
-    def _read_class(self, sample: Sample) -> tuple[str, QuestionClass | None]:
+    def _read_class(self, sample: vt.Sample) -> tuple[str, QuestionClass | None]:
         """What a row names as the class of its question, and that class. Names of classes are ours; the published code
         knows only letters."""
         given = str(sample.extra_info.get("classification") or "").strip().lower()

@@ -1,24 +1,23 @@
-"""Scripted expert for VideoBrain: what a competent policy would write for a question of the synthetic world.
+"""Oracle policy for VideoBrain: what a competent policy would write for a question of the synthetic world.
 
 Templates:
-    direct   answer at once, from the first look
+    direct   answer at once, from the initial frames
     uniform  sample the frames that the question names, then answer
     clip     search the whole video for the shape that the question names, then answer
 Without `clip_sample` among the method's tools it samples the whole video in its place, and without `uniform_sample` it
-answers from the first look. After `uniform` it concludes only from frames that it was shown. After `clip` it counts on
-the search: it says what the shape looks like, but no frame number, since it depends on the encoder which frames of the
-event are shown.
+answers from the initial frames. After `uniform` it concludes only from frames that it was shown. After `clip` it
+counts on the search: it says what the shape looks like, but no frame number, since it depends on the encoder which
+frames of the event are shown.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, conclude, remind
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind
 from verl_video_tools.methods.videobrain import VideoBrain
 from verl_video_tools.methods.videobrain.clip_sample import ClipSample
 from verl_video_tools.methods.videobrain.uniform_sample import UniformSample
@@ -34,7 +33,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class VideoBrainOracle(ScriptedOracle):
-    """An expert in VideoBrain's grammar."""
+    """An oracle policy in VideoBrain's grammar."""
+
+    answer_turn: ClassVar[str] = "<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"
 
     method: VideoBrain
 
@@ -49,12 +50,13 @@ class VideoBrainOracle(ScriptedOracle):
             return self._uniform(rng, spec, asked, (0, spec.num_frames))
         if words is not None:
             search = _call(ClipSample.name, start_frame=0, end_frame=spec.num_frames, prompt=words)
-            answer = _answer(asked.options[asked.answer], self._answer_to(asked, asked.answer))
+            found = asked.options[asked.answer]
+            answer = self.answer_turn.format(thought=found, answer=self._answer_to(asked, asked.answer))
             return Script("clip", (f"<thinking>look for {words}</thinking>{search}", answer))
         return self._uniform(rng, spec, asked, self._range(spec, asked))
 
     def _range(self, spec: VideoSpec, question: Question) -> Range | None:
-        """What to sample for a question that says where; None if the first look tells."""
+        """What to sample for a question that says where; None if the initial frames tell."""
         start, end = question.evidence[0]
         if question.kind != "direct":
             return start, end
@@ -77,17 +79,9 @@ class VideoBrainOracle(ScriptedOracle):
         start, end = frames
         shown = list(linspace_indices(start, end - 1, self.method.call_frames))
         sample = _call(UniformSample.name, start_frame=start, end_frame=end)
-        look = f"<thinking>between {start} and {end}</thinking>{sample}"
-        return Script("uniform", (*remind(question, [look]), self._conclusion(rng, spec, question, shown)))
-
-    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
-        thought, letter = conclude(rng, spec, question, shown, "frame {}".format)
-        return _answer(thought, self._answer_to(question, letter))
+        turn = f"<thinking>between {start} and {end}</thinking>{sample}"
+        return Script("uniform", (*remind(question, [turn]), self._conclusion(rng, spec, question, shown)))
 
 
 def _call(name: str, **arguments: Any) -> str:
     return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-def _answer(thought: str, answer: str) -> str:
-    return f"<thinking>{thought}. {answer}</thinking><answer>{answer}</answer>"

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan
-from verl_video_tools.methods.toolkit.frame_range import read_frame_range
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.video.resize import Aspect, size_in_box
 from verl_video_tools.video.sampling import linspace_indices
 
@@ -25,14 +23,26 @@ class UniformSample:
     """
 
     name: ClassVar[str] = "uniform_sample"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows a fixed number of frames spread evenly over a range of frame "
+            "numbers, then lists their numbers and times in the order shown."
+        ),
+        parameters={
+            "start_frame": ("number", "First frame of the range, from 0."),
+            "end_frame": ("number", "Frame number before which the range ends; at most the number of frames."),
+        },
+        frame_label=vt.NUMBER_AND_TIME,
+    )
 
     num_frames: int
     box_width: int
     box_height: int
     aspect: Aspect = "fit"
-    compat: Compat = "strict"
+    compat: vt.Compat = "strict"
 
-    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"start_frame": number, "end_frame": number}``; others are ignored.
 
         The result repeats the range as it was carried out, ``{"start_frame": int, "end_frame": int}``.
@@ -41,10 +51,10 @@ class UniformSample:
             CallRejected: `malformed_call`, `out_of_range`, `reversed_segment` or `segment_too_short`.
         """
         info = context.info
-        start, end = read_frame_range(arguments, info.num_frames, self.compat)
+        start, end = vt.read_frame_range(arguments, info.num_frames, self.compat)
         if end - start < self.num_frames:
-            raise CallRejected(
-                CallErrorCode.SEGMENT_TOO_SHORT,
+            raise vt.CallRejected(
+                vt.CallErrorCode.SEGMENT_TOO_SHORT,
                 f"{start} to {end} are {end - start} frames; "
                 f"end_frame must be at least start_frame + {self.num_frames}",
             )
@@ -52,7 +62,7 @@ class UniformSample:
             info.width, info.height, self.box_width, self.box_height, context.envelope, self.aspect
         )
         indices = linspace_indices(start, end - 1, self.num_frames)
-        return ToolPlan(
-            frames=FrameRequest(width=width, height=height, indices=indices),
+        return vt.ToolPlan(
+            frames=vt.FrameRequest(width=width, height=height, indices=indices),
             result={"start_frame": start, "end_frame": end},
         )

@@ -8,8 +8,8 @@ beside it came before the frames that were asked for. Of several answers the las
 published environment.
 
 `parse_turn` is the strict reading, `parse_turn_reference` that of the published environment; they differ in which JSON
-they find. Both take any text and never raise. Frames are labelled alike in first look and observations; the messages
-around them are templates (`methods.videozoomer.messages`).
+they find. Both take any text and never raise. Frames are labelled alike in initial frames and observations; the
+messages around them are templates (`methods.videozoomer.messages`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.json_text import load_object
-from verl_video_tools.core.types import Content, ImagePart, ParsedTurn, ToolCall
-from verl_video_tools.methods.toolkit.blocks import Block, find_blocks
+from verl_video_tools.methods import toolkit as vt
 
 VIDEO_ZOOM = "video_zoom"
 STOP = f"</{VIDEO_ZOOM}>"
@@ -31,44 +28,46 @@ _MOST_OBJECTS = 100
 _FORM = '{"segment": [start_seconds, end_seconds], "fps": frames_per_second}'
 
 
-def parse_turn(text: str) -> ParsedTurn:
+def parse_turn(text: str) -> vt.ParsedTurn:
     """Read one turn strictly.
 
     Words around the JSON object of a request, and line breaks in it, do not matter for what is read, only for
     `well_formed`. Two requests in one turn are both refused (`multiple_calls`). A thought is read only if the turn has
     exactly one.
     """
-    requests = find_blocks(text, VIDEO_ZOOM)
+    requests = vt.find_blocks(text, VIDEO_ZOOM)
     if len(requests) > 1:
         message = f"{len(requests)} requests in one turn; write exactly one <video_zoom>"
-        error = CallError(CallErrorCode.MULTIPLE_CALLS, message)
-        return ParsedTurn(_thought(text), tuple(_refused(request.inner, error) for request in requests))
+        error = vt.CallError(vt.CallErrorCode.MULTIPLE_CALLS, message)
+        return vt.ParsedTurn(_thought(text), tuple(_refused(request.inner, error) for request in requests))
     if requests:
         body = requests[0].inner.strip()
         call = _read_object(body[max(0, body.find("{")) : body.rfind("}") + 1] or body)
         is_bare = body.startswith("{") and body.endswith("}")
         well_formed = call.error is None and is_bare and _is_to_the_letter(text, requests)
-        return ParsedTurn(_thought(text), (call,), well_formed=well_formed)
-    answers = find_blocks(text, "answer")
+        return vt.ParsedTurn(_thought(text), (call,), well_formed=well_formed)
+    answers = vt.find_blocks(text, "answer")
     answer = answers[-1].inner.strip() if answers else ""
-    return ParsedTurn(
+    return vt.ParsedTurn(
         _thought(text), answer=answer or None, well_formed=bool(answer) and _is_to_the_letter(text, answers)
     )
 
 
-def parse_turn_reference(text: str) -> ParsedTurn:
+def parse_turn_reference(text: str) -> vt.ParsedTurn:
     """Read one turn as the published environment does.
 
     A turn's requests must hold one JSON object together, on one line and without inner braces. An answer counts also
     where its closing tag is missing.
     """
-    requests = find_blocks(text, VIDEO_ZOOM)
+    requests = vt.find_blocks(text, VIDEO_ZOOM)
     if requests:
         call = _read_request_reference("".join(f"{request.inner}\n" for request in requests))
-        return ParsedTurn(_thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, requests))
+        return vt.ParsedTurn(
+            _thought(text), (call,), well_formed=call.error is None and _is_to_the_letter(text, requests)
+        )
     answer = answer_reference(text)
-    well_formed = bool(answer) and _is_to_the_letter(text, find_blocks(text, "answer"))
-    return ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
+    well_formed = bool(answer) and _is_to_the_letter(text, vt.find_blocks(text, "answer"))
+    return vt.ParsedTurn(_thought(text), answer=answer or None, well_formed=well_formed)
 
 
 def answer_reference(text: str) -> str | None:
@@ -78,52 +77,52 @@ def answer_reference(text: str) -> str | None:
 
 
 def _thought(text: str) -> str | None:
-    thoughts = find_blocks(text, "think")
+    thoughts = vt.find_blocks(text, "think")
     return thoughts[0].inner.strip() if len(thoughts) == 1 else None
 
 
-def _is_to_the_letter(text: str, actions: Sequence[Block]) -> bool:
+def _is_to_the_letter(text: str, actions: Sequence[vt.Block]) -> bool:
     """One thought at the start, one action at the end, and no further tag, such as a made-up reply, anywhere."""
-    thoughts = find_blocks(text, "think")
+    thoughts = vt.find_blocks(text, "think")
     if len(thoughts) != 1 or len(actions) != 1 or sum(text.count(tag) for tag in _TAGS) != 4:
         return False
     (thought,), (action,) = thoughts, actions
     return thought.end <= action.start and not text[: thought.start].strip() and not text[action.end :].strip()
 
 
-def _read_object(text: str) -> ToolCall:
+def _read_object(text: str) -> vt.ToolCall:
     """A request as JSON, whatever its keys: the tool says which it needs."""
     try:
-        request = load_object(text)
+        request = vt.load_object(text)
     except ValueError:
         request = None
     if request is None or not all(map(_is_flat, request.values())):
         return _malformed(text, f"cannot read {text[:80]!r}; write {_FORM}")
-    return ToolCall(VIDEO_ZOOM, request)
+    return vt.ToolCall(VIDEO_ZOOM, request)
 
 
-def _read_request_reference(text: str) -> ToolCall:
-    """The one object of a turn's requests. Where there is none or are several, the model is told no reason."""
+def _read_request_reference(text: str) -> vt.ToolCall:
+    """The one object of a turn's requests. Where there is none or are several, the model reads no reason."""
     objects = _objects_on_one_line(text)
     try:
-        found = [load_object(written) for written in objects[:_MOST_OBJECTS]]
+        found = [vt.load_object(written) for written in objects[:_MOST_OBJECTS]]
     except (ValueError, RecursionError) as error:
         return _malformed(text, str(error))
     if len(found) != 1:
         return _malformed(text, "")
-    return ToolCall(VIDEO_ZOOM, found[0])
+    return vt.ToolCall(VIDEO_ZOOM, found[0])
 
 
 def _is_flat(value: Any) -> bool:
     return not any(isinstance(item, dict | list) for item in (value if isinstance(value, list) else [value]))
 
 
-def _malformed(text: str, message: str) -> ToolCall:
-    return _refused(text, CallError(CallErrorCode.MALFORMED_CALL, message))
+def _malformed(text: str, message: str) -> vt.ToolCall:
+    return _refused(text, vt.CallError(vt.CallErrorCode.MALFORMED_CALL, message))
 
 
-def _refused(text: str, error: CallError) -> ToolCall:
-    return ToolCall(VIDEO_ZOOM, {"request": text}, error)
+def _refused(text: str, error: vt.CallError) -> vt.ToolCall:
+    return vt.ToolCall(VIDEO_ZOOM, {"request": text}, error)
 
 
 def _objects_on_one_line(text: str) -> list[str]:
@@ -140,12 +139,12 @@ def _objects_on_one_line(text: str) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- rendering
 
 
-def labelled_frames(images: Sequence[ImagePart]) -> Content:
+def labelled_frames(images: Sequence[vt.ImagePart]) -> vt.Content:
     """Each frame after its label: its place among these frames and its presentation time in the whole video.
 
     The label's form is the published one, `<frame0_time342.00s>`, so that released checkpoints can read it.
     """
-    content: list[str | ImagePart] = []
+    content: list[str | vt.ImagePart] = []
     for position, image in enumerate(images):
         content += [f"<frame{position}_time{image.record.timestamp_seconds:.2f}s>", image]
     return tuple(content)

@@ -1,4 +1,4 @@
-"""VideoZoomer (arXiv 2512.22315): a coarse glance at the whole video, then zooms into segments given in seconds.
+"""VideoZoomer (arXiv 2512.22315): initial frames of the whole video, then zooms into segments given in seconds.
 
 Sources named at the fields: "paper" with its section; "code" is the published training code where the paper is silent.
 """
@@ -9,33 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from verl_video_tools.core.config import require
-from verl_video_tools.core.grading import grade_answer
-from verl_video_tools.core.prompt_files import load_prompt
-from verl_video_tools.core.templates import Template, render
-from verl_video_tools.core.types import (
-    AnswerLabel,
-    Content,
-    FrameRequest,
-    ImagePart,
-    Judge,
-    Message,
-    Method,
-    ParsedTurn,
-    PixelEnvelope,
-    RolloutLimits,
-    Sample,
-    StopReason,
-    Tool,
-    ToolDescription,
-    ToolOutcome,
-    Trajectory,
-    VideoInfo,
-)
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videozoomer import grammar as protocol
 from verl_video_tools.methods.videozoomer import messages
 from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
-from verl_video_tools.methods.videozoomer.verl_tools import TOOL_DESCRIPTIONS
 from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
@@ -53,15 +30,17 @@ class _Findings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VideoZoomer(Method):
+class VideoZoomer(vt.Method):
     """VideoZoomer's protocol, tool, prompt and reward; the defaults are the paper's recipe."""
 
     name: ClassVar[str] = "videozoomer"
     reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
     renamed_fields: ClassVar[Mapping[str, str]] = {"glance_frames": "initial_frames", "max_frames": "call_frames"}
-    recipe_budget: ClassVar[RolloutLimits] = RolloutLimits(prompt_tokens=20_480, response_tokens=32_768, images=128)
+    recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(
+        prompt_tokens=20_480, response_tokens=32_768, images=128
+    )
     oracle: ClassVar[str | None] = "verl_video_tools.methods.videozoomer.oracle:VideoZoomerOracle"
-    tool_descriptions: ClassVar[tuple[ToolDescription, ...]] = TOOL_DESCRIPTIONS
+    tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (VideoZoom.description,)
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:frames_in_seconds"
 
     max_turns: int = 5
@@ -74,9 +53,9 @@ class VideoZoomer(Method):
     """An illegal request is answered with an error message (paper 3.1)."""
 
     glance_fps: float = 0.5
-    """Frames per second of the first look (code; 3.1 calls it the default rate)."""
+    """Frames per second of the initial frames (code; 3.1 calls it the default rate)."""
     initial_frames: int = 64
-    """Frames of the first look at most, then spread evenly over the whole video (paper 4.1)."""
+    """Initial frames at most, then spread evenly over the whole video (paper 4.1)."""
     call_frames: int = 16
     """Frames per zoom at most: the budget B of paper 3.1."""
     max_pixels: int = 100_352
@@ -99,59 +78,61 @@ class VideoZoomer(Method):
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames", "max_pixels"):
-            require(self, name, getattr(self, name) >= 1, "at least 1")
-        require(self, "glance_fps", self.glance_fps > 0, "above 0")
-        require(self, "call_penalty", self.call_penalty >= 0, "at least 0")
+            vt.require(self, name, getattr(self, name) >= 1, "at least 1")
+        vt.require(self, "glance_fps", self.glance_fps > 0, "above 0")
+        vt.require(self, "call_penalty", self.call_penalty >= 0, "at least 0")
 
     # ------------------------------------------------------------------------------------------------ prompt and tools
 
-    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """Frames at `glance_fps`; where these are more than `initial_frames`, so many from the first to the last."""
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         if self.compat == "reference":  # a whole number of frames apart, whatever the rate
             indices = tuple(range(0, info.num_frames, max(1, round(info.average_fps / self.glance_fps))))
             if len(indices) > self.initial_frames:
                 indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
-            return FrameRequest(width=width, height=height, indices=indices)
+            return vt.FrameRequest(width=width, height=height, indices=indices)
         fps = min(self.glance_fps, info.average_fps)
         seconds = fps_seconds(0.0, info.duration_seconds, fps, info.num_frames)
         if len(seconds) > self.initial_frames:
             last_frame_seconds = (info.num_frames - 1) / info.average_fps
             seconds = uniform_seconds(0.0, last_frame_seconds, self.initial_frames)
-        return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
 
-    def prompt(self, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
+    def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the frames, each after its label, and the question."""
         max_zooms = self.max_turns - 1
-        system = load_prompt(
+        system = vt.load_prompt(
             __package__, "prompt.txt", self.prompt_file, call_frames=self.call_frames, max_zooms=max_zooms
         )
-        user = render(self, "user", frames=protocol.labelled_frames(images), question=sample.question.rstrip())
-        return [Message("system", (system,)), Message("user", user)]
+        user = vt.render(self, "user", frames=protocol.labelled_frames(images), question=sample.question.rstrip())
+        return [vt.Message("system", (system,)), vt.Message("user", user)]
 
-    def message_templates(self) -> Mapping[str, Template]:
+    def message_templates(self) -> Mapping[str, vt.Template]:
         return messages.REFERENCE if self.compat == "reference" else messages.STRICT
 
-    def parse(self, text: str) -> ParsedTurn:
+    def parse(self, text: str) -> vt.ParsedTurn:
         return protocol.parse_turn_reference(text) if self.compat == "reference" else protocol.parse_turn(text)
 
-    def tools(self, info: VideoInfo) -> Mapping[str, Tool]:
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         zoom = VideoZoom(max_frames=self.call_frames, max_pixels=self.max_pixels, compat=self.compat)
         return {zoom.name: zoom}
 
-    def observe(self, outcomes: Sequence[ToolOutcome], turns_left: int) -> Content:
+    def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """The frames of the zoom, or why there are none; and before the last turn that no zoom is left."""
         # More than one only where all were refused for being several.
         return messages.observation(self, outcomes[0], self.call_frames, turns_left)
 
-    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+    def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         width, height = fit_pixels(info.width, info.height, self.max_pixels, envelope)
         seconds = uniform_seconds(0.0, info.duration_seconds, self.call_frames)
-        return FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
 
     # ---------------------------------------------------------------------------------------------------------- reward
 
-    async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
+    async def components(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> dict[str, float]:
         """`accuracy`, `format` and `tool`, weighted (paper eq. 1). A partly right answer counts as wrong.
 
         Raises:
@@ -169,10 +150,10 @@ class VideoZoomer(Method):
             "tool": self._tool_reward(findings),
         }
 
-    async def _findings(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
-        answered = trajectory.stop_reason is StopReason.ANSWER
+    async def _findings(self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None) -> _Findings:
+        answered = trajectory.stop_reason is vt.StopReason.ANSWER
         return _Findings(
-            correct=await grade_answer(trajectory.answer, sample, judge) is AnswerLabel.CORRECT,
+            correct=await vt.grade_answer(trajectory.answer, sample, judge) is vt.AnswerLabel.CORRECT,
             well_formed=answered
             and all(turn.well_formed for turn in trajectory.turns)
             and all(call.ok for call in trajectory.calls()),
@@ -180,12 +161,14 @@ class VideoZoomer(Method):
             zoomed=any(len({frame.index for frame in call.frames}) >= 2 for call in trajectory.executed_calls()),
         )
 
-    async def _findings_reference(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> _Findings:
+    async def _findings_reference(
+        self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
+    ) -> _Findings:
         read = read_turns([turn.text for turn in trajectory.turns], self.call_frames)
         if sample.question_type == "mc":
             correct = grade_letter_reference(read.answer, sample.ground_truth)
         else:
-            correct = await grade_answer(read.answer, sample, judge) is AnswerLabel.CORRECT
+            correct = await vt.grade_answer(read.answer, sample, judge) is vt.AnswerLabel.CORRECT
         return _Findings(correct, read.well_formed, read.num_calls, zoomed=read.num_calls > 0)
 
     def _tool_reward(self, findings: _Findings) -> float:

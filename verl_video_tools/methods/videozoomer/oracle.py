@@ -1,4 +1,4 @@
-"""Scripted expert: what a competent VideoZoomer would write for a question of the synthetic world.
+"""Oracle policy: what a competent VideoZoomer would write for a question of the synthetic world.
 
 Templates, after the patterns of reasoning that the paper shows (figure 3) and trains on (3.2):
     direct       answer at once
@@ -6,7 +6,7 @@ Templates, after the patterns of reasoning that the paper shows (figure 3) and t
     progressive  zoom into a wide segment, then into the evidence inside it, then answer
     split        zoom into both halves of the evidence, then answer
     reflect      zoom into a wrong segment, notice it, zoom into the evidence, then answer
-As in `methods.toolkit.oracle` an expert concludes only from frames that it was shown, and guesses where they show
+As in `methods.toolkit.oracle` an oracle concludes only from frames that it was shown, and guesses where they show
 nothing of use.
 Segments are written with the two decimals of the frame labels, so that times can be copied.
 """
@@ -17,12 +17,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Literal
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
-    conclude,
-    first_look_frames,
+    initial_frame_numbers,
     remind,
 )
 from verl_video_tools.methods.videozoomer.method import VideoZoomer
@@ -42,18 +41,18 @@ _USUAL_RATE = 1.0
 refused."""
 
 _WRONG_SECONDS = 4
-"""Length of a segment that the expert zooms into by mistake."""
+"""Length of a segment that the oracle zooms into by mistake."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VideoZoomerOracle(ScriptedOracle):
-    """An expert in VideoZoomer's grammar.
+    """An oracle policy in VideoZoomer's grammar.
 
     Attributes:
         progressive_share: of the questions that name a window, how many follow template progressive instead of hit.
         split_share: of the questions about several things, how many follow template split instead of hit.
         reflect_share: of the questions that need a zoom, how many follow template reflect.
-        method: gives the frames of the first look and the limit of a zoom.
+        method: gives the initial frames and the limit of a zoom.
     """
 
     progressive_share: float = 0.15
@@ -65,7 +64,7 @@ class VideoZoomerOracle(ScriptedOracle):
         """Raises UsageError where the video is too short for a zoom into a wrong place."""
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            template, zooms = self._careless_plan(rng, spec)
+            template, zooms = self._imperfect_plan(rng, spec)
         else:
             template, zooms = self._plan(rng, spec, question)
         turns = [self._zoom(spec, segment) for segment in zooms]
@@ -74,17 +73,17 @@ class VideoZoomerOracle(ScriptedOracle):
         shown = list(question.evidence[0][:1]) if question.kind == "direct" and not zooms else []
         for segment in zooms if template == "split" else zooms[-1:]:  # elsewhere the last one replaces those before
             shown += self._frames_shown(spec, segment)
-        thought, letter = conclude(rng, spec, question, shown, lambda frame: f"{frame / spec.fps:.2f} s")
-        answer = self._answer_to(question, letter)
-        turns = [*remind(question, turns), f"<think>{thought}. {answer}</think><answer>{answer}</answer>"]
-        return Script(template, tuple(turns))
+        return Script(template, (*remind(question, turns), self._conclusion(rng, spec, question, shown)))
+
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        return f"{frame / spec.fps:.2f} s"
 
     def _plan(self, rng: random.Random, spec: VideoSpec, question: Question) -> tuple[Template, list[Segment]]:
         segment = question.evidence[0]
         if question.kind == "direct":
-            if segment[0] in first_look_frames(self.method, spec):
+            if segment[0] in initial_frame_numbers(self.method, spec):
                 return "direct", []
-            second = spec.fps  # a longer first look than the world's own may leave the frame out
+            second = spec.fps  # more initial frames than the world's own may leave the frame out
             segment = (max(0, segment[0] - second), min(spec.num_frames - 1, segment[0] + second))
         if rng.random() < self.reflect_share and (wrong := self._elsewhere(rng, spec, segment)) is not None:
             return "reflect", [wrong, segment]
@@ -98,12 +97,12 @@ class VideoZoomerOracle(ScriptedOracle):
             return "split", [(start, middle), (middle, end)]
         return "hit", [segment]
 
-    def _careless_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
+    def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
         if rng.random() < self.hasty_share:
             return "direct", []
         segment = self._elsewhere(rng, spec, (0, 0))
         if segment is None:
-            raise UsageError(f"a video of {spec.num_frames} frames is too short for a zoom of {_WRONG_SECONDS} s")
+            raise vt.UsageError(f"a video of {spec.num_frames} frames is too short for a zoom of {_WRONG_SECONDS} s")
         return "hit", [segment]
 
     def _elsewhere(self, rng: random.Random, spec: VideoSpec, segment: Segment) -> Segment | None:
@@ -116,8 +115,8 @@ class VideoZoomerOracle(ScriptedOracle):
         return start, start + length
 
     def _glance_around(self, spec: VideoSpec, segment: Segment) -> Segment:
-        """The nearest frames of the first look on both sides of a segment."""
-        frames = first_look_frames(self.method, spec)
+        """The nearest initial frames on both sides of a segment."""
+        frames = initial_frame_numbers(self.method, spec)
         before = [frame for frame in frames if frame <= segment[0]]
         after = [frame for frame in frames if frame >= segment[1]]
         return before[-1], after[0] if after else spec.num_frames - 1

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verl_video_tools.methods.toolkit.blocks import find_blocks
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.videozoomer.grammar import VIDEO_ZOOM
 
 _OPENING, _CLOSING = f"<{VIDEO_ZOOM}>", f"</{VIDEO_ZOOM}>"
@@ -101,7 +101,7 @@ def _zooms(turn: str, max_frames: int) -> bool:
     ):
         return False
     try:
-        request = json.loads(find_blocks(turn, VIDEO_ZOOM)[0].inner)
+        request = json.loads(vt.find_blocks(turn, VIDEO_ZOOM)[0].inner)
         start, end = request["segment"][:2]
         return int(float(request["fps"]) * (float(end) - float(start))) <= max_frames
     except (ValueError, TypeError, LookupError, OverflowError, RecursionError):

@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import Compat, FrameRequest, ToolContext, ToolPlan, VideoInfo
-from verl_video_tools.methods.toolkit.arguments import finite_number, format_seconds
+from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.video.resize import fit_pixels
 from verl_video_tools.video.sampling import not_before, uniform_seconds
 
@@ -38,12 +36,23 @@ class VideoZoom:
     """
 
     name: ClassVar[str] = "video_zoom"
+    description: ClassVar[vt.ToolDescription] = vt.ToolDescription(
+        name=name,
+        description=(
+            "Look closer at a part of the video: shows frames of a segment at a chosen rate, then lists their times in "
+            "the order shown. Too many frames, (end - start) * fps, are refused with the limit."
+        ),
+        parameters={
+            "segment": ("array", "Start and end in seconds, [start, end], within the video."),
+            "fps": ("number", "Frames per second to show."),
+        },
+    )
 
     max_frames: int
     max_pixels: int
-    compat: Compat = "strict"
+    compat: vt.Compat = "strict"
 
-    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
         """Frames for ``{"segment": [start_seconds, end_seconds], "fps": frames_per_second}``.
 
         Raises:
@@ -54,54 +63,55 @@ class VideoZoom:
         width, height = fit_pixels(info.width, info.height, self.max_pixels, context.envelope)
         if self.compat == "reference":
             indices = self._indices_reference(*_numbers_or_refusal(arguments), info)
-            return ToolPlan(frames=FrameRequest(width=width, height=height, indices=indices) if indices else None)
+            return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, indices=indices) if indices else None)
         start, end, fps = _numbers(arguments)
         count = self._count(start, end, fps, info.duration_seconds)
         seconds = not_before(uniform_seconds(start, end, count), info.duration_seconds)
-        return ToolPlan(frames=FrameRequest(width=width, height=height, seconds=seconds, unique=True))
+        return vt.ToolPlan(frames=vt.FrameRequest(width=width, height=height, seconds=seconds, unique=True))
 
     def _count(self, start: float, end: float, fps: float, duration_seconds: float) -> int:
         if fps <= 0:
-            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"fps must be above 0, got {fps:g}")
+            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"fps must be above 0, got {fps:g}")
         if end < start:
-            raise CallRejected(
-                CallErrorCode.REVERSED_SEGMENT, f"segment [{start:g}, {end:g}] ends before it starts; give [start, end]"
+            raise vt.CallRejected(
+                vt.CallErrorCode.REVERSED_SEGMENT,
+                f"segment [{start:g}, {end:g}] ends before it starts; give [start, end]",
             )
         if start < 0 or end > duration_seconds:
-            raise CallRejected(
-                CallErrorCode.OUT_OF_RANGE,
+            raise vt.CallRejected(
+                vt.CallErrorCode.OUT_OF_RANGE,
                 f"segment [{start:g}, {end:g}] leaves the video, "
-                f"which lasts from 0 to {format_seconds(duration_seconds)} s",
+                f"which lasts from 0 to {vt.format_seconds(duration_seconds)} s",
             )
         asked = fps * (end - start)
         if asked > self.max_frames + _TOLERANCE:
             raise self._too_many(asked, start, end, fps)
         count = math.floor(asked + _TOLERANCE)
         if count < 1:
-            raise CallRejected(
-                CallErrorCode.SEGMENT_TOO_SHORT,
+            raise vt.CallRejected(
+                vt.CallErrorCode.SEGMENT_TOO_SHORT,
                 f"segment [{start:g}, {end:g}] holds no frame at {fps:g} fps; make it longer or raise fps",
             )
         return count
 
-    def _indices_reference(self, start: float, end: float, fps: float, info: VideoInfo) -> tuple[int, ...]:
+    def _indices_reference(self, start: float, end: float, fps: float, info: vt.VideoInfo) -> tuple[int, ...]:
         try:
             count = frames_asked_reference(start, end, fps)
             if count > self.max_frames:
                 raise self._too_many(count, start, end, fps)
             first, last = int(start * info.average_fps), int(end * info.average_fps)
         except (OverflowError, ValueError) as error:  # not finite
-            raise CallRejected(CallErrorCode.OUT_OF_RANGE, str(error)) from error
+            raise vt.CallRejected(vt.CallErrorCode.OUT_OF_RANGE, str(error)) from error
         first = min(max(first, 0), info.num_frames - 1)
         last = min(max(last, first), info.num_frames - 1)
         try:
             return tuple(int(index) for index in np.linspace(first, last, count).astype(np.int64))
         except ValueError as error:  # a negative number of frames: NumPy's words are what the published code says
-            raise CallRejected(CallErrorCode.REVERSED_SEGMENT, str(error)) from error
+            raise vt.CallRejected(vt.CallErrorCode.REVERSED_SEGMENT, str(error)) from error
 
-    def _too_many(self, asked: float, start: float, end: float, fps: float) -> CallRejected:
-        return CallRejected(
-            CallErrorCode.TOO_MANY_FRAMES,
+    def _too_many(self, asked: float, start: float, end: float, fps: float) -> vt.CallRejected:
+        return vt.CallRejected(
+            vt.CallErrorCode.TOO_MANY_FRAMES,
             f"{fps:g} fps over [{start:g}, {end:g}] are {asked:g} frames; a zoom shows at most {self.max_frames}: "
             "shorten the segment or lower fps",
         )
@@ -111,15 +121,15 @@ def _numbers(arguments: Mapping[str, Any]) -> tuple[float, float, float]:
     """Start, end and rate as finite numbers; digits in quotes are numbers, too."""
     segment = arguments.get("segment")
     if not isinstance(segment, list | tuple) or len(segment) != 2:
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"segment must be [start, end], got {segment!r:.80}")
+        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"segment must be [start, end], got {segment!r:.80}")
     start, end = (_number("segment", value) for value in segment)
     return start, end, _number("fps", arguments.get("fps"))
 
 
 def _number(name: str, value: Any) -> float:
-    number = finite_number(value, read_text=True)
+    number = vt.finite_number(value, read_text=True)
     if number is None:
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} takes finite numbers, got {value!r:.80}")
+        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"{name} takes finite numbers, got {value!r:.80}")
     return number
 
 
@@ -127,7 +137,7 @@ def numbers_reference(arguments: Mapping[str, Any]) -> tuple[float, float, float
     """Start, end and rate as the published environment reads them.
 
     Raises:
-        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the text is what the model is told.
+        TypeError, ValueError, LookupError, OverflowError: they cannot be read; the model reads the text.
     """
     segment = arguments["segment"]
     return float(segment[0]), float(segment[1]), float(arguments["fps"])
@@ -146,4 +156,4 @@ def _numbers_or_refusal(arguments: Mapping[str, Any]) -> tuple[float, float, flo
     try:
         return numbers_reference(arguments)
     except UNREADABLE as error:
-        raise CallRejected(CallErrorCode.MALFORMED_CALL, f"cannot read segment and fps: {error!r:.80}") from error
+        raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"cannot read segment and fps: {error!r:.80}") from error

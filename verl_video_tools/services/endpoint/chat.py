@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verl_video_tools.core.image_files import encode_picture
+from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import ImagePart, Message
 from verl_video_tools.services.endpoint.retries import AttemptFailed
 
@@ -118,5 +118,5 @@ def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
     """One picture as a `data:` URL. Raises ValueError if it has no pixels."""
     if image.pixels_HWC is None:
         raise ValueError(f"a picture without pixels cannot be sent: {image.record}")
-    kind, data = encode_picture(image.pixels_HWC, jpeg_quality)
+    kind, data = encode_image(image.pixels_HWC, jpeg_quality)
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
