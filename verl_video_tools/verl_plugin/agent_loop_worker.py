@@ -73,14 +73,25 @@ class RolloutTask:
 IMAGE_PARTS = "image_parts"
 """Entry of `AgentLoopOutput.multi_modal_data`: a list of `ImagePart`, where verl has `images`, a list of PIL images."""
 
-rollout_task: ContextVar[RolloutTask] = ContextVar("rollout_task")
-"""Of the running asyncio task. The methods below import it, since it cannot be sent by value."""
+_rollout_task: ContextVar[RolloutTask] = ContextVar("rollout_task")
+
+
+def rollout_task() -> RolloutTask:
+    """Of the running asyncio task. The methods below import it, since a context variable cannot be sent by value."""
+    if (task := _rollout_task.get(None)) is None:
+        task = begin_rollout(takes_image_parts=False)
+    return task
+
+
+def begin_rollout(takes_image_parts: bool) -> RolloutTask:
+    task = RolloutTask(takes_image_parts)
+    _rollout_task.set(task)
+    return task
 
 
 def takes_image_parts() -> bool:
     """Whether the worker that runs this rollout knows `IMAGE_PARTS`."""
-    task = rollout_task.get(None)
-    return task is not None and task.takes_image_parts
+    return rollout_task().takes_image_parts
 
 
 def stores_images(config: DictConfig) -> bool:
@@ -165,9 +176,9 @@ class VideoAgentLoopWorker(_Worker):
 
     async def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Each rollout is an asyncio task of its own, and has its own `rollout_task`."""
-        from verl_video_tools.verl_plugin.agent_loop_worker import RolloutTask, rollout_task
+        from verl_video_tools.verl_plugin.agent_loop_worker import begin_rollout
 
-        rollout_task.set(RolloutTask(self._stores_images))
+        begin_rollout(self._stores_images)
         return await super()._run_agent_loop(*args, **kwargs)
 
     async def _agent_loop_postprocess(
@@ -176,7 +187,7 @@ class VideoAgentLoopWorker(_Worker):
         """Prepares in threads what verl's method would compute on the event loop."""
         from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, forward_dtype, rollout_task, row_inputs
 
-        task = rollout_task.get()
+        task = rollout_task()
         task.needs_pixels = not validate
         outputs = output if isinstance(output, list) else [output]
         if all(IMAGE_PARTS in (sequence.multi_modal_data or {}) for sequence in outputs):
@@ -198,7 +209,7 @@ class VideoAgentLoopWorker(_Worker):
         """The record travels with the last sequence, and verl hands the reward on to the others."""
         from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
 
-        task = rollout_task.get()
+        task = rollout_task()
         needed, task.needs_pixels = task.needs_pixels, False
         try:
             await super()._compute_score(outputs[-1:], kwargs=kwargs)
@@ -209,7 +220,7 @@ class VideoAgentLoopWorker(_Worker):
         """What was prepared; else verl's own, in the precision in which the model will read it."""
         from verl_video_tools.verl_plugin.agent_loop_worker import forward_dtype, rollout_task
 
-        task = rollout_task.get()
+        task = rollout_task()
         if not task.needs_pixels:
             return {}
         if task.rows:
@@ -226,7 +237,7 @@ class VideoAgentLoopWorker(_Worker):
         """
         from verl_video_tools.verl_plugin.agent_loop_worker import rollout_task
 
-        task = rollout_task.get()
+        task = rollout_task()
         if not task.needs_pixels:
             return torch.arange(input_ids.shape[-1]).unsqueeze(0)
         if task.rows:
