@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.methods import method_class, method_names
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import Question, make_questions
@@ -41,7 +42,7 @@ def make_demo(
     num_processes: int = 2,
     open_ended: bool = False,
     needle: bool = False,
-    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
 ) -> Path:
     """Makes `videos/*.mp4`, `{train,test,video_mme}.parquet` and, last, `manifest.json` in `out_dir`.
 
@@ -209,7 +210,7 @@ def _render_one(job: tuple[VideoSpec, Path]) -> None:
     os.replace(unfinished, path)
 
 
-def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int, progress: Callable[[int, int], None]) -> None:
+def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int, progress: Progress) -> None:
     if num_processes <= 1:
         for num_done, job in enumerate(jobs, start=1):
             _render_one(job)

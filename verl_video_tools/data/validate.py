@@ -9,7 +9,7 @@ import math
 import os
 import string
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from verl_video_tools.core.grading import check_question, decided_by_rule
 from verl_video_tools.core.numbers import is_number
 from verl_video_tools.core.regression import estimate
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
@@ -189,7 +190,7 @@ def validate_file(
 
 
 def probe_videos(
-    source: Path, jobs: int, deadline_seconds: float, progress: Callable[[int, int], None] | None = None
+    source: Path, jobs: int, deadline_seconds: float, progress: Progress = no_progress
 ) -> dict[str, VideoInfo | str]:
     """Facts about each video of a file of rows, or what is wrong with it (`probe_files`), by the path as the rows write
     it; missing files are left out.
@@ -208,8 +209,7 @@ def probe_videos(
     for num_done, record in enumerate(probe_files(spellings, jobs, deadline_seconds), start=1):
         fact = VideoInfo(**record["probe"]["info"]) if record["ok"] else record["message"]
         found.update(dict.fromkeys(spellings[Path(record["path"])], fact))
-        if progress is not None:
-            progress(num_done, len(spellings))
+        progress(num_done, len(spellings))
     return found
 
 

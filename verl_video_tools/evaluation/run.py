@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -25,7 +25,7 @@ from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
-from verl_video_tools.data.append import appended
+from verl_video_tools.data.append import Progress, appended, no_progress
 from verl_video_tools.data.generate import generate
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
@@ -62,7 +62,7 @@ async def evaluate(
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
     retry_failed: bool = True,
-    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question once, going on where an earlier run into `folder` stopped.
 
