@@ -211,5 +211,5 @@ def _check_characters(row: Row) -> None:
     except UnicodeEncodeError as error:
         half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
         raise RowError(
-            f"its text holds {half!r}, half of a surrogate pair: {context!r}; mend the annotations"
+            f"its text holds {half!r}, half of a surrogate pair: {context!r}; fix the annotations"
         ) from error

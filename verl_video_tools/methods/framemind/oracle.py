@@ -6,7 +6,7 @@ synthetic world's rollouts come from here. Templates:
     clip     show the part that the question names, then answer
     refine   show the part, then one frame where the thing was seen, then answer
 It concludes only from frames that it was shown, so its thoughts are true. It relies on the first look, which is another
-one on every rung of the ladder, only where it is hasty.
+one on every rung of the ladder, only where it skips the tool call.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FrameMindOracle(ScriptedOracle):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            if rng.random() < self.hasty_share:
+            if rng.random() < self.skip_rate:
                 seen = [
                     frame for frame in first_look_frames(self.method, spec) if (frame, frame) == question.evidence[0]
                 ]

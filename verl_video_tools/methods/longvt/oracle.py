@@ -44,7 +44,7 @@ class LongVTOracle(ScriptedOracle):
         first_look_tells = question.kind == "direct" and self._first_look_tells(spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
-            segment = None if rng.random() < self.hasty_share else (start, round(start + rng.uniform(2.0, 6.0), 1))
+            segment = None if rng.random() < self.skip_rate else (start, round(start + rng.uniform(2.0, 6.0), 1))
         elif first_look_tells:
             segment = None
         if segment is None:

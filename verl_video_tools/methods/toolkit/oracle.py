@@ -38,7 +38,7 @@ class Habits(TypedDict, total=False):
     """How a `ScriptedOracle` errs and answers: its fields of these names."""
 
     imperfection: float
-    hasty_share: float
+    skip_rate: float
     answers_in_words: bool
 
 
@@ -48,7 +48,7 @@ class ScriptedOracle:
 
     Attributes:
         imperfection: probability that the expert looks where nothing of use is, or does not look at all, and guesses.
-        hasty_share: of these careless scripts, how many do not look at all.
+        skip_rate: share of these scripts that make no tool call at all.
         answers_in_words: answer with the text of an option instead of its letter.
     """
 
@@ -57,7 +57,7 @@ class ScriptedOracle:
 
     seed: int = 0
     imperfection: float = 0.0
-    hasty_share: float = 0.5
+    skip_rate: float = 0.5
     answers_in_words: bool = False
 
     def __post_init__(self) -> None:
