@@ -10,6 +10,7 @@ import os
 import string
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -172,13 +173,10 @@ def validate_file(
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
         raise RowError(f"{source} has no rows; docs/rows.md tells what a file of rows holds")
     checker = _Checker(methods or RowMethods(), videos, costs)
-    if out is None:
-        for number, row in _numbered(source):
-            yield checker.report(number, row)
-        return
     number = 0
-    with row_writer(out, read_schema(source)) as writer:
-        for batch in row_batches(source):
+    with ExitStack() as stack:
+        writer = None if out is None else stack.enter_context(row_writer(out, read_schema(source)))
+        for batch in row_batches(source, CHECKED_COLUMNS if writer is None else None):
             columns = [name for name in CHECKED_COLUMNS if name in batch.schema.names]
             good = []
             for row in batch.select(columns).to_pylist():
@@ -186,7 +184,8 @@ def validate_file(
                 good.append(not report.problems)
                 number += 1
                 yield report
-            writer.write_batch(batch.filter(pa.array(good, pa.bool_())))
+            if writer is not None:
+                writer.write_batch(batch.filter(pa.array(good, pa.bool_())))
 
 
 def probe_videos(
@@ -202,7 +201,8 @@ def probe_videos(
         UsageError: `source` cannot be read.
     """
     spellings: dict[Path, list[str]] = defaultdict(list)
-    for path in dict.fromkeys(_video_path(row) for _, row in _numbered(source, ("extra_info",))):
+    rows = (row for batch in row_batches(source, ("extra_info",)) for row in batch.to_pylist())
+    for path in dict.fromkeys(map(_video_path, rows)):
         if path is not None and os.path.isfile(path):
             spellings[Path(path)].append(path)
     found: dict[str, VideoInfo | str] = {}
@@ -211,14 +211,6 @@ def probe_videos(
         found.update(dict.fromkeys(spellings[Path(record["path"])], fact))
         progress(num_done, len(spellings))
     return found
-
-
-def _numbered(source: Path, columns: Sequence[str] = CHECKED_COLUMNS) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
-    for batch in row_batches(source, columns):
-        for row in batch.to_pylist():
-            yield number, row
-            number += 1
 
 
 def _video_path(row: Mapping[str, Any]) -> str | None:
