@@ -208,7 +208,7 @@ async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: 
 
 
 def test_a_run_without_good_rollouts(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no rollout is worth keeping: kept 0"):
+    with pytest.raises(UsageError, match="no rollout passes the filters: kept 0"):
         export_rollouts(tmp_path, tmp_path / "rft.parquet")
 
 

@@ -1,7 +1,7 @@
 """Sort questions by whether looking again helps (VideoBrain, arXiv 2602.04094, 3.2).
 
 A base model answers without tools, a teacher with them. Where both are right the first frames suffice; where only the
-teacher is, whether it called a tool tells frames that were missing from eyes that were too weak.
+teacher is, whether it called a tool separates missing frames from a base model that is too weak.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def _good_rows(
 
 def _finish(row: Row, index: int, method_name: str | None, split: str | None) -> None:
     """The format's name of a question becomes `question_id`; `index` is its place in our file. The video's path becomes
-    absolute, as a run may start in another folder; links stay, which may be all that tells the video's name."""
+    absolute, as a run may start in another folder; links stay, which may be all that gives the video's name."""
     extra_info = row["extra_info"]
     if "video_path" in extra_info:
         extra_info["video_path"] = os.path.abspath(extra_info["video_path"])

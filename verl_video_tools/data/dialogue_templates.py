@@ -1,4 +1,4 @@
-"""Forms that a teacher's dialogues are to take: told as instructions, drawn by shares, and checked on what was done.
+"""Forms that a teacher's dialogues are to take: given as instructions, drawn by shares, and checked on what was done.
 
 FrameThinker's cold start has five (arXiv 2509.24304, F.2). A file of templates is TOML, one table for each, whose keys
 are the fields of `DialogueTemplate`; a method may have one in its folder (`Method.dialogue_templates`).

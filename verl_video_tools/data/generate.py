@@ -116,8 +116,8 @@ class GenerationSummary:
     def _listed_templates(self) -> str:
         wanted = Counter(name for name, _ in self.templates.values())
         kept = Counter(name for name, is_kept in self.templates.values() if is_kept)
-        told = ", ".join(f"{name}: {kept[name]} of {wanted[name]}" for name in sorted(wanted))
-        return f"; templates kept {told}" if told else ""
+        counts = ", ".join(f"{name}: {kept[name]} of {wanted[name]}" for name in sorted(wanted))
+        return f"; templates kept {counts}" if counts else ""
 
 
 def tasks_of_rows(
@@ -169,7 +169,7 @@ async def generate(
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
         retriever: for methods that find frames by text.
         retry_flagged: make those again that are recorded as flagged.
-        label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not tell: it
+        label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not say so: it
             may be withheld from a right answer for its form or its consistency.
         progress: called before the first rollout and after each, with the number done and wanted.
 

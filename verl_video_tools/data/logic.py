@@ -85,7 +85,7 @@ async def check_logic(
     """
     prompt, digest = read_prompt(__package__, "logic_prompt.txt", prompt_file), prompt_digest(prompt_file)
     lines = {key_of(line): line for line in read_records(Path(records))}  # of one made again the last counts
-    asked = {key: line for key, line in lines.items() if _is_worth_asking(line)}
+    asked = {key: line for key, line in lines.items() if _is_candidate(line)}
     summary = LogicSummary(left_out=len(lines) - len(asked))
     with appended(Path(out), "step") as file:
         for line in read_records(Path(out)):
@@ -115,7 +115,7 @@ async def check_logic(
     return summary
 
 
-def _is_worth_asking(record: Mapping[str, Any]) -> bool:
+def _is_candidate(record: Mapping[str, Any]) -> bool:
     trajectory: Trajectory = record["trajectory"]
     is_right = trajectory.stop_reason is StopReason.ANSWER and record["reward"]["acc"] > 0.0
     return is_right and not trajectory.flags and not record.get("template_fault")

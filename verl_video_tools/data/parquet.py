@@ -13,7 +13,7 @@ from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import whole_file
 
 ROWS_PER_BATCH = 256
-"""Rows held in memory at once. Rows without pictures take a few kilobytes each."""
+"""Rows held in memory at once. Rows without images take a few kilobytes each."""
 _ADVICE = "name a file in a folder that can be written"
 
 
@@ -85,7 +85,7 @@ def row_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         UsageError: it cannot be written.
     """
     with writing(path, _ADVICE):
-        if path.is_dir():  # told before the work; and "." has no name to write beside
+        if path.is_dir():  # reported before the work; and "." has no name to write beside
             raise UsageError(f"cannot write {path}: it is a folder; name a file")
         path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

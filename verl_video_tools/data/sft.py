@@ -1,4 +1,4 @@
-"""Cold-start data: expert turns, executed in real episodes and kept only if they deserve it."""
+"""Cold-start data: expert turns, executed in real episodes and kept only if they are right and consistent."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _kept_rows(
 
 def _write(rows: list[dict[str, Any]], report: ExportReport, out_path: str | Path) -> None:
     if not rows:
-        raise RowError(f"no rollout is worth keeping: {report}")
+        raise RowError(f"no rollout passes the filters: {report}")
     write_table(pa.Table.from_pylist(rows), out_path)
 
 
@@ -168,7 +168,7 @@ def export_sft(
 
 
 def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each method. Raises UsageError for one whose method is not told or not there."""
+    """The settings of each method. Raises UsageError for one whose method is not named or unknown."""
     fields: dict[str, dict[str, Any]] = {name: {} for name in names}
     for key, value in settings.items():
         name, _, field_name = key.rpartition(".")

@@ -83,12 +83,12 @@ def decontaminate(
     signs: Sequence[Sign] = SIGNS,
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Contamination]:
-    """Write the rows whose videos occur in none of the benchmarks, and tell the others.
+    """Write the rows whose videos occur in none of the benchmarks, and report the others.
 
     Args:
         benchmarks: each a file of rows; a .txt file with the path, name or YouTube URL of a video per line; or
             `NAME=FILE`, the published annotations of one of `BENCHMARK_NAMES`, for which no videos are needed.
-        note: told of entries of annotations that name no video.
+        note: called for entries of annotations that name no video.
 
     Raises:
         UsageError: a file cannot be read or written, a row has no video, or there is no such benchmark.
@@ -110,7 +110,7 @@ def decontaminate(
 
 
 def video_paths(source: Path) -> Iterator[str]:
-    """`extra_info.video_path` of each row; of a row about pictures, the first of them.
+    """`extra_info.video_path` of each row; of a row about images, the first of them.
 
     Raises:
         UsageError: the file cannot be read, or a row has none.

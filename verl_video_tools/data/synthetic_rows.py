@@ -55,7 +55,7 @@ def make_demo(
         agent_names: methods that the rows select, in turn.
         open_ended: ask without options and in seconds, see `synthetic.seconds`; the truth is a thing's name or a
             number.
-        needle: long videos whose questions are decided by an event that the first look misses, see
+        needle: long videos whose questions are decided by an event that the initial frames miss, see
             `synthetic.needle`.
         progress: called with the numbers of videos rendered and wanted.
 
@@ -144,7 +144,7 @@ def make_row(
 ) -> dict[str, Any]:
     """One row as verl reads it. `options` is a list of texts in order of the letters; open-ended rows have none.
 
-    `classification` is VideoBrain's: direct where the first look of the world's own number of frames shows the answer,
+    `classification` is VideoBrain's: direct where the world's own number of initial frames shows the answer,
     else active. Nothing here can be guessed from what was seen, so that no question is adaptive.
     """
     asked: dict[str, Any]

@@ -1,6 +1,6 @@
 """Checks rows before a run meets them: fields, files, the truth by the grader itself, and what a prompt costs.
 
-Nothing is decoded. A bad row is told with all that is wrong with it, and the others are checked none the less.
+Nothing is decoded. A bad row is reported with all of its problems, and the others are checked all the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _END_TOLERANCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PromptCost:
-    """What a rollout's prompt, first look included, costs, and what the method's recipe reserves for it."""
+    """What a rollout's prompt, initial frames included, costs, and what the method's recipe reserves for it."""
 
     tokens: int
     images: int
@@ -60,7 +60,7 @@ class RowReport:
     Attributes:
         number: place of the row in its file, from 0.
         truth: as graders compare it (`core.truths`); None where the row cannot be read.
-        cost: None where it was not asked for, or could not be told.
+        cost: None where it was not asked for, or is unknown.
     """
 
     number: int
@@ -121,7 +121,7 @@ class PromptCosts:
         self._groups: dict[str, tuple[Method, ...]] = {}
 
     def of(self, sample: Sample, agent_name: str | None, info: VideoInfo) -> PromptCost:
-        """The dearest prompt of a group on this row.
+        """The most expensive prompt of a group on this row.
 
         Raises:
             UsageError: no method is named, or not one of ours.
@@ -162,7 +162,7 @@ def validate_file(
         methods: each is asked whether a row's truth can be earned (`Method.check_earnable`); by default with its own
             defaults.
         out: file that gets the good rows, with all their columns; it appears once all are checked.
-        videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` tells them; None: it
+        videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` gives them; None: it
             is only looked whether they exist.
         costs: compares prompts with what the method's recipe reserves; needs `videos`.
 
@@ -171,7 +171,7 @@ def validate_file(
         UsageError: `source` cannot be read or `out` not written, or the package math-verify is missing.
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
-        raise RowError(f"{source} has no rows; docs/rows.md tells what a file of rows holds")
+        raise RowError(f"{source} has no rows; docs/rows.md describes what a file of rows holds")
     checker = _Checker(methods or RowMethods(), videos, costs)
     number = 0
     with ExitStack() as stack:
@@ -241,7 +241,7 @@ class _Checker:
         try:
             sample = Sample.from_row(row)
         except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
-            problems.append(f"the row makes no sense: {error}")
+            problems.append(f"the row is invalid: {error}")
         if sample is None:
             return RowReport(number, tuple(problems))
         problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
@@ -325,4 +325,4 @@ def _cost_problems(cost: PromptCost) -> Iterator[str]:
     if cost.tokens > cost.max_tokens:
         yield f"the prompt takes {cost.tokens} tokens, the recipe reserves {cost.max_tokens}"
     if cost.images > cost.max_images:
-        yield f"the first look takes {cost.images} pictures, the recipe allows {cost.max_images}"
+        yield f"the prompt takes {cost.images} images, the recipe allows {cost.max_images}"

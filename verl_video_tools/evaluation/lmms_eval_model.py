@@ -44,7 +44,7 @@ class VideoToolsModel(lmms):
 
     Args:
         method: name of the method.
-        processor: folder or name of the model, whose processor decides the pictures' sizes, as in training.
+        processor: folder or name of the model, whose processor decides the images' sizes, as in training.
         min_pixels, max_pixels: as `data.mm_processor_kwargs` in training.
         batch_size, max_batch_size, device: lmms-eval's, not used.
         fields: of `PolicyConfig` (`base_url`, `model`, `concurrency`, ...); of `RetrievalConfig` after `retrieval_`

@@ -36,7 +36,7 @@ class MappedBenchmark(Benchmark):
     """A benchmark whose attributes name the fields of an entry.
 
     A name may list alternatives, `a|b`: the first of these fields that is there and not empty. Templates hold such
-    names in braces, `"{video}_{qid}"`. What an attribute cannot tell is a field that `derived` makes.
+    names in braces, `"{video}_{qid}"`. What no attribute can say is a field that `derived` makes.
     """
 
     questions_field: ClassVar[str | None] = None
@@ -56,7 +56,7 @@ class MappedBenchmark(Benchmark):
     answer: ClassVar[str] = "answer"
     """Field of the answer."""
     answer_form: ClassVar[Literal["letter", "text", "number"]] = "letter"
-    """What the answer tells of the right option: its letter, its text, which another option's letter may equal, or its
+    """What the answer gives of the right option: its letter, its text, which another option's letter may equal, or its
     number, from 0."""
     videos: ClassVar[tuple[str, ...]] = ("{video}",)
     """Templates of the places below the folder of videos where a video may lie, tried in this order."""
@@ -162,7 +162,7 @@ class _Fields:
         for name in names.split("|"):
             if (value := self.get(name)) is not None and value != "":
                 return value
-        return required(self.entry, *names.split("|"))  # tells which is missing
+        return required(self.entry, *names.split("|"))  # names the missing one
 
     def group(self, names: str) -> Group:
         """A derived field as it is, one of the annotations as text."""

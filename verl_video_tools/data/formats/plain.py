@@ -204,7 +204,7 @@ class STAR(MappedBenchmark):
     segment_fields = ("start", "end")
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """The `type` of the question, its `options` in the order of their ids, and the part as it is told."""
+        """The `type` of the question, its `options` in the order of their ids, and the part that it asks about."""
         question_type = str(required(entry, "question_id")).partition("_")[0]
         choices = required(entry, "choices")
         if not all(isinstance(choice, Mapping) for choice in choices):
@@ -274,9 +274,8 @@ class VideoMME(MappedBenchmark):
     lack. Read from lmms_eval/tasks/videomme of github.com/EvolvingLMMs-Lab/lmms-eval and the README of
     github.com/BradyFU/Video-MME.
 
-    With subtitles the paper's authors show those that belong to the sampled frames. A method that looks again samples
-    frames later, when the question is already asked, so that here it is all subtitles, or those at evenly spaced
-    moments.
+    With subtitles the paper's authors show those that belong to the sampled frames. A method with tools samples frames
+    later, when the question is already asked, so that here it is all subtitles, or those at evenly spaced moments.
     """
 
     name = "video-mme"

@@ -1,4 +1,4 @@
-"""What the steps that ask models cost at most, told before any is asked; replies that must be asked for again aside."""
+"""Upper bounds of what the steps that ask models cost, without retries; printed before any model is asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATCH_PIXELS = 28
 CHARACTERS_PER_TOKEN = 4.0
 """Of English text, roughly."""
 LABEL_TOKENS = 14
-"""A frame's time, a token for each digit, and what the chat template puts around the picture."""
+"""A frame's time, a token for each digit, and what the chat template puts around the image."""
 HEADING_TOKENS = 24
 """The number and the times of a part before its description."""
 CHAT_TOKENS = 24
@@ -53,7 +53,7 @@ class StepCost:
 
 def estimate(scenes: Mapping[str, Record], config: HaystackConfig) -> list[StepCost]:
     """An upper bound of each step that asks a model: every reply is as long as it may be, every group of captions gives
-    all questions that it may, each about the parts that take most pictures, and all reach the last check.
+    all questions that it may, each about the parts that take most images, and all reach the last check.
 
     Only attempts after an unusable reply or a failed request come on top.
     """
