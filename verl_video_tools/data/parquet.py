@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -75,6 +75,20 @@ def row_batches(
             yield from file.iter_batches(rows_per_batch, columns=wanted)
     except (OSError, pa.ArrowException) as error:
         raise UsageError(f"cannot read {content} from {path}: {error}") from error
+
+
+def with_texts(structs: pa.StructArray, texts: Mapping[str, Sequence[str]]) -> pa.StructArray:
+    """A column of named entries with these added or replaced, a text for each row; other entries keep value and type.
+
+    Args:
+        texts: by name of the entry.
+    """
+    fields = {field.name: field for field in structs.type}
+    arrays = dict(zip(fields, structs.flatten(), strict=True))
+    for name, of_rows in texts.items():
+        arrays[name] = pa.array(of_rows, pa.string())
+        fields[name] = fields.get(name, pa.field(name, pa.string())).with_type(pa.string())
+    return pa.StructArray.from_arrays(list(arrays.values()), fields=list(fields.values()))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import resolve_name
@@ -168,7 +169,7 @@ def make_row(
             "classification": "direct" if question.kind == "direct" else "active",
             "index": index,
             "split": split,
-            "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),
+            "demo": json.dumps({"spec": asdict(spec), "question": asdict(question)}),
         },
     }
 
