@@ -171,7 +171,7 @@ def test_faults_of_rows_about_pictures(media: Path, tmp_path: Path) -> None:
         ({"extra_info": {"video_path": "v.mp4"}}, "names both images (image_paths) and a video (video_path)"),
         ({"extra_info": {"question": ""}}, "extra_info.question is missing or empty"),
         ({"turns": None}, "needs a column turns"),
-        ({"turns": ["<answer>A</answer>"] * 2}, "there is one turn, which answers, got 2"),
+        ({"turns": ["<answer>A</answer>"] * 2}, "about images has one turn, which answers, got 2"),
         ({"turns": ["A bird"]}, "turn 0 must answer in the strict grammar of longvt, got 'A bird'"),
         ({"turns": ["so</think><answer>A</answer>"]}, "turn 0 must answer in the strict grammar of longvt, got 'so<"),
         ({"agent_name": "videozoomer"}, "videozoomer does not ask about pictures"),
