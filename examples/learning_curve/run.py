@@ -5,7 +5,7 @@ Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--
 Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
 
     data   videos, training rows, held-out rows (each also as a row of the method `direct`, which has no tools)
-    cold   rollouts of a scripted expert who is hasty: most of them answer without looking
+    cold   rollouts of a scripted expert that skips tool calls: most of them answer without looking
     sft    recipes/<method>_sft.sh on them
     base   held-out accuracy of the model before all this
     rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last
@@ -69,7 +69,7 @@ class Plan:
     num_held_out_videos: int = 136
     questions_per_video: int = 14
     imperfection: float = 0.65
-    hasty_share: float = 0.85
+    skip_rate: float = 0.85
     num_direct_rows: int = 300
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = True
@@ -83,7 +83,7 @@ class Plan:
 MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "story": 3}
 """What a stage takes on two idle cores; `rl` and `story` without their steps."""
 COLD_SHARE = 0.5
-"""Of the rows of RFT; the recipe's 0.94 takes more rows than the hasty expert's good ones are."""
+"""Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
 SECONDS_PER_STEP = {"framethinker": 17, "longvt": 22, "videozoomer": 30, "videobrain": 25, "framemind": 31}
 
 
@@ -100,7 +100,7 @@ class Story:
     fields: tuple[str, ...]
 
 
-# An expert as hasty as the others' leaves LongVT's policy looking for every fourth question; a cold start is to guess.
+# With the others' skip rate LongVT's policy calls its tool for every fourth question; a cold start is to guess.
 # FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
 # FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start.
 PLANS = {
@@ -215,7 +215,7 @@ class Learning:
         _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.held_out_twice)
 
     def make_cold_start(self) -> None:
-        """What the hasty expert writes, and some rows answered without tools, so that this can be asked for later."""
+        """What the scripted expert writes, and rows answered without tools, so that these can be asked for later."""
         plan, rows = self.plan, load_rows(self.train)
         random.Random(self.seed).shuffle(rows)
         _write_rows(
@@ -229,7 +229,7 @@ class Learning:
             questions_per_video=plan.questions_per_video,
             kinds=plan.kinds,
             imperfection=plan.imperfection,
-            hasty_share=plan.hasty_share,
+            skip_rate=plan.skip_rate,
             settings=self._fields(self.method),
             retriever=retriever,
             **habits,
@@ -264,7 +264,7 @@ class Learning:
         self._train("story", self.held_out, *fields)
 
     def reinforcement_fine_tune(self) -> None:
-        """On the policy's good rollouts, and on what deserves imitation of the hasty expert's."""
+        """On the policy's good rollouts, and on what deserves imitation of the scripted expert's."""
         good = [row for row in load_rows(self.out / "with_tools.parquet") if deserves_imitation(row)]
         _write_rows(good, self.out / "good_cold_start.parquet")
         self._recipe(

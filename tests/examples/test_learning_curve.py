@@ -100,7 +100,7 @@ def test_stages_run_once_and_their_gain_is_reported(
     turns = Counter((row["agent_name"], len(row["turns"]) > 1) for row in written)
     assert turns["direct", False] == 4 and turns["direct", True] == 0
     assert sum(turns.values()) == 4 + 2 * 8
-    assert turns["framethinker", False] > turns["framethinker", True] > 0  # a hasty expert
+    assert turns["framethinker", False] > turns["framethinker", True] > 0  # an expert that skips tool calls
     held_out = load_rows(training.recipes[-1][2]["VAL_FILES"])
     assert Counter(row["agent_name"] for row in held_out) == {"framethinker": 8, "direct": 8}
     train = {row["extra_info"]["video_path"] for row in written}
@@ -200,7 +200,7 @@ def test_one_picture_names_every_bar_of_any_method() -> None:
 
 
 def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> None:
-    """Mixed with the policy's own rollouts is what the hasty expert was right about and did not guess."""
+    """Mixed with the policy's own rollouts is what the scripted expert was right about and did not guess."""
     deserves = example["deserves_imitation"]
     rows = load_rows(finished / "with_tools.parquet")
     good = [row for row in rows if deserves(row)]

@@ -36,7 +36,7 @@ def folder(output_dir: Path) -> Path:
         num_direct_rows=60,
         questions_per_video=30,
         imperfection=0.5,
-        hasty_share=0.9,
+        skip_rate=0.9,
         measures_base=False,
         compares_without_tools=False,
         rl_steps=NUM_STEPS,
