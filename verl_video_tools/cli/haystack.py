@@ -112,7 +112,7 @@ class Haystack:
             _tell_failures(STEPS[0], unreadable)  # before the estimate, which counts the others only
         if len(unreadable) == len(scenes):
             raise VideoError(
-                f"{self.videos}: none of {len(scenes)} videos can be read; mend them, then give --retry-failed"
+                f"{self.videos}: none of {len(scenes)} videos can be read; fix them, then give --retry-failed"
             )
         if short := short_videos(scenes, config):
             _tell_short(short, config.min_video_seconds)

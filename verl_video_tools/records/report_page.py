@@ -64,14 +64,14 @@ def _figure(panel: Panel, names: Sequence[str]) -> dict[str, str]:
 
 
 def _smoothed(runs: Sequence[Run]) -> str:
-    windows = {smoothing_window(len(steps)) for run in runs for steps in (run.training, run.held_out)}
+    windows = {smoothing_window(len(steps)) for run in runs for steps in (run.training, run.validation)}
     return " or ".join(str(window) for window in sorted(windows) if window > 1)
 
 
 def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
     # A mean over the policy and the same policy without tools tells of neither.
-    held_out = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
-    parts = {name: steps for name, steps in (("training", run.training), (held_out, run.held_out)) if steps}
+    validation = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
+    parts = {name: steps for name, steps in (("training", run.training), (validation, run.validation)) if steps}
     ends = {name: _ends(steps) for name, steps in parts.items()}
     rows = []
     for label, metric in _ROWS.items():
@@ -84,8 +84,8 @@ def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
         "parts": [{"name": name, "steps": chosen} for name, chosen in ends.items()],
         "rows": rows,
         "page": page,
-        "page_of": f"held-out rows at step {max(run.held_out)}"
-        if run.last_is_held_out
+        "page_of": f"held-out rows at step {max(run.validation)}"
+        if run.last_is_validation
         else f"step {max(run.training)}",
     }
 
@@ -100,7 +100,7 @@ def _facts(run: Run) -> str:
     facts = [
         f"{', '.join(run.methods())}",
         f"training steps recorded: {len(run.training)}, with {num_rollouts} rollouts, {num_flagged} of them flagged",
-        f"held-out rounds recorded: {len(run.held_out)}",
+        f"held-out rounds recorded: {len(run.validation)}",
         "with verl's log" if run.log else "without verl's log",
     ]
     return f"{'; '.join(facts)}. Records: {run.records}"

@@ -17,7 +17,7 @@ _QUERIES_AT_ONCE = 1000
 
 class RetrievalActor:
     """`RetrievalService` behind Ray. An encoder that cannot be loaded is every query's answer: starting again and
-    again would not mend it."""
+    again would not fix it."""
 
     def __init__(self, config: RetrievalConfig) -> None:
         self._service: RetrievalService | None = None

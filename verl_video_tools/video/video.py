@@ -33,7 +33,7 @@ HALF_WAY_TOLERANCE_SECONDS = 2e-6
 
 
 @contextmanager
-def told_as_unreadable(path: Path) -> Iterator[None]:
+def report_as_unreadable(path: Path) -> Iterator[None]:
     """For a block that reads a file: what nobody foresaw becomes a `VideoError`, the original is its cause and logged.
 
     PyAV raises errors of Python's own on odd files. A rollout, and the commands, are ready for a `VideoError`; anything
@@ -85,7 +85,7 @@ class Video:
         self._source: VideoSource | None = None
         self._decoder: FrameDecoder | None = None
         self.path = Path(path)
-        with told_as_unreadable(self.path):
+        with report_as_unreadable(self.path):
             self._open(deadline)
 
     def _open(self, deadline: Deadline) -> None:
@@ -285,7 +285,7 @@ class Video:
         try:
             if self._source is None:
                 raise VideoError(f"{self.path}: the video was closed")
-            with told_as_unreadable(self.path):
+            with report_as_unreadable(self.path):
                 yield
         finally:
             self._lock.release()

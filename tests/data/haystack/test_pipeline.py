@@ -278,7 +278,7 @@ def test_no_estimate_without_a_video(server: JudgeServer, tmp_path: Path, capfd:
         printed = capfd.readouterr()
         assert "at most" not in printed.out
         assert "scenes: 1 failed (--retry-failed), for example " in printed.err and "no such video file" in printed.err
-        assert f"VideoError: {listed}: none of 1 videos can be read; mend them, then give --retry-failed" in printed.err
+        assert f"VideoError: {listed}: none of 1 videos can be read; fix them, then give --retry-failed" in printed.err
     assert server.requests == []
 
 
