@@ -8,10 +8,8 @@ policy admits that script and style alone, by their hashes.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.metrics import reward_components
-from verl_video_tools.records.page import resource, source_hash, write_whole
+from verl_video_tools.records.page import render, resource, source_hash, write_whole
 from verl_video_tools.records.thumbnails import Thumbnails
 
 _SCRIPTS = ("dom.js", "timeline.js", "rollout.js", "list.js")
@@ -67,22 +65,10 @@ def video_path(line: Mapping[str, Any]) -> str | None:
 
 
 def _page(title: str, blocks: Mapping[str, Any]) -> bytes:
-    style = resource("base.css") + resource("style.css")
     script = "\n".join(map(resource, _SCRIPTS))
-    values = {
-        "title": html.escape(title),
-        "style": style,
-        "script": script,
-        "style_hash": source_hash(style),
-        "script_hash": source_hash(script),
-        "data": "\n".join(
-            f'<script type="application/json" id="{id}">{_json(value)}</script>' for id, value in blocks.items()
-        ),
-    }
-    template = resource("page.html")
-    # In one pass: what is put in may itself contain the name of a placeholder.
-    page = re.sub(r"\{(" + "|".join(values) + r")\}", lambda match: values[match[1]], template)
-    return page.encode("utf-8", errors="replace")
+    data = {id: _json(value) for id, value in blocks.items()}
+    styles = ("base.css", "style.css")
+    return render("page.html", styles, title=title, script=script, script_hash=source_hash(script), data=data)
 
 
 def _json(value: Any) -> str:

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
-from verl_video_tools.records.page import resource, source_hash, write_whole
+from verl_video_tools.records.page import render, write_whole
 from verl_video_tools.records.report_curves import HEADLINES, Run, Steps, methods_in, to_json
 from verl_video_tools.records.report_figures import colour_of_run, curves_png, panel_svg, smoothing_window
 from verl_video_tools.records.report_panels import Panel, main_panels, more_panels
@@ -38,12 +36,10 @@ def write_report(runs: Sequence[Run], out: Path, pages: Mapping[str, str]) -> in
     """
     names = [run.name for run in runs]
     main = main_panels(runs)
-    style = resource("base.css") + resource("report.css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    page = environment.from_string(resource("report.html")).render(
+    content = render(
+        "report.html",
+        ("base.css", "report.css"),
         title=" | ".join(names),
-        style=style,
-        style_hash=source_hash(style),
         smoothed=_smoothed(runs),
         main_figures=[_figure(panel, names) for panel in main],
         more_figures=[_figure(panel, names) for panel in more_panels(runs)],
@@ -52,7 +48,6 @@ def write_report(runs: Sequence[Run], out: Path, pages: Mapping[str, str]) -> in
             for number, run in enumerate(runs)
         ],
     )
-    content = page.encode("utf-8", errors="replace")
     write_whole(out / "curves.json", to_json(runs).encode())
     write_whole(out / "curves.png", curves_png(main, names))
     write_whole(out / "report.html", content)
