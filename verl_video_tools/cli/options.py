@@ -82,7 +82,7 @@ class Asking:
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts under way at a time.")] = 32
     deadline_seconds: DeadlineSeconds = 600.0
     jpeg_quality: Annotated[
-        int | None, typer.Option(min=1, max=95, help="Send pictures as JPEG of this quality; default: PNG.")
+        int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
     ] = None
     native_reasoning: Annotated[
         bool, typer.Option(help="Take native reasoning apart from what the model says; off: read turns to the letter.")

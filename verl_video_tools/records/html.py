@@ -39,7 +39,7 @@ def write_html(
     Args:
         lines: as `records.records.read_records` gives them. Only `trajectory` is needed; what else a line lacks is
             shown as not recorded.
-        thumbnails: pictures of the frames by the rows' `extra_info.video_path`.
+        thumbnails: images of the frames by the rows' `extra_info.video_path`.
         token_text: text of a token; without it tokens are shown as ids.
         num_left_out: rollouts of the run that are not among `lines`, for the page to say.
 
@@ -163,7 +163,7 @@ def _record(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
-    """A training sequence with repeated tokens of its context, such as those of a picture, counted.
+    """A training sequence with repeated tokens of its context, such as those of an image, counted.
 
     A run is `[id, times, mask]`, mask 0 in the prompt; a sampled token is one for itself, followed by its
     log-probabilities in the rollout and in training, None where the record has none: held-out rollouts train nothing.

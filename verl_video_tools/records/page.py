@@ -9,8 +9,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
 
@@ -22,6 +20,8 @@ def render(template: str, styles: Sequence[str], **values: Any) -> bytes:
         template: name of a file in `viewer/`; its values are escaped unless it says otherwise.
         styles: names of the style sheets; the template takes them as `style`, with their `style_hash`.
     """
+    from jinja2 import Environment, StrictUndefined  # here: `vvt replay` seldom draws a page
+
     environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     style = "".join(map(resource, styles))
     page = environment.from_string(resource(template)).render(style=style, style_hash=source_hash(style), **values)

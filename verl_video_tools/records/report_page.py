@@ -1,4 +1,4 @@
-"""A report's files: the page, which loads nothing and runs nothing, the picture, and the numbers.
+"""A report's files: the page, which loads nothing and runs nothing, the image, and the numbers.
 
 Names that a policy or a data set chose are escaped by the template; in the figures they are drawn, not written.
 """

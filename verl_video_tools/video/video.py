@@ -21,8 +21,8 @@ from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, 
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
+from verl_video_tools.video.frame_converter import FrameConverter, display_size
 from verl_video_tools.video.identity import file_identity
-from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import NEVER, Deadline, VideoSource
 
@@ -62,7 +62,7 @@ class Video:
     Args:
         path: a local file.
         deadline_seconds: time that opening may take.
-        backend: what decodes the pictures: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
+        backend: what decodes the frames: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
             takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" finds
             damaged frames and replaces them.
 
@@ -80,7 +80,7 @@ class Video:
         deadline = Deadline(deadline_seconds, f"{path}: open")
         self.backend = chosen_backend(backend)
         self._lock = threading.Lock()
-        self._pictures = PictureMaker()
+        self._converter = FrameConverter()
         self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
         self._source: VideoSource | None = None
         self._decoder: FrameDecoder | None = None
@@ -342,9 +342,9 @@ class Video:
             facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
             rows = rows_of_index[asked]
             sizes = dict.fromkeys((builder.width, builder.height) for builder, _ in rows)
-            pictures_HWC = {size: self._pictures.picture(frame, *size) for size in sizes}
+            scaled_HWC = {size: self._converter.convert(frame, *size) for size in sizes}
             for builder, row in rows:
-                builder.put(row, pictures_HWC[builder.width, builder.height], facts)
+                builder.put(row, scaled_HWC[builder.width, builder.height], facts)
         return [builder.build() for builder in builders]
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
