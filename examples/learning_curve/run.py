@@ -43,7 +43,7 @@ from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
-from verl_video_tools.records.held_out import Outcome, mean_gain, mean_of, read_outcomes
+from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
 from verl_video_tools.services.retrieval import local_from_fields
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
 from verl_video_tools.synthetic.questions import Kind

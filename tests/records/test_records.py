@@ -56,7 +56,7 @@ def test_held_out_records_stay_apart(tmp_path: Path) -> None:
     RecordWriter(tmp_path).write(1, [line(1, "a", 0.0)])
     (tmp_path / "val_step_000001.jsonl").write_text("not read")
     assert [record["uid"] for record in read_records(tmp_path)] == ["a"]
-    assert [path.name for path in step_files(tmp_path, held_out=True)] == ["val_step_000001.jsonl"]
+    assert [path.name for path in step_files(tmp_path, validation=True)] == ["val_step_000001.jsonl"]
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:

@@ -133,12 +133,12 @@ def beside_direct(tmp_path: Path) -> Path:
 def test_what_is_only_measured_does_not_dilute_the_policy(beside_direct: Path) -> None:
     run = read_run("r", beside_direct)
     assert run.only_measured() == ["direct"]
-    metrics = run.held_out[0]
+    metrics = run.validation[0]
     assert (metrics["rollout/count"], metrics["rollout/score/mean"], metrics["rollout/acc/mean"]) == (1.0, 2.0, 1.0)
     assert (metrics["tool/executed_per_rollout"], metrics["frames/total/mean"]) == (1.0, 6.0)
     assert (metrics["stop/answer"], metrics["video_tools/longvt/format/mean"]) == (1.0, 0.5)
     assert metrics["video_tools/direct/acc/mean"] == 0.0
-    assert "rollout/acc/mean" not in run.held_out[1]  # nothing of the policy was measured there
+    assert "rollout/acc/mean" not in run.validation[1]  # nothing of the policy was measured there
 
 
 def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_the_rollouts_to_look_at_are_the_latest_policys(tmp_path: Path, held_out
     training = {step: [rollout("a", 1.0)] for step in (1, 2)}
     run = read_run("r", write_run(tmp_path / "r", training, {held_out: [rollout("v", 1.0)]}))
     assert run.last_rollouts.name == name
-    assert run.last_is_held_out == name.startswith("val")
+    assert run.last_is_validation == name.startswith("val")
 
 
 def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(beside_direct: Path) -> None:

@@ -1,10 +1,10 @@
-"""verl's agent loop workers, for rollouts of many pictures.
+"""verl's agent loop workers, for rollouts of many images.
 
 They can score a rollout of several multimodal sequences. verl 0.9.1 pads these into one batch for the reward worker,
 and position ids of shape (4, L) along the wrong axis: it fails ("The size of tensor a must match the size of tensor b")
 where two lengths differ.
 
-They score without pixels. For that batch verl runs the processor over all pictures, once more than for training, on the
+They score without pixels. For that batch verl runs the processor over all images, once more than for training, on the
 event loop that all rollouts of the worker share, and keeps what comes out while a judge thinks. Rewards read the
 record, and need none.
 
