@@ -59,7 +59,7 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("gain", ["after RL less after SFT", "reward after RL less after SFT"])
-def test_held_out_accuracy_and_reward_rise_beyond_noise(results: dict[str, Any], gain: str) -> None:
+def test_validation_accuracy_and_reward_rise_beyond_noise(results: dict[str, Any], gain: str) -> None:
     """The whole 95 % interval of the gain, paired by question, lies above zero."""
     assert results[gain]["low"] > 0.0, results
 

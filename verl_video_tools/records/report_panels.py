@@ -18,7 +18,7 @@ _MAX_NAMED = 6
 """Curves of a panel whose names may come from a policy; the rest of them is summed up."""
 _OTHERS = "others"
 _PARTS = "Parts of the reward: {}"
-_HELD_OUT = re.compile(r"val-core/(.+)/acc/mean@\d+", re.DOTALL)
+_VALIDATION = re.compile(r"val-core/(.+)/acc/mean@\d+", re.DOTALL)
 _LOGGED = {
     "Loss of the policy": {"policy gradient": "actor/pg_loss"},
     "KL": {"to the reference": "actor/kl_loss", "in the update": "actor/ppo_kl"},
@@ -170,7 +170,7 @@ def _accuracy(run: Run) -> list[Curve]:
         names = {"held-out": "rollout/acc/mean"}
         names |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in run.only_measured()}
         return training + _curves(run.validation, names)
-    logged = {match[1]: name for name in metric_names(run.log) if (match := _HELD_OUT.fullmatch(name))}
+    logged = {match[1]: name for name in metric_names(run.log) if (match := _VALIDATION.fullmatch(name))}
     labels = {"held-out" if len(logged) == 1 else f"held-out {source}": name for source, name in logged.items()}
     return training + _curves(run.log, labels)
 
