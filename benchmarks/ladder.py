@@ -65,7 +65,7 @@ def cached_ms(video: Video, looks: Sequence[FrameRequest]) -> float:
 def _through_cache(video: Video, looks: Sequence[FrameRequest]) -> list[FrameBatch]:
     with tempfile.TemporaryDirectory(dir=shared_memory_root(), prefix="bench-ladder-") as folder:
         provider = FrameProvider([FrameStore(Path(folder), CACHE_BYTES)], StripedLocks(Path(folder) / "locks"))
-        return [provider.provide(video, [look], siblings=looks)[0] for look in looks]
+        return [provider.provide(video, [look], prefetch=looks)[0] for look in looks]
 
 
 def check_pixels(video: Video, looks: Sequence[FrameRequest]) -> None:

@@ -41,7 +41,7 @@ BEGIN, END = "<!-- bench-retrieval: begin -->", "<!-- bench-retrieval: end -->"
 
 NUM_CANDIDATES, NUM_FRAMES = 128, 4
 """VideoBrain's (arXiv 2602.04094): so many candidates per search, of which the best so many are shown."""
-HELD_OUT_SEED = 5_000_000
+VALIDATION_SEED = 5_000_000
 QUERIES = ("{}", "a {}", "the frame with the {}")
 LONG_VIDEO = LongVideo("retrieval", 640, 360, copy_seconds=20, copies=30)
 DEADLINE_SECONDS = 300.0
@@ -98,7 +98,7 @@ async def measure_recall(num_videos: int, folder: Path) -> Recall:
     service = make_service()
     hits, shares, chances = [], [], []
     for number in range(num_videos):
-        spec = random_spec(HELD_OUT_SEED + number)
+        spec = random_spec(VALIDATION_SEED + number)
         path = folder / f"{number}.mp4"
         render(spec, path)
         candidates = candidates_of(spec.num_frames)

@@ -53,13 +53,13 @@ def refused(tool: str, code: str) -> CallRecord:
 def write_run(
     folder: Path,
     training: Mapping[int, Sequence[Mapping[str, Any]]],
-    held_out: Mapping[int, Sequence[Mapping[str, Any]]] | None = None,
+    validation: Mapping[int, Sequence[Mapping[str, Any]]] | None = None,
     log: Mapping[int, Mapping[str, float | None]] | None = None,
 ) -> Path:
     """The folder of a run, by step."""
     records = folder / "trajectories"
     records.mkdir(parents=True, exist_ok=True)
-    for prefix, steps in (("step", training), ("val_step", held_out or {})):
+    for prefix, steps in (("step", training), ("val_step", validation or {})):
         for step, lines in steps.items():
             text = "".join(json.dumps({"step": step, **line}) + "\n" for line in lines)
             (records / f"{prefix}_{step:06d}.jsonl").write_text(text)

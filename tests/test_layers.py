@@ -53,8 +53,21 @@ def test_the_contracts_hold(tmp_path: Path) -> None:
         ("data/parquet.py", "import verl"),
         ("records/page.py", "from verl_video_tools.cli import output"),
         ("core/frames.py", "from verl_video_tools.core import trajectory"),
+        ("synthetic/world.py", "from examples.tiny_models import corpus"),
+        ("data/parquet.py", "import tests.row_files"),
     ],
-    ids=["core to video", "video to rollout", "method to plugin", "method to method", "Ray", "verl", "cli", "circle"],
+    ids=[
+        "core to video",
+        "video to rollout",
+        "method to plugin",
+        "method to method",
+        "Ray",
+        "verl",
+        "cli",
+        "circle",
+        "examples",
+        "tests",
+    ],
 )
 @pytest.mark.parametrize("lazy", [False, True], ids=["at the top", "in a function"])
 def test_a_wrong_import_breaks_them(module: str, line: str, lazy: bool, tmp_path: Path) -> None:

@@ -155,6 +155,15 @@ def test_moved_programs_run(module: str) -> None:
     assert program.returncode == 0, program.stderr
 
 
+@pytest.mark.parametrize("program", ["clip_pretrain", "evaluate", "pretrain"])
+def test_programs_that_left_the_package_tell_the_new_command(program: str) -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", f"{PACKAGE}.demo.{program}", "--help"], capture_output=True, text=True, check=False
+    )
+    assert found.returncode != 0
+    assert f"run `python -m examples.tiny_models.{program}` in the root of a checkout" in found.stderr
+
+
 @pytest.mark.filterwarnings("ignore:.*has moved to:FutureWarning")
 def test_what_never_was_is_not_found() -> None:
     with pytest.raises(ModuleNotFoundError):

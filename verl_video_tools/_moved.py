@@ -59,6 +59,9 @@ MOVED_NAMES = {
 }
 """Names that did not go where their old module went, or that have another name now."""
 
+LEFT = {f"demo.{name}": f"examples.tiny_models.{name}" for name in ("clip_pretrain", "evaluate", "pretrain")}
+"""Programs that are no part of the package any more, and where they are in a checkout."""
+
 
 def new_name(old: str) -> str | None:
     """Where the module `old` is now, both with the package's name; None where it was not moved."""
@@ -70,7 +73,16 @@ def new_name(old: str) -> str | None:
 
 
 def find_spec(fullname: str) -> ModuleSpec | None:
-    """The spec of a module's old name, with the package's name; None for any other name."""
+    """The spec of a module's old name, with the package's name; None for any other name.
+
+    Raises:
+        ModuleNotFoundError: it is a program that has left the package; names the new command.
+    """
+    if program := LEFT.get(fullname.removeprefix(f"{PACKAGE}.")):
+        raise ModuleNotFoundError(
+            f"{fullname} is no part of the package any more; run `python -m {program}` in the root of a checkout",
+            name=fullname,
+        )
     has_children = any(name.startswith(f"{fullname.removeprefix(f'{PACKAGE}.')}.") for name in MOVED)
     new = new_name(fullname) or (PACKAGE if has_children else None)  # `agent_loop` holds moved modules, no more
     try:

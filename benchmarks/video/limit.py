@@ -17,7 +17,7 @@ import av
 import numpy as np
 
 from benchmarks.video.requests import HEIGHT, WIDTH, Request
-from verl_video_tools.video.picture import PictureMaker
+from verl_video_tools.video.frame_converter import FrameConverter
 
 PACKETS_PER_STRETCH = 600
 
@@ -58,7 +58,7 @@ class PacketMap:
 
 def measure_unit_costs(path: Path, num_stretches: int) -> UnitCosts:
     """Decode stretches spread over a file, without non-reference frames, and scale their frames to 588 x 336."""
-    maker = PictureMaker()
+    maker = FrameConverter()
     packet_seconds, scale_seconds = [], []
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
@@ -80,6 +80,6 @@ def measure_unit_costs(path: Path, num_stretches: int) -> UnitCosts:
             start = time.process_time()
             for _ in range(10):
                 for frame in frames:
-                    maker.picture(frame, WIDTH, HEIGHT)
+                    maker.convert(frame, WIDTH, HEIGHT)
             scale_seconds.append((time.process_time() - start) / (10 * len(frames)))
     return UnitCosts(statistics.median(packet_seconds), statistics.median(scale_seconds))

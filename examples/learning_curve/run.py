@@ -1,16 +1,16 @@
 """From a model that sees and reads to one that looks again: cold start, GRPO, and held-out accuracy after each.
 
-Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out FOLDER] [--story]
+Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out FOLDER] [--ablation]
 
 Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
 
     data   videos, training rows, held-out rows (each also as a row of the method `direct`, which has no tools)
-    cold   rollouts of a scripted expert who is hasty: most of them answer without looking
+    cold   rollouts of a scripted expert that skips tool calls: most of them answer without looking
     sft    recipes/<method>_sft.sh on them
     base   held-out accuracy of the model before all this
     rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last
     rft    LongVT only: recipes/longvt_rft.sh on its good rollouts and as many rows of the cold start; accuracy after it
-    story  with --story: `rl` once more from the same start, with the choice that the method's paper advises against
+    ablation  with --ablation: `rl` once more from the same start, with what the method's paper advises against
 
 Started again, it goes on where it was stopped: finished stages are skipped, and the recipes resume from checkpoints. A
 folder belongs to one method, seed and plan, told in `plan.json`; only more steps may be asked of it later.
@@ -43,7 +43,7 @@ from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
-from verl_video_tools.records.held_out import Outcome, mean_gain, mean_of, read_outcomes
+from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
 from verl_video_tools.services.retrieval import local_from_fields
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
 from verl_video_tools.synthetic.questions import Kind
@@ -66,10 +66,10 @@ class Plan:
     """
 
     num_train_videos: int = 250
-    num_held_out_videos: int = 136
+    num_validation_videos: int = 136
     questions_per_video: int = 14
     imperfection: float = 0.65
-    hasty_share: float = 0.85
+    skip_rate: float = 0.85
     num_direct_rows: int = 300
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = True
@@ -80,15 +80,15 @@ class Plan:
     learning_rate: float = 2e-4
 
 
-MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "story": 3}
-"""What a stage takes on two idle cores; `rl` and `story` without their steps."""
+MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
+"""What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 COLD_SHARE = 0.5
-"""Of the rows of RFT; the recipe's 0.94 takes more rows than the hasty expert's good ones are."""
+"""Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
 SECONDS_PER_STEP = {"framethinker": 17, "longvt": 22, "videozoomer": 30, "videobrain": 25, "framemind": 31}
 
 
 @dataclass(frozen=True)
-class Story:
+class Ablation:
     """A choice that a paper compares with its own.
 
     Attributes:
@@ -100,7 +100,7 @@ class Story:
     fields: tuple[str, ...]
 
 
-# An expert as hasty as the others' leaves LongVT's policy looking for every fourth question; a cold start is to guess.
+# With the others' skip rate LongVT's policy calls its tool for every fourth question; a cold start is to guess.
 # FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
 # FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start.
 PLANS = {
@@ -110,8 +110,8 @@ PLANS = {
     "framemind": Plan(rl_steps=40),
 }
 
-STORIES = {
-    "framethinker": Story(
+ABLATIONS = {
+    "framethinker": Ablation(
         "0.2 for a frame number, right or wrong",  # appendix D.1
         (
             "bonus_condition=always",
@@ -121,23 +121,23 @@ STORIES = {
             "ccv=false",
         ),
     ),
-    "videozoomer": Story("bonus for a zoom, right or wrong", ("bonus_condition=always",)),
-    "longvt": Story("recall instead of IoU", ("time_reward=recall",)),
-    "videobrain": Story(
+    "videozoomer": Ablation("bonus for a zoom, right or wrong", ("bonus_condition=always",)),
+    "longvt": Ablation("recall instead of IoU", ("time_reward=recall",)),
+    "videobrain": Ablation(
         "no reward for behaviour", tuple(f"{kind}_behavior=[0,0,0,0]" for kind in ("direct", "adaptive", "active"))
     ),
-    "framemind": Story("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
+    "framemind": Ablation("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
 }
 
 
 class Learning:
     """The stages of one method and seed, in a folder of their own."""
 
-    def __init__(self, method: str, seed: int, out: Path, plan: Plan, story: Story | None = None) -> None:
-        self.method, self.seed, self.out, self.plan, self.story = method, seed, out.resolve(), plan, story
+    def __init__(self, method: str, seed: int, out: Path, plan: Plan, ablation: Ablation | None = None) -> None:
+        self.method, self.seed, self.out, self.plan, self.ablation = method, seed, out.resolve(), plan, ablation
         self.data, self.train = self.out / "data", self.out / "train.parquet"
-        self.held_out = self.data / "held_out.parquet"
-        self.held_out_twice = self.data / "held_out_and_without_tools.parquet"
+        self.validation = self.data / "validation.parquet"
+        self.validation_twice = self.data / "validation_and_without_tools.parquet"
         self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
         self.console = Console()
 
@@ -148,12 +148,12 @@ class Learning:
             "sft": self.fine_tune,
         }
         if self.plan.measures_base:
-            stages["base"] = lambda: self._measure("base", self.data / "base", self.held_out)
+            stages["base"] = lambda: self._measure("base", self.data / "base", self.validation)
         stages["rl"] = self.reinforce
         if self.method == "longvt":
             stages["rft"] = self.reinforcement_fine_tune
-        if story := self.story:
-            stages["story"] = lambda: self.reinforce_otherwise(story)
+        if ablation := self.ablation:
+            stages["ablation"] = lambda: self.reinforce_otherwise(ablation)
         self._claim_folder()
         started = time.monotonic()
         for number, (name, stage) in enumerate(stages.items(), start=1):
@@ -182,9 +182,9 @@ class Learning:
             if found | {"plan": found["plan"] | {"rl_steps": wanted}} != own or wanted < num_steps:
                 raise UsageError(f"{path}: the folder was begun with {found}, not with {own}; give another --out")
             if wanted > num_steps:  # what follows from the shorter run is out of date
-                for name in ("rl", "rft", "story"):
+                for name in ("rl", "rft", "ablation"):
                     self._done(name).unlink(missing_ok=True)
-                for folder in (self.rft, self.out / "rft_held_out"):
+                for folder in (self.rft, self.out / "rft_validation"):
                     shutil.rmtree(folder, ignore_errors=True)
         self.out.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(own, indent=1) + "\n")
@@ -194,7 +194,7 @@ class Learning:
 
     def _minutes(self, stage: str) -> float:
         """Estimate of what is left of a stage."""
-        if stage not in ("rl", "story"):
+        if stage not in ("rl", "ablation"):
             return MINUTES[stage]
         saved = self.out / stage / "latest_checkpointed_iteration.txt"
         num_steps = self.plan.rl_steps - (int(saved.read_text()) if saved.exists() else 0)
@@ -207,15 +207,15 @@ class Learning:
         plan = self.plan
         _run(
             VVT, "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
-            "--train-videos", plan.num_train_videos, "--test-videos", plan.num_held_out_videos,
+            "--train-videos", plan.num_train_videos, "--test-videos", plan.num_validation_videos,
         )  # fmt: skip
         _write_rows(self._asked("train"), self.train)
         rows = self._asked("test")
-        _write_rows(rows, self.held_out)
-        _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.held_out_twice)
+        _write_rows(rows, self.validation)
+        _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.validation_twice)
 
     def make_cold_start(self) -> None:
-        """What the hasty expert writes, and some rows answered without tools, so that this can be asked for later."""
+        """What the scripted expert writes, and rows answered without tools, so that these can be asked for later."""
         plan, rows = self.plan, load_rows(self.train)
         random.Random(self.seed).shuffle(rows)
         _write_rows(
@@ -229,7 +229,7 @@ class Learning:
             questions_per_video=plan.questions_per_video,
             kinds=plan.kinds,
             imperfection=plan.imperfection,
-            hasty_share=plan.hasty_share,
+            skip_rate=plan.skip_rate,
             settings=self._fields(self.method),
             retriever=retriever,
             **habits,
@@ -254,17 +254,17 @@ class Learning:
         )
 
     def reinforce(self) -> None:
-        held_out = self.held_out_twice if self.plan.compares_without_tools else self.held_out
-        self._train("rl", held_out, measures_first=True)
+        validation = self.validation_twice if self.plan.compares_without_tools else self.validation
+        self._train("rl", validation, measures_first=True)
 
-    def reinforce_otherwise(self, story: Story) -> None:
+    def reinforce_otherwise(self, ablation: Ablation) -> None:
         """With a changed method, but from the same start, on the same questions in the same order."""
         prefix = f"++actor_rollout_ref.rollout.custom.video_tools.{self.method}"
-        fields = [f"{prefix}.{assignment}" for assignment in story.fields]
-        self._train("story", self.held_out, *fields)
+        fields = [f"{prefix}.{assignment}" for assignment in ablation.fields]
+        self._train("ablation", self.validation, *fields)
 
     def reinforcement_fine_tune(self) -> None:
-        """On the policy's good rollouts, and on what deserves imitation of the hasty expert's."""
+        """On the policy's good rollouts, and on what deserves imitation of the scripted expert's."""
         good = [row for row in load_rows(self.out / "with_tools.parquet") if deserves_imitation(row)]
         _write_rows(good, self.out / "good_cold_start.parquet")
         self._recipe(
@@ -275,7 +275,7 @@ class Learning:
             SFT_FILES=self.out / "good_cold_start.parquet",
             COLD_SHARE=COLD_SHARE,
         )
-        self._measure("rft_held_out", self.rft / "huggingface", self.held_out)
+        self._measure("rft_validation", self.rft / "huggingface", self.validation)
 
     # ---------------------------------------------------------------------------------------------------------- result
 
@@ -307,20 +307,20 @@ class Learning:
                 "calls by kind": {kind: mean_of(members, "executed_calls").mean for kind, members in by_kind.items()},
             }
         self.console.print(table)
-        compared = [("after RL", name) for name in ("after SFT", _RL_WITHOUT_TOOLS, self._story_name)]
+        compared = [("after RL", name) for name in ("after SFT", _RL_WITHOUT_TOOLS, self._ablation_name)]
         for after, before in [*compared, ("after RFT", "after SFT")]:
             if after in policies and before in policies:
                 pair = [_hard(_by_kind(policies[name])) for name in (before, after)]
                 gain = mean_gain(*pair)
                 results[f"{after} less {before}"] = asdict(gain)
-                if before != self._story_name:  # which is paid by other rules
+                if before != self._ablation_name:  # which is paid by other rules
                     results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
                 self.console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
-        if self.story:
-            _run(VVT, "report", self.rl, self.out / "story", "--out", self.out / "story_report",
-                 "--name", f"{self.method}, seed {self.seed}", "--name", self.story.title)  # fmt: skip
+        if self.ablation:
+            _run(VVT, "report", self.rl, self.out / "ablation", "--out", self.out / "ablation_report",
+                 "--name", f"{self.method}, seed {self.seed}", "--name", self.ablation.title)  # fmt: skip
 
     def _sources(self) -> dict[str, tuple[Path, str]]:
         """File of held-out rollouts, and the method that answers, for each policy."""
@@ -333,9 +333,9 @@ class Learning:
         if self.plan.compares_without_tools:
             sources[_RL_WITHOUT_TOOLS] = (self._measured("rl", last), NO_TOOLS)
         if self.method == "longvt":
-            sources["after RFT"] = (self._measured("rft_held_out", 0), self.method)
-        if self.story:
-            sources[self._story_name] = (self._measured("story", last), self.method)
+            sources["after RFT"] = (self._measured("rft_validation", 0), self.method)
+        if self.ablation:
+            sources[self._ablation_name] = (self._measured("ablation", last), self.method)
         return sources
 
     def _measured(self, run: str, step: int) -> Path:
@@ -343,8 +343,8 @@ class Learning:
         return self.out / run / "trajectories" / f"val_step_{step:06d}.jsonl"
 
     @property
-    def _story_name(self) -> str:
-        return f"after RL, {self.story.title}" if self.story else ""
+    def _ablation_name(self) -> str:
+        return f"after RL, {self.ablation.title}" if self.ablation else ""
 
     # ----------------------------------------------------------------------------------------------------------- tools
 
@@ -360,7 +360,7 @@ class Learning:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""
         return [f"{prefix}.{NO_TOOLS}.{name}={value}" for name, value in self._fields(NO_TOOLS).items()]
 
-    def _train(self, name: str, held_out: Path, *fields: str, measures_first: bool = False) -> None:
+    def _train(self, name: str, validation: Path, *fields: str, measures_first: bool = False) -> None:
         plan, model = self.plan, self.sft / "huggingface"
         self._rl_recipe(
             name,
@@ -369,7 +369,7 @@ class Learning:
             f"data.seed={self.seed + 1}",
             f"trainer.val_before_train={measures_first}",
             *fields,
-            VAL_FILES=held_out,
+            VAL_FILES=validation,
             TOTAL_STEPS=plan.rl_steps,
             TRAIN_BATCH_SIZE=plan.batch_size,
             LEARNING_RATE=plan.learning_rate,
@@ -378,12 +378,12 @@ class Learning:
         )
         if not self._measured(name, plan.rl_steps).exists():
             # verl saves its last checkpoint before it measures: stopped in between, there was nothing left to train.
-            self._measure(name, model, held_out, *fields)
+            self._measure(name, model, validation, *fields)
 
-    def _measure(self, name: str, model: Path, held_out: Path, *fields: str) -> None:
+    def _measure(self, name: str, model: Path, validation: Path, *fields: str) -> None:
         """Greedy rollouts on held-out rows: of a run's last checkpoint, or, where it has none, of a model."""
         only = ("trainer.val_only=True", "trainer.val_before_train=True")
-        self._rl_recipe(name, model, *only, *fields, VAL_FILES=held_out)
+        self._rl_recipe(name, model, *only, *fields, VAL_FILES=validation)
 
     def _rl_recipe(self, name: str, model: Path, *options: str, **environment: Any) -> None:
         self._recipe(
@@ -449,16 +449,18 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--method", choices=sorted(STORIES), default="framethinker")
+    parser.add_argument("--method", choices=sorted(ABLATIONS), default="framethinker")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="default: outputs/learn_<method>_<seed>")
-    parser.add_argument("--story", action="store_true", help="also train with what the method's paper advises against")
+    parser.add_argument(
+        "--ablation", action="store_true", help="also train with what the method's paper advises against"
+    )
     arguments = parser.parse_args()
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
-    story = STORIES[arguments.method] if arguments.story or (out / "story.done").exists() else None
+    ablation = ABLATIONS[arguments.method] if arguments.ablation or (out / "ablation.done").exists() else None
     plan = PLANS.get(arguments.method, Plan())
     try:
-        Learning(arguments.method, arguments.seed, out, plan, story).run()
+        Learning(arguments.method, arguments.seed, out, plan, ablation).run()
     except UsageError as error:
         sys.exit(f"error: {error}")
 

@@ -36,7 +36,7 @@ from examples.tiny_models.perception import (
 from examples.tiny_models.tiny_model import TinyModel, TinyProcessor
 from examples.tiny_models.vision_pretrain import all_features
 
-HELD_OUT_SEED = 1_000_000
+VALIDATION_SEED = 1_000_000
 """Seed of the held-out videos; pre-training uses small seeds."""
 
 
@@ -139,7 +139,7 @@ def main() -> None:
     arguments = parser.parse_args()
     model = AutoModelForImageTextToText.from_pretrained(arguments.model, dtype=torch.float32).eval()
     processor = AutoProcessor.from_pretrained(arguments.model)
-    pool = make_pool(arguments.videos, HELD_OUT_SEED)
+    pool = make_pool(arguments.videos, VALIDATION_SEED)
     for style in LABEL_STYLES if arguments.all_labels else (FRAME_NUMBERS,):
         shares = evaluate(model, processor, pool, arguments.per_task, style=style)
         print(json.dumps({"label": style.label, **{name: round(share, 4) for name, share in shares.items()}}))

@@ -19,7 +19,7 @@ from torch.nn import functional
 from transformers import AutoModelForImageTextToText
 
 from examples.tiny_models.encoding import Encoder, logits_at_targets
-from examples.tiny_models.evaluate import HELD_OUT_SEED, evaluate
+from examples.tiny_models.evaluate import VALIDATION_SEED, evaluate
 from examples.tiny_models.frame_pool import FramePool, make_pool
 from examples.tiny_models.perception import (
     FRAME_NUMBERS,
@@ -224,7 +224,7 @@ def main() -> None:
         pretrain_language(model, processor, pool, round_, arguments.seed + number - 1, log)
         save(model, processor, arguments.out / f"round_{number}")
     save(model, processor, arguments.out)
-    shares = evaluate(model.eval(), processor, make_pool(12, HELD_OUT_SEED), num_per_task=200)
+    shares = evaluate(model.eval(), processor, make_pool(12, VALIDATION_SEED), num_per_task=200)
     log({"part": "held-out frames", **{name: round(share, 4) for name, share in shares.items()}})
 
 

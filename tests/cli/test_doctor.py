@@ -16,7 +16,7 @@ from verl_video_tools.cli.probes import Check, Status
 
 CHECKS = (
     Check("packages", "good", Status.OK, "1.0"),
-    Check("packages", "gone", Status.FAILED, detail="not installed, needs 2.0", mend="uv pip install 'gone==2.0'"),
+    Check("packages", "gone", Status.FAILED, detail="not installed, needs 2.0", fix="uv pip install 'gone==2.0'"),
     Check("machine", "limits", Status.WARNING, "1024", "few", "ulimit -n 65536"),
 )
 
@@ -83,8 +83,8 @@ def test_table() -> None:
     table = doctor.render_table(CHECKS, "cpu")
     lines = [line.split() for line in table.splitlines()]
     assert ["ok", "good", "1.0"] in lines
-    assert ["mend:", "uv", "pip", "install", "'gone==2.0'"] in lines
-    assert ["mend:", "ulimit", "-n", "65536"] in lines
+    assert ["fix:", "uv", "pip", "install", "'gone==2.0'"] in lines
+    assert ["fix:", "ulimit", "-n", "65536"] in lines
     assert "Missing or wrong: gone." in table
     assert "Everything needed is in place." in doctor.render_table(CHECKS[:1], "cpu")
 
@@ -147,4 +147,4 @@ def test_without_typer_other_commands_say_what_is_missing() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr == "vvt: the module 'typer' is not installed; 'vvt doctor' prints the command that mends it\n"
+    assert done.stderr == "vvt: the module 'typer' is not installed; 'vvt doctor' prints the command that fixes it\n"

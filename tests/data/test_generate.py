@@ -198,7 +198,7 @@ def test_malformed_turns_are_data(zoomer: World, tmp_path: Path, capsys: pytest.
         assert zoomer.generate(tmp_path / "a.jsonl", server) == 0
     assert "accuracy 0.000" in (printed := capsys.readouterr().out) and "no_action: 4; failures none" in printed
     assert run(["data", "export-sft", str(tmp_path / "a.jsonl"), str(tmp_path / "sft.parquet")]) == 2
-    assert "no rollout is worth keeping" in capsys.readouterr().err
+    assert "no rollout passes the filters" in capsys.readouterr().err
 
 
 def test_half_a_surrogate_pair_in_a_reply_is_recorded(zoomer: World, tmp_path: Path) -> None:

@@ -145,8 +145,8 @@ def test_what_a_question_spells_is_no_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image_paths": ["gone.png"]}, "row index=7 split=train: no such picture file: gone.png"),
-        ({"image_paths": ["{folder}/text.png"]}, r"row index=7 split=train: cannot read the picture .*text\.png"),
+        ({"image_paths": ["gone.png"]}, "row index=7 split=train: no such image file: gone.png"),
+        ({"image_paths": ["{folder}/text.png"]}, r"row index=7 split=train: cannot read the image .*text\.png"),
     ],
 )
 def test_faults_name_the_row(changes: dict[str, Any], message: str, tmp_path: Path) -> None:

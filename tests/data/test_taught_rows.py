@@ -54,7 +54,7 @@ def learnt(path: Path) -> list[str]:
 def test_video_r1s_reasoning_about_videos_and_pictures(media: Path, tmp_path: Path) -> None:
     target = tmp_path / "rows.parquet"
     skipped = taught("video-r1", SAMPLES / "video_r1" / "Video-R1-COT-165k.json", media, target)
-    assert ["the field 'process' is empty" in skipped[0], "no picture 'gone.png'" in skipped[1]] == [True, True]
+    assert ["the field 'process' is empty" in skipped[0], "no image 'gone.png'" in skipped[1]] == [True, True]
     video, pictures = read_rows(target)
     assert video["turns"] == ["<think>Something thin swings there, so it is a rope.</think>\n<answer>B</answer>"]
     assert (video["template"], video["extra_info"]["image_paths"]) == ("reasoning", None)
@@ -79,7 +79,7 @@ def test_longvts_dialogues(media: Path, tmp_path: Path) -> None:
     target = tmp_path / "rows.parquet"
     skipped = taught("longvt-parquet", longvt_file(tmp_path), media, target)
     assert "row 3: turn 0 must answer in the strict grammar of longvt, got 'He rests.'" in skipped[0]
-    assert "row 4: the user must show one video, or pictures, got 0 and 0" in skipped[1]
+    assert "row 4: the user must show one video, or images, got 0 and 0" in skipped[1]
     choice, pictures, trace = read_rows(target)
     assert choice["reward_model"]["ground_truth"] == "A"
     assert choice["extra_info"]["question"] == "What does the smith quench?\nA. A blade\nB. A nail"
@@ -167,11 +167,11 @@ def test_faults_of_rows_about_pictures(media: Path, tmp_path: Path) -> None:
 
     assert problems() == ""
     for changes, told in (
-        ({"extra_info": {"image_paths": ["gone.png"]}}, "no such picture file: gone.png"),
-        ({"extra_info": {"video_path": "v.mp4"}}, "names both pictures (image_paths) and a video (video_path)"),
+        ({"extra_info": {"image_paths": ["gone.png"]}}, "no such image file: gone.png"),
+        ({"extra_info": {"video_path": "v.mp4"}}, "names both images (image_paths) and a video (video_path)"),
         ({"extra_info": {"question": ""}}, "extra_info.question is missing or empty"),
         ({"turns": None}, "needs a column turns"),
-        ({"turns": ["<answer>A</answer>"] * 2}, "there is one turn, which answers, got 2"),
+        ({"turns": ["<answer>A</answer>"] * 2}, "about images has one turn, which answers, got 2"),
         ({"turns": ["A bird"]}, "turn 0 must answer in the strict grammar of longvt, got 'A bird'"),
         ({"turns": ["so</think><answer>A</answer>"]}, "turn 0 must answer in the strict grammar of longvt, got 'so<"),
         ({"agent_name": "videozoomer"}, "videozoomer does not ask about pictures"),

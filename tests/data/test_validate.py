@@ -79,11 +79,11 @@ def test_faults_of_columns(change: dict[str, Any], named: str | None, video: str
         ),
         ({"question_type": "regression"}, "the truth of an estimate must be a number, got 'B'"),
         ({"question_type": "numeric"}, "the truth of a numeric question must be a number, got 'B'"),
-        ({"options": '["a lamp"'}, "the row makes no sense"),
+        ({"options": '["a lamp"'}, "the row is invalid"),
         ({"video_path": "gone.mp4"}, "no such video file: gone.mp4"),
         ({"video_segment": [7.0, 3.0]}, "0 <= start < end, got [7, 3]"),
         ({"video_segment": [0.0, float("nan")]}, "0 <= start < end, got [0, nan]"),
-        ({"video_segment": [3.0]}, "the row makes no sense"),
+        ({"video_segment": [3.0]}, "the row is invalid"),
     ],
 )
 def test_faults_of_extra_info(extra: dict[str, Any], named: str, video: str, tmp_path: Path) -> None:

@@ -64,11 +64,11 @@ class Training:
         return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
 
 
-def learning(example: dict[str, Any], folder: Path, training: Training, story: Any = None) -> Any:
+def learning(example: dict[str, Any], folder: Path, training: Training, ablation: Any = None) -> Any:
     plan = example["Plan"](
-        num_train_videos=2, num_held_out_videos=2, questions_per_video=8, num_direct_rows=4, rl_steps=STEPS
+        num_train_videos=2, num_validation_videos=2, questions_per_video=8, num_direct_rows=4, rl_steps=STEPS
     )
-    result = example["Learning"]("framethinker", 3, folder, plan, story)
+    result = example["Learning"]("framethinker", 3, folder, plan, ablation)
     type(result).run.__globals__["_run"] = training
     return result
 
@@ -100,11 +100,11 @@ def test_stages_run_once_and_their_gain_is_reported(
     turns = Counter((row["agent_name"], len(row["turns"]) > 1) for row in written)
     assert turns["direct", False] == 4 and turns["direct", True] == 0
     assert sum(turns.values()) == 4 + 2 * 8
-    assert turns["framethinker", False] > turns["framethinker", True] > 0  # a hasty expert
-    held_out = load_rows(training.recipes[-1][2]["VAL_FILES"])
-    assert Counter(row["agent_name"] for row in held_out) == {"framethinker": 8, "direct": 8}
+    assert turns["framethinker", False] > turns["framethinker", True] > 0  # an expert that skips tool calls
+    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    assert Counter(row["agent_name"] for row in validation) == {"framethinker": 8, "direct": 8}
     train = {row["extra_info"]["video_path"] for row in written}
-    assert train.isdisjoint(row["extra_info"]["video_path"] for row in held_out)
+    assert train.isdisjoint(row["extra_info"]["video_path"] for row in validation)
 
     for _, options, environment in training.recipes:
         assert environment["MAKE_DEMO"] == 0 and Path(environment["TRAIN_FILES"]).exists()
@@ -123,15 +123,15 @@ def test_stages_run_once_and_their_gain_is_reported(
     learning(example, tmp_path, again).run()
     assert not again.recipes
 
-    story = example["STORIES"]["framethinker"]
-    learning(example, tmp_path, again, story).run()
+    ablation = example["ABLATIONS"]["framethinker"]
+    learning(example, tmp_path, again, ablation).run()
     ((_, options, environment),) = again.recipes  # from the same start, with the other choice
     assert "++actor_rollout_ref.rollout.custom.video_tools.framethinker.bonus_condition=always" in options
     assert environment["MODEL_PATH"] == training.recipes[-1][2]["MODEL_PATH"]
     results = json.loads((tmp_path / "results.json").read_text())
-    assert results[f"after RL less after RL, {story.title}"]["mean"] == 0.0
-    assert f"reward after RL less after RL, {story.title}" not in results, "other rules"
-    assert story.title in (tmp_path / "story_report" / "report.html").read_text()
+    assert results[f"after RL less after RL, {ablation.title}"]["mean"] == 0.0
+    assert f"reward after RL less after RL, {ablation.title}" not in results, "other rules"
+    assert ablation.title in (tmp_path / "ablation_report" / "report.html").read_text()
 
 
 def test_a_run_stopped_before_its_last_measurement_is_measured(example: dict[str, Any], before_rl: Path) -> None:
@@ -171,16 +171,16 @@ def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any
     run = learning(example, before_rl, training := Training())
     run.plan = replace(run.plan, compares_without_tools=False)
     run.run()
-    held_out = load_rows(training.recipes[-1][2]["VAL_FILES"])
-    assert {row["agent_name"] for row in held_out} == {"framethinker"}
+    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    assert {row["agent_name"] for row in validation} == {"framethinker"}
     results = json.loads((before_rl / "results.json").read_text())
     assert "after RL, without tools" not in results["accuracy"]
     assert results["reward after RL less after SFT"]["mean"] == results["after RL less after SFT"]["mean"] == 1.0
 
 
 @pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain", "framemind"])
-def test_every_methods_story_sets_fields_that_it_has(example: dict[str, Any], method: str) -> None:
-    fields = read_assignments(example["STORIES"][method].fields)
+def test_every_methods_ablation_sets_fields_that_it_has(example: dict[str, Any], method: str) -> None:
+    fields = read_assignments(example["ABLATIONS"][method].fields)
     changed = get_method(method, **fields)
     assert any(getattr(changed, name) != getattr(get_method(method), name) for name in fields)
 
@@ -200,7 +200,7 @@ def test_one_picture_names_every_bar_of_any_method() -> None:
 
 
 def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> None:
-    """Mixed with the policy's own rollouts is what the hasty expert was right about and did not guess."""
+    """Mixed with the policy's own rollouts is what the scripted expert was right about and did not guess."""
     deserves = example["deserves_imitation"]
     rows = load_rows(finished / "with_tools.parquet")
     good = [row for row in rows if deserves(row)]

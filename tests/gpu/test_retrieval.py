@@ -54,7 +54,7 @@ def cluster(device: str) -> Iterator[None]:
 
 def test_embeddings_are_those_of_the_cpu(config: RetrievalConfig) -> None:
     ours, reference = load_encoder(config), load_encoder(RetrievalConfig(model=config.model))
-    frames_THWC = np.random.default_rng(0).integers(0, 256, (8, *ours.picture_size(64, 64)[::-1], 3), np.uint8)
+    frames_THWC = np.random.default_rng(0).integers(0, 256, (8, *ours.image_size(64, 64)[::-1], 3), np.uint8)
     assert np.abs(ours.encode_images(frames_THWC) - reference.encode_images(frames_THWC)).max() < 1e-3
     assert np.abs(ours.encode_texts(list(TEXTS)) - reference.encode_texts(list(TEXTS))).max() < 1e-3
 

@@ -28,7 +28,7 @@ from verl.utils import hf_processor, hf_tokenizer
 from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 from verl.workers.rollout.utils import qwen2_5_vl_dedup_image_tokens
 
-from examples.tiny_models.evaluate import HELD_OUT_SEED
+from examples.tiny_models.evaluate import VALIDATION_SEED
 from examples.tiny_models.frame_pool import make_pool
 from tests.integration.parity import Fault, load, sequence_logprobs
 from verl_video_tools.core.types import Content, FrameRecord, ImagePart, Message
@@ -46,7 +46,7 @@ TURN_TOKENS = 24
 
 def messages(processor: Any, mm_processor_kwargs: dict[str, Any]) -> tuple[Content, Content]:
     """A question with four labelled frames, and an observation with three more, sized for the model's processor."""
-    frames = make_pool(num_videos=1, seed=HELD_OUT_SEED, num_frames=140).frames_NHWC[::20]
+    frames = make_pool(num_videos=1, seed=VALIDATION_SEED, num_frames=140).frames_NHWC[::20]
     width, height = fit_envelope(frames.shape[2], frames.shape[1], envelope_of(processor, mm_processor_kwargs))
     content: list[str | ImagePart] = []
     for number, frame in enumerate(frames):

@@ -36,7 +36,7 @@ def folder(output_dir: Path) -> Path:
         num_direct_rows=60,
         questions_per_video=30,
         imperfection=0.5,
-        hasty_share=0.9,
+        skip_rate=0.9,
         measures_base=False,
         compares_without_tools=False,
         rl_steps=NUM_STEPS,
@@ -59,7 +59,7 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("gain", ["after RL less after SFT", "reward after RL less after SFT"])
-def test_held_out_accuracy_and_reward_rise_beyond_noise(results: dict[str, Any], gain: str) -> None:
+def test_validation_accuracy_and_reward_rise_beyond_noise(results: dict[str, Any], gain: str) -> None:
     """The whole 95 % interval of the gain, paired by question, lies above zero."""
     assert results[gain]["low"] > 0.0, results
 

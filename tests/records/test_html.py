@@ -114,7 +114,7 @@ def test_tokens_are_counted_in_runs_with_mask_and_probabilities(tmp_path: Path) 
     assert page.blocks["vocabulary"] == {str(id): f"<{id}>" for id in (5, 7, 8, 9)}
 
 
-def test_tokens_of_a_held_out_rollout_have_no_probabilities_in_training(tmp_path: Path) -> None:
+def test_tokens_of_a_validation_rollout_have_no_probabilities_in_training(tmp_path: Path) -> None:
     recorded = line() | {"advantage": None}
     sampled = {"prompts": [5], "responses": [8, 7, 7], "response_mask": [1, 0, 0]}
     recorded["sequences"] = [sampled | {"rollout_log_probs": [-0.5, 0.0, 0.0]}, sampled]
@@ -304,7 +304,7 @@ def test_chromium_shows_mask_group_reward_and_times(tmp_path: Path, browse: Brow
     assert texts_of(page, "figcaption") == ["0:00.0", "0:05.0", "0:09.8", "0:02.0", "0:02.4"]
 
 
-def test_chromium_shows_tokens_of_a_held_out_rollout(tmp_path: Path, browse: Browse) -> None:
+def test_chromium_shows_tokens_of_a_validation_rollout(tmp_path: Path, browse: Browse) -> None:
     known = ("prompts", "responses", "response_mask", "rollout_log_probs")
     written(tmp_path, [line() | {"advantage": None, "sequences": [{name: SEQUENCE[name] for name in known}]}])
     page = browse(tmp_path / "view.html", "rollout=0", UNFOLD)

@@ -52,11 +52,11 @@ def test_summary_compares_first_and_last_step(tmp_path: Path, capsys) -> None:
     )
 
 
-def test_held_out_records_stay_apart(tmp_path: Path) -> None:
+def test_validation_records_stay_apart(tmp_path: Path) -> None:
     RecordWriter(tmp_path).write(1, [line(1, "a", 0.0)])
     (tmp_path / "val_step_000001.jsonl").write_text("not read")
     assert [record["uid"] for record in read_records(tmp_path)] == ["a"]
-    assert [path.name for path in step_files(tmp_path, held_out=True)] == ["val_step_000001.jsonl"]
+    assert [path.name for path in step_files(tmp_path, validation=True)] == ["val_step_000001.jsonl"]
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:

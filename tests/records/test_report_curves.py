@@ -24,7 +24,7 @@ def mixed(tmp_path: Path) -> Path:
         rollout("b", 0.5, method="framethinker", stop=StopReason.VIDEO_ERROR, flags=["video_error"]),
     ]
     second = [rollout("a", 1.0, format=0.5), rollout("b", 1.0, method="framethinker")]
-    held_out = {
+    validation = {
         0: [rollout("v", 0.0), rollout("w", 1.0, method="framethinker")],
         2: [rollout("v", 1.0), rollout("w", 1.0, method="framethinker")],
     }
@@ -33,7 +33,7 @@ def mixed(tmp_path: Path) -> Path:
         2: {"actor/grad_norm": 1.0},
         3: {"actor/grad_norm": 0.5},
     }
-    return write_run(tmp_path / "mixed", {1: first, 2: second}, held_out, log)
+    return write_run(tmp_path / "mixed", {1: first, 2: second}, validation, log)
 
 
 def panel(panels: list[Panel], title: str) -> dict[str, dict[int, float]]:
@@ -116,7 +116,7 @@ def test_runs_of_different_methods_share_the_parts_that_all_have(tmp_path: Path)
     assert {"Parts of the reward: framethinker", "Parts of the reward: longvt"} <= set(titles(more_panels(runs)))
 
 
-def test_without_held_out_records_the_log_tells_the_accuracy(tmp_path: Path) -> None:
+def test_without_validation_records_the_log_tells_the_accuracy(tmp_path: Path) -> None:
     log = {0: {"val-core/clips/acc/mean@4": 0.25, "val-core/clips/acc/best@4/mean": 0.5, "val-aux/clips/x/mean@4": 1.0}}
     run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, log=log))
     assert panel(main_panels([run]), "Accuracy") == {"training": {1: 1.0}, "held-out": {0: 0.25}}
@@ -133,12 +133,12 @@ def beside_direct(tmp_path: Path) -> Path:
 def test_what_is_only_measured_does_not_dilute_the_policy(beside_direct: Path) -> None:
     run = read_run("r", beside_direct)
     assert run.only_measured() == ["direct"]
-    metrics = run.held_out[0]
+    metrics = run.validation[0]
     assert (metrics["rollout/count"], metrics["rollout/score/mean"], metrics["rollout/acc/mean"]) == (1.0, 2.0, 1.0)
     assert (metrics["tool/executed_per_rollout"], metrics["frames/total/mean"]) == (1.0, 6.0)
     assert (metrics["stop/answer"], metrics["video_tools/longvt/format/mean"]) == (1.0, 0.5)
     assert metrics["video_tools/direct/acc/mean"] == 0.0
-    assert "rollout/acc/mean" not in run.held_out[1]  # nothing of the policy was measured there
+    assert "rollout/acc/mean" not in run.validation[1]  # nothing of the policy was measured there
 
 
 def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
@@ -156,16 +156,16 @@ def test_logs_that_share_a_step_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("held_out", "name"), [(0, "step_000002.jsonl"), (2, "val_step_000002.jsonl"), (3, "val_step_000003.jsonl")]
+    ("validation", "name"), [(0, "step_000002.jsonl"), (2, "val_step_000002.jsonl"), (3, "val_step_000003.jsonl")]
 )
-def test_the_rollouts_to_look_at_are_the_latest_policys(tmp_path: Path, held_out: int, name: str) -> None:
+def test_the_rollouts_to_look_at_are_the_latest_policys(tmp_path: Path, validation: int, name: str) -> None:
     training = {step: [rollout("a", 1.0)] for step in (1, 2)}
-    run = read_run("r", write_run(tmp_path / "r", training, {held_out: [rollout("v", 1.0)]}))
+    run = read_run("r", write_run(tmp_path / "r", training, {validation: [rollout("v", 1.0)]}))
     assert run.last_rollouts.name == name
-    assert run.last_is_held_out == name.startswith("val")
+    assert run.last_is_validation == name.startswith("val")
 
 
-def test_a_method_that_is_only_measured_has_a_held_out_curve_of_its_own(beside_direct: Path) -> None:
+def test_a_method_that_is_only_measured_has_a_validation_curve_of_its_own(beside_direct: Path) -> None:
     run = read_run("r", beside_direct)
     accuracy = panel(main_panels([run]), "Accuracy")
     assert accuracy == {"training": {1: 1.0}, "held-out": {0: 1.0}, "held-out direct": {0: 0.0, 1: 0.0}}
@@ -238,7 +238,7 @@ def test_a_run_that_still_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_run_of_validation_alone(tmp_path: Path) -> None:
-    run = read_run("r", write_run(tmp_path / "r", {}, held_out={0: [rollout("a", 1.0)]}))
+    run = read_run("r", write_run(tmp_path / "r", {}, validation={0: [rollout("a", 1.0)]}))
     assert panel(main_panels([run]), "Accuracy") == {"held-out": {0: 1.0}}
     assert not run.training and run.last_rollouts.name == "val_step_000000.jsonl"
 

@@ -39,8 +39,8 @@ def recorded(folder: Path, num_steps: int, name: str) -> Run:
         step: [rollout("a", step / num_steps, calls=[looked("crop_video", 4)]), rollout("a", 0.0)]
         for step in range(1, num_steps + 1)
     }
-    held_out = {step: [rollout("v", 1.0)] for step in {1, num_steps}}
-    return read_run(name, write_run(folder, steps, held_out, {1: {"actor/grad_norm": 1.0}}))
+    validation = {step: [rollout("v", 1.0)] for step in {1, num_steps}}
+    return read_run(name, write_run(folder, steps, validation, {1: {"actor/grad_norm": 1.0}}))
 
 
 def written(runs: list[Run], out: Path, pages: dict[str, str] | None = None) -> Page:
@@ -122,15 +122,15 @@ def test_names_from_elsewhere_stay_text(tmp_path: Path) -> None:
 
 
 def test_a_run_of_validation_alone_has_a_report(tmp_path: Path) -> None:
-    run = read_run("r", write_run(tmp_path / "r", {}, held_out={0: [rollout("a", 1.0)]}))
+    run = read_run("r", write_run(tmp_path / "r", {}, validation={0: [rollout("a", 1.0)]}))
     page = written([run], tmp_path)
     assert "held-out" in page.texts and "training" not in page.texts
     assert (tmp_path / "curves.png").stat().st_size > 10_000  # with panels of which nothing was recorded
 
 
-def test_the_table_says_whose_held_out_rollouts_it_is_of(tmp_path: Path) -> None:
-    held_out = {0: [rollout("v", 1.0, calls=[looked("crop_video", 4)]), rollout("w", 0.0, method="direct")]}
-    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 0.5)]}, held_out))
+def test_the_table_says_whose_validation_rollouts_it_is_of(tmp_path: Path) -> None:
+    validation = {0: [rollout("v", 1.0, calls=[looked("crop_video", 4)]), rollout("w", 0.0, method="direct")]}
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 0.5)]}, validation))
     texts = [text.strip() for text in written([run], tmp_path).texts if text.strip()]
     assert "held-out, longvt alone" in texts and "held-out" not in texts
     for label, training, of_longvt in (
@@ -144,10 +144,10 @@ def test_the_table_says_whose_held_out_rollouts_it_is_of(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("held_out", "told"), [(0, "Rollouts of step 1: "), (1, "Rollouts of held-out rows at step 1: ")]
+    ("validation", "told"), [(0, "Rollouts of step 1: "), (1, "Rollouts of held-out rows at step 1: ")]
 )
-def test_the_page_says_whose_rollouts_it_links(tmp_path: Path, held_out: int, told: str) -> None:
-    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, {held_out: [rollout("v", 1.0)]}))
+def test_the_page_says_whose_rollouts_it_links(tmp_path: Path, validation: int, told: str) -> None:
+    run = read_run("r", write_run(tmp_path / "r", {1: [rollout("a", 1.0)]}, {validation: [rollout("v", 1.0)]}))
     assert told in written([run], tmp_path, {"r": "rollouts.html"}).texts
 
 

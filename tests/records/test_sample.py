@@ -28,7 +28,7 @@ def entries(tmp_path: Path, *lines: dict[str, Any], step: int = 1) -> list[Entry
     return read_entries(run / "trajectories", lambda count: None)
 
 
-def test_held_out_rows_are_spread_and_the_trained_method_comes_first(tmp_path: Path) -> None:
+def test_validation_rows_are_spread_and_the_trained_method_comes_first(tmp_path: Path) -> None:
     lines = [row(index, method=method) for index in range(90) for method in ("direct", "longvt")]
     read = entries(tmp_path, *lines)
     chosen = sample(read, 10, ["longvt"])

@@ -522,9 +522,9 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     assert line["sequences"][0].keys() == {
         *("prompts", "responses", "response_mask", "rollout_log_probs", "old_log_probs", "advantages")
     }
-    held_out = step.trainer._lines(step.batch, 1, trained=False)
-    assert all(line["advantage"] is None for line in held_out)
-    assert held_out[0]["sequences"][0].keys() == {"prompts", "responses", "response_mask", "rollout_log_probs"}
+    validation = step.trainer._lines(step.batch, 1, trained=False)
+    assert all(line["advantage"] is None for line in validation)
+    assert validation[0]["sequences"][0].keys() == {"prompts", "responses", "response_mask", "rollout_log_probs"}
 
 
 def test_records_of_an_engine_that_gives_no_log_probabilities(monkeypatch: pytest.MonkeyPatch) -> None:

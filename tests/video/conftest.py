@@ -16,7 +16,7 @@ import pytest
 
 from tests.videos.files import read_number
 from tests.videos.kinds import WRITERS
-from verl_video_tools.video.picture import PictureMaker
+from verl_video_tools.video.frame_converter import FrameConverter
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Reference:
 
     @cached_property
     def _frames(self) -> list[tuple[Fraction, npt.NDArray[np.uint8]]]:
-        maker = PictureMaker()
+        maker = FrameConverter()
         frames = []
         with av.open(str(self.path)) as container:
             container.streams.video[0].codec_context.thread_count = 1
             for frame in container.decode(video=0):
                 turned = frame.rotation % 180 != 0
                 width, height = (frame.height, frame.width) if turned else (frame.width, frame.height)
-                frames.append((frame.pts * frame.time_base, maker.picture(frame, width, height)))
+                frames.append((frame.pts * frame.time_base, maker.convert(frame, width, height)))
         return frames
 
     @cached_property

@@ -122,10 +122,10 @@ def test_siblings_find_what_was_decoded_along(video: Video, decoded: list[int], 
     own, sibling = by_index(5, 100), by_index(7, 110, 200, width=48, height=32)
     expected = video.decode_many([own, sibling])
     decoded.clear()
-    (batch,) = provider.provide(video, [own], siblings=[own, sibling])
+    (batch,) = provider.provide(video, [own], prefetch=[own, sibling])
     np.testing.assert_array_equal(batch.frames_THWC, expected[0].frames_THWC)
     assert decoded == [5, 7, 100, 110]
-    (batch,) = provider.provide(video, [sibling], siblings=[own, sibling])
+    (batch,) = provider.provide(video, [sibling], prefetch=[own, sibling])
     np.testing.assert_array_equal(batch.frames_THWC, expected[1].frames_THWC)
     assert decoded == [5, 7, 100, 110, 200] and batch.num_cached == 2
     stats = provider.stats()
@@ -133,7 +133,7 @@ def test_siblings_find_what_was_decoded_along(video: Video, decoded: list[int], 
 
 
 def test_siblings_without_a_cache_cost_nothing(video: Video, decoded: list[int]) -> None:
-    (batch,) = FrameProvider(()).provide(video, [by_index(5)], siblings=[by_index(7)])
+    (batch,) = FrameProvider(()).provide(video, [by_index(5)], prefetch=[by_index(7)])
     assert numbers(batch) == [5] and decoded == [5]
 
 

@@ -26,13 +26,13 @@ def console_main() -> NoReturn:
 
 
 def _run_without_typer(error: ModuleNotFoundError) -> int:
-    """Typer reads the options, so without it only the doctor, which names the mend, can be of use."""
+    """Typer reads the options, so without it only the doctor, which names the fix, can be of use."""
     from verl_video_tools.cli.doctor_report import report
 
     if sys.argv[1:2] == ["doctor"]:
         return report(as_json="--json" in sys.argv[2:])
     print(
-        f"vvt: the module {error.name!r} is not installed; 'vvt doctor' prints the command that mends it",
+        f"vvt: the module {error.name!r} is not installed; 'vvt doctor' prints the command that fixes it",
         file=sys.stderr,
     )
     return 1

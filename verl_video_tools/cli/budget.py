@@ -53,17 +53,11 @@ class Budget:
                 f"--duration {self.duration:g}, --fps {self.fps:g}: a video's are finite numbers, such as 3600 and 30"
             )
         info = VideoInfo(self.duration, max(1, round(self.duration * self.fps)), self.fps, width, height)
-        with hold_output() as held:
-            try:
-                model = load_model_tokens(
-                    self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels}
-                )
-                settings = read_assignments(self.assignments or [])
-                configured = get_method(self.method, **settings)
-                estimate = estimate_cost(configured, info, model, question=self.question, turn_tokens=self.turn_tokens)
-            except UsageError:
-                held.discard()
-                raise
+        with hold_output():
+            model = load_model_tokens(self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels})
+            settings = read_assignments(self.assignments or [])
+            configured = get_method(self.method, **settings)
+            estimate = estimate_cost(configured, info, model, question=self.question, turn_tokens=self.turn_tokens)
         print(as_text(estimate))
 
 

@@ -11,7 +11,7 @@ from verl_video_tools.cli.options import command
 
 @command
 class Doctor:
-    """Tell whether this installation can train. Exits with 1, and says the mend, where anything needed is amiss."""
+    """Check whether this installation can train. Exits with 1, and prints the fix, if a needed part is wrong."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False
     judge_base_url: Annotated[

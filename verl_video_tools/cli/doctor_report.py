@@ -1,4 +1,4 @@
-"""`vvt doctor`: is this installation able to train, and if not, which command mends it?"""
+"""`vvt doctor`: is this installation able to train, and if not, which command fixes it?"""
 
 from __future__ import annotations
 
@@ -70,18 +70,24 @@ def examine(device: str) -> list[Check]:
 
 
 def render_json(checks: Sequence[Check], device: str) -> str:
-    """The report as one JSON object: version, device, ok, checks (fields as in `Check`)."""
+    """The report as one JSON object: version, device, ok, checks (fields as in `Check`, but `mend` for `fix`)."""
     facts = {
         "version": __version__,
         "device": device,
         "ok": not any(check.status is Status.FAILED for check in checks),
-        "checks": [asdict(check) for check in checks],
+        "checks": [_check_json(check) for check in checks],
     }
     return json.dumps(facts, indent=2)
 
 
+def _check_json(check: Check) -> dict[str, str]:
+    values = asdict(check)
+    values["mend"] = values.pop("fix")  # the key that readers of the report know
+    return values
+
+
 def render_table(checks: Sequence[Check], device: str) -> str:
-    """The report for people: a line per check, below a heading per group, then the commands that mend what failed."""
+    """The report for people: a line per check, below a heading per group, then the commands that fix what failed."""
     name_width = max(len(check.name) for check in checks)
     status_width = max(len(status) for status in Status)
     lines = [f"verl_video_tools {__version__}, DEVICE={device}"]
@@ -92,8 +98,8 @@ def render_table(checks: Sequence[Check], device: str) -> str:
             lines += ["", group]
         text = ", ".join(part for part in (check.found, check.detail) if part)
         lines.append(f"  {check.status:<{status_width}}  {check.name:<{name_width}}  {text}".rstrip())
-        if check.mend:
-            lines.append(f"  {'':<{status_width}}  {'':<{name_width}}  mend: {check.mend}")
+        if check.fix:
+            lines.append(f"  {'':<{status_width}}  {'':<{name_width}}  fix: {check.fix}")
     failed = [check for check in checks if check.status is Status.FAILED]
     return "\n".join([*lines, "", _verdict(failed)])
 
@@ -103,5 +109,5 @@ def _verdict(failed: Sequence[Check]) -> str:
         return "Everything needed is in place."
     verdict = f"Missing or wrong: {', '.join(check.name for check in failed)}."
     if any(check.group == "packages" for check in failed):
-        verdict += " In a checkout, `make install` mends all packages at once."
+        verdict += " In a checkout, `make install` fixes all packages at once."
     return verdict

@@ -48,7 +48,7 @@ class Evaluate(Asking):
     model: Model = None
     processor: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the pictures' sizes."),
+        typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the images' sizes."),
     ] = None
     min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
     max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None

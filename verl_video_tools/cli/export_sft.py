@@ -47,7 +47,7 @@ class ExportSFT:
         float,
         typer.Option(min=0.0, max=1.0, help="Probability that the scripted expert looks at a wrong place or guesses."),
     ] = 0.0
-    hasty_share: Annotated[
+    skip_rate: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="Of these, the share that answers without looking."),
     ] = 0.5
@@ -100,7 +100,7 @@ class ExportSFT:
                 self.out_parquet,
                 seed=self.seed,
                 imperfection=self.imperfection,
-                hasty_share=self.hasty_share,
+                skip_rate=self.skip_rate,
                 answers_in_words=self.in_words,
                 keep_wrong=self.keep_wrong,
                 questions_per_video=self.questions_per_video,

@@ -61,10 +61,9 @@ class Haystack:
         from verl_video_tools.core.config import checked_fields
         from verl_video_tools.data.haystack.config import HaystackConfig, claim
         from verl_video_tools.data.haystack.estimate import estimate as estimate_costs
-        from verl_video_tools.data.haystack.models import ChatModel, prompts_digest
+        from verl_video_tools.data.haystack.models import Models, prompts_digest
         from verl_video_tools.data.haystack.pipeline import (
             STEPS,
-            Models,
             failures,
             find_parts,
             make_questions,
@@ -72,7 +71,7 @@ class Haystack:
         )
         from verl_video_tools.data.haystack.rows import write_rows
         from verl_video_tools.data.probe_files import find_videos
-        from verl_video_tools.services.endpoint import EndpointConfig
+        from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig
 
         config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(self.settings or [])))
         paths = find_videos(self.videos)
@@ -87,7 +86,7 @@ class Haystack:
         async def ask(progress: Sequence[Any]) -> Outcome:
             async with AsyncExitStack() as stack:
                 captioner, writer, checker = [
-                    await stack.enter_async_context(ChatModel(endpoint(url, name), self.jpeg_quality))
+                    await stack.enter_async_context(EndpointClient(endpoint(url, name)))
                     for url, name in (
                         (self.base_url, self.model),
                         (self.writer_url, self.writer_model),
@@ -98,7 +97,7 @@ class Haystack:
                     scenes,
                     self.out,
                     config,
-                    Models(captioner, writer, checker),
+                    Models(captioner, writer, checker, self.jpeg_quality),
                     concurrency=self.concurrency,
                     retry_failed=self.retry_failed,
                     progress=progress,
@@ -112,7 +111,7 @@ class Haystack:
             _tell_failures(STEPS[0], unreadable)  # before the estimate, which counts the others only
         if len(unreadable) == len(scenes):
             raise VideoError(
-                f"{self.videos}: none of {len(scenes)} videos can be read; mend them, then give --retry-failed"
+                f"{self.videos}: none of {len(scenes)} videos can be read; fix them, then give --retry-failed"
             )
         if short := short_videos(scenes, config):
             _tell_short(short, config.min_video_seconds)
@@ -142,7 +141,7 @@ def _print_estimate(costs: Sequence[StepCost], input_price: float, output_price:
     for cost in costs:
         price = (cost.input_tokens * input_price + cost.output_tokens * output_price) / 1e6
         total += price
-        counts = (cost.requests, cost.pictures, cost.input_tokens, cost.output_tokens)
+        counts = (cost.requests, cost.images, cost.input_tokens, cost.output_tokens)
         table.add_row(cost.step, *(f"{count:,}" for count in counts), *([f"{price:.2f}"] if with_price else []))
     Console().print(table)
     if with_price:

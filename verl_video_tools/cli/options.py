@@ -6,6 +6,7 @@ the values, and `main.DataclassCommand` calls its method `run`. Options that bel
 
 # Without `from __future__ import annotations`: Typer evaluates annotations that are texts in the module of the command,
 # where those of an inherited field mean nothing.
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
@@ -17,6 +18,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.video_identity import Sign
 
 if TYPE_CHECKING:
+    from verl_video_tools.core.types import VideoInfo
     from verl_video_tools.rollout.chat_policy import PolicyConfig
     from verl_video_tools.services.judge import JudgeConfig
     from verl_video_tools.services.retrieval import RetrievalService
@@ -36,11 +38,6 @@ Retrieval = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
 ]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")]
-OpenSeconds = Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")]
-BaseURL = Annotated[str, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")]
-RolloutsFile = Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
-Samples = Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")]
 RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Make rollouts again that failed.")]
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
 KnownBy = Annotated[
@@ -85,7 +82,7 @@ class Asking:
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts under way at a time.")] = 32
     deadline_seconds: DeadlineSeconds = 600.0
     jpeg_quality: Annotated[
-        int | None, typer.Option(min=1, max=95, help="Send pictures as JPEG of this quality; default: PNG.")
+        int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
     ] = None
     native_reasoning: Annotated[
         bool, typer.Option(help="Take native reasoning apart from what the model says; off: read turns to the letter.")
@@ -125,3 +122,33 @@ class Asking:
         from verl_video_tools.services.retrieval import local_from_fields
 
         return local_from_fields(self.retrieval_fields())
+
+
+@dataclass(kw_only=True)
+class Sampling(Asking):
+    """Which model is asked for rollouts to record, how often, and where they are written."""
+
+    out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
+    base_url: Annotated[str, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")]
+    model: Model = None
+    num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")] = 1
+    temperature: Temperature = 1.0
+    seed: Seed = None
+    settings: Settings = None
+    retry_flagged: RetryFlagged = False
+
+
+@dataclass(kw_only=True)
+class Probing:
+    """How the videos of rows are opened."""
+
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")] = None
+    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0
+
+    def probe_videos(self, source: Path) -> "dict[str, VideoInfo | str]":
+        """`data.validate.probe_videos`, with progress on standard error."""
+        from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.data.validate import probe_videos
+
+        with progress_bars("videos") as (progress,):
+            return probe_videos(source, self.jobs or os.cpu_count() or 1, self.deadline_seconds, progress)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO
 
+from verl_video_tools.core.errors import UsageError
+
 
 class HeldOutput:
     """What was printed to standard output and error since `hold_output` was entered."""
@@ -31,7 +33,7 @@ class HeldOutput:
 
 @contextmanager
 def hold_output() -> Iterator[HeldOutput]:
-    """Holds back both output streams, then shows what came on standard error.
+    """Holds back both output streams, then shows what came on standard error; after a UsageError it is discarded.
 
     Works on the file descriptors and not on `sys.stdout`: C libraries and child processes are held too, and log
     handlers that were made meanwhile go on writing to the real standard error.
@@ -45,6 +47,9 @@ def hold_output() -> Iterator[HeldOutput]:
         os.dup2(file.fileno(), 2)
         try:
             yield held
+        except UsageError:
+            held.discard()  # its message says all; what libraries printed before would hide it
+            raise
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

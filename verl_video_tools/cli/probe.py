@@ -31,9 +31,9 @@ class Probe:
 
     def run(self) -> int:
         from rich.console import Console
-        from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
         from rich.table import Table
 
+        from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.probe_files import find_videos, probe_files
 
         paths = find_videos(self.source)
@@ -44,17 +44,16 @@ class Probe:
                 report = None if self.out is None else stack.enter_context(self.out.open("w", encoding="utf-8"))
             except OSError as error:
                 raise UsageError(f"--out {self.out}: {error.strerror}") from error
-            columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
-            progress = stack.enter_context(Progress(*columns, console=Console(stderr=True)))
-            task = progress.add_task("probe", total=len(paths))
-            for record in probe_files(paths, self.jobs or os.cpu_count() or 1, self.deadline_seconds, self.decode):
+            (progress,) = stack.enter_context(progress_bars("probe"))
+            records = probe_files(paths, self.jobs or os.cpu_count() or 1, self.deadline_seconds, self.decode)
+            for num_done, record in enumerate(records, start=1):
                 if report is not None:
                     report.write(json.dumps(record) + "\n")
                     report.flush()
                 if not record["ok"]:
                     num_bad[record["error"]] += 1
                     examples.setdefault(record["error"], record["message"])
-                progress.advance(task)
+                progress(num_done, len(paths))
         print(f"{self.source}: {len(paths)} files, {num_bad.total()} bad")
         if not num_bad:
             return 0

@@ -61,7 +61,7 @@ class Check:
         status: the outcome.
         found: what was found, such as a version.
         detail: what is wrong or worth knowing.
-        mend: the command that mends it; empty where nothing is wrong.
+        fix: the command that fixes it; empty where nothing is wrong.
     """
 
     group: str
@@ -69,22 +69,22 @@ class Check:
     status: Status
     found: str = ""
     detail: str = ""
-    mend: str = ""
+    fix: str = ""
 
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:
     """Whether a needed package is there, in the tested version."""
     found = installed_version(package.distribution)
-    name, mend = package.distribution, install_command(package)
+    name, fix = package.distribution, install_command(package)
     if found is None:
-        return Check(group, name, Status.FAILED, detail=f"not installed, needs {package.version}", mend=mend)
+        return Check(group, name, Status.FAILED, detail=f"not installed, needs {package.version}", fix=fix)
     if not module_exists(package.module):
         detail = f"its metadata is there, but the module {package.module!r} is not"
-        return Check(group, name, Status.FAILED, found, detail, f"{mend} --reinstall-package {name}")
+        return Check(group, name, Status.FAILED, found, detail, f"{fix} --reinstall-package {name}")
     if found.partition("+")[0] == package.version:  # builds for CUDA or CPU differ after the plus sign
         return Check(group, name, Status.OK, found)
     if package.exact:
-        return Check(group, name, Status.FAILED, found, f"wrong version, needs {package.version}", mend)
+        return Check(group, name, Status.FAILED, found, f"wrong version, needs {package.version}", fix)
     return Check(group, name, Status.UNTESTED, found, f"tested with {package.version}")
 
 
@@ -94,7 +94,7 @@ def check_optional(extra: str, package: PackagePin) -> Check:
         return Check("optional", package.distribution, Status.ABSENT, detail=f"extra {extra!r}")
     check = check_package(package, group="optional")
     if check.status is Status.FAILED:
-        return Check("optional", check.name, Status.WARNING, check.found, check.detail, check.mend)
+        return Check("optional", check.name, Status.WARNING, check.found, check.detail, check.fix)
     return check
 
 
@@ -111,7 +111,7 @@ def check_torchcodec_loads() -> Check | None:
         "torchcodec loads",
         Status.WARNING,
         detail=detail,
-        mend="install FFmpeg 4 to 8, with its shared libraries",
+        fix="install FFmpeg 4 to 8, with its shared libraries",
     )
 
 
@@ -131,9 +131,9 @@ def check_engine(device: str) -> list[Check]:
     if installed_version(other.distribution) is None:
         return [check]
     detail = f"owns the same module as {wanted.distribution}, which DEVICE={device} needs"
-    mend = f"uv pip uninstall --python {sys.executable} {other.distribution} && {install_command(wanted)}"
+    fix = f"uv pip uninstall --python {sys.executable} {other.distribution} && {install_command(wanted)}"
     conflict = Check(
-        "packages", other.distribution, Status.FAILED, installed_version(other.distribution) or "", detail, mend
+        "packages", other.distribution, Status.FAILED, installed_version(other.distribution) or "", detail, fix
     )
     # Where only the other build is there, "not installed" and "the wrong one" are one finding, not two.
     return [conflict] if installed_version(wanted.distribution) is None else [check, conflict]
@@ -141,16 +141,16 @@ def check_engine(device: str) -> list[Check]:
 
 def check_judge(base_url: str, model: str | None) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
-    mend = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
+    fix = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
     try:
         from verl_video_tools.services.judge.config import JudgeConfig
         from verl_video_tools.services.judge.health import examine_judge
 
         findings = asyncio.run(examine_judge(JudgeConfig(base_url=base_url, model=model)))
     except (VideoToolsError, ImportError) as error:
-        return [Check("judge", "options", Status.FAILED, detail=_one_line(error), mend=mend)]
+        return [Check("judge", "options", Status.FAILED, detail=_one_line(error), fix=fix)]
     return [
-        Check("judge", finding.name, Status.FAILED, finding.found, " ".join(finding.fault.split()), mend)
+        Check("judge", finding.name, Status.FAILED, finding.found, " ".join(finding.fault.split()), fix)
         if finding.fault
         else Check("judge", finding.name, Status.OK, finding.found)
         for finding in findings
@@ -170,8 +170,8 @@ def check_ffmpeg(blocked: bool) -> Check:
     except Exception as error:  # the question is whether it works, whatever the reason
         if blocked and isinstance(error, ModuleNotFoundError):
             return Check("machine", "FFmpeg (PyAV)", Status.SKIPPED, detail=f"needs the module {error.name!r}")
-        mend = install_command(PackagePin("av", "av", "18.1.0")) + " --reinstall-package av"
-        return Check("machine", "FFmpeg (PyAV)", Status.FAILED, detail=f"H.264: {_one_line(error)}", mend=mend)
+        fix = install_command(PackagePin("av", "av", "18.1.0")) + " --reinstall-package av"
+        return Check("machine", "FFmpeg (PyAV)", Status.FAILED, detail=f"H.264: {_one_line(error)}", fix=fix)
     version = ".".join(str(number) for number in av.library_versions["libavcodec"])
     return Check(
         "machine", "FFmpeg (PyAV)", Status.OK, f"libavcodec {version}", f"{decoded} H.264 frames encoded and decoded"
@@ -217,8 +217,8 @@ def check_gpu(device: str) -> Check:
             "machine", "GPU", Status.OK, f"{len(gpus)} x {gpus[0]}", "" if device == "gpu" else "unused, DEVICE=cpu"
         )
     if device == "gpu":
-        mend = "install the NVIDIA driver, or run with DEVICE=cpu"
-        return Check("machine", "GPU", Status.FAILED, detail="DEVICE=gpu, but nvidia-smi lists none", mend=mend)
+        fix = "install the NVIDIA driver, or run with DEVICE=cpu"
+        return Check("machine", "GPU", Status.FAILED, detail="DEVICE=gpu, but nvidia-smi lists none", fix=fix)
     return Check("machine", "GPU", Status.OK, "none", "recipes run with DEVICE=cpu")
 
 
@@ -234,7 +234,7 @@ def check_cuda(device: str) -> Check | None:
         "torch on GPU",
         Status.FAILED,
         detail=error,
-        mend="install an NVIDIA driver for CUDA 13 (580 or newer)",
+        fix="install an NVIDIA driver for CUDA 13 (580 or newer)",
     )
 
 
@@ -242,19 +242,19 @@ def check_flash_attention(device: str) -> Check | None:
     """Whether a GPU run can pack its sequences: verl does so by default, with flash-attn. Not asked on CPUs."""
     if device != "gpu":
         return None
-    mend = f"{install_command(FLASH_ATTENTION)} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
+    fix = f"{install_command(FLASH_ATTENTION)} --no-build-isolation  # compiled where no wheel fits: needs nvcc"
     if installed_version(FLASH_ATTENTION.distribution) is None:
         detail = (
             "not installed: a recipe stops when it loads the model, unless it is given "
             "actor_rollout_ref.model.use_remove_padding=False "
             "++actor_rollout_ref.model.override_config.attn_implementation=sdpa"
         )
-        return Check("packages", FLASH_ATTENTION.distribution, Status.WARNING, detail=detail, mend=mend)
+        return Check("packages", FLASH_ATTENTION.distribution, Status.WARNING, detail=detail, fix=fix)
     check = check_package(FLASH_ATTENTION)
     if module_exists("torch") and (error := _python_error("import flash_attn")):
         detail = f"installed but does not load, built for another torch? ({error})"
         return Check(
-            "packages", check.name, Status.WARNING, check.found, detail, f"{mend} --reinstall-package flash-attn"
+            "packages", check.name, Status.WARNING, check.found, detail, f"{fix} --reinstall-package flash-attn"
         )
     return check
 
@@ -264,7 +264,7 @@ def check_shared_memory(path: str = "/dev/shm") -> Check:
     try:
         total_bytes = shutil.disk_usage(path).total
     except OSError as error:
-        return Check("machine", path, Status.WARNING, detail=_one_line(error), mend="mount a tmpfs there")
+        return Check("machine", path, Status.WARNING, detail=_one_line(error), fix="mount a tmpfs there")
     found = f"{total_bytes / 2**30:.1f} GiB"
     if total_bytes >= MIN_SHARED_MEMORY_BYTES:
         return Check("machine", path, Status.OK, found)
@@ -283,8 +283,8 @@ def check_open_files() -> Check:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= MIN_OPEN_FILES:
         return Check("machine", "open files", Status.OK, "unlimited" if soft == resource.RLIM_INFINITY else str(soft))
-    mend = f"ulimit -n {65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)}"
-    return Check("machine", "open files", Status.WARNING, str(soft), f"fewer than {MIN_OPEN_FILES}", mend)
+    fix = f"ulimit -n {65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)}"
+    return Check("machine", "open files", Status.WARNING, str(soft), f"fewer than {MIN_OPEN_FILES}", fix)
 
 
 def check_plugin(blocked: bool) -> list[Check]:
@@ -296,7 +296,7 @@ def check_plugin(blocked: bool) -> list[Check]:
     policy = os.environ.get("VERL_USE_EXTERNAL_PLUGINS", "auto").strip().lower()
     if policy != "auto" and "verl_video_tools" not in {name.strip() for name in policy.split(",")}:
         detail = f"VERL_USE_EXTERNAL_PLUGINS={policy} keeps verl from loading it"
-        return [Check("plugin", "verl.plugins", Status.FAILED, detail=detail, mend="unset VERL_USE_EXTERNAL_PLUGINS")]
+        return [Check("plugin", "verl.plugins", Status.FAILED, detail=detail, fix="unset VERL_USE_EXTERNAL_PLUGINS")]
     try:
         plugin = importlib.import_module("verl_video_tools.verl_plugin.plugin")
         registrations: Callable[[], list[tuple[str, str, bool, str]]] = plugin.registrations
@@ -311,9 +311,9 @@ def _plugin_check(name: str, detail: str, ok: bool, blocked: bool) -> Check:
     if ok:
         return Check("plugin", name, Status.OK, detail=detail)
     if blocked:
-        return Check("plugin", name, Status.SKIPPED, detail=f"mend the packages first ({detail})")
-    mend = "reinstall verl_video_tools (`make install` in its checkout)"
-    return Check("plugin", name, Status.FAILED, detail=detail, mend=mend)
+        return Check("plugin", name, Status.SKIPPED, detail=f"fix the packages first ({detail})")
+    fix = "reinstall verl_video_tools (`make install` in its checkout)"
+    return Check("plugin", name, Status.FAILED, detail=detail, fix=fix)
 
 
 def _python_error(code: str, timeout_seconds: float = 120) -> str:

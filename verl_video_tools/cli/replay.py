@@ -55,27 +55,23 @@ class Replay:
             settings["rung"] = self.rung
         retrieval_fields = read_assignments(self.retrieval or [], "--retrieval")
 
-        with hold_output() as held:
-            try:
-                from verl_video_tools.replay import replay
-                from verl_video_tools.services.retrieval import local_from_fields
+        with hold_output():
+            from verl_video_tools.replay import replay
+            from verl_video_tools.services.retrieval import local_from_fields
 
-                result = replay(
-                    method=self.method,
-                    video=self.video,
-                    question=self.question,
-                    answer=self.answer,
-                    turns=turns,
-                    extra=extra,
-                    settings=settings,
-                    processor=self.processor,
-                    judge_base_url=self.judge_base_url,
-                    retriever=local_from_fields(retrieval_fields),
-                    html=self.html,
-                )
-            except UsageError:
-                held.discard()
-                raise
+            result = replay(
+                method=self.method,
+                video=self.video,
+                question=self.question,
+                answer=self.answer,
+                turns=turns,
+                extra=extra,
+                settings=settings,
+                processor=self.processor,
+                judge_base_url=self.judge_base_url,
+                retriever=local_from_fields(retrieval_fields),
+                html=self.html,
+            )
         json.dump(result, sys.stdout, indent=2, allow_nan=False)
         sys.stdout.write("\n")
 

@@ -14,7 +14,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class Report:
-    """Draw learning curves from what runs left behind: a page, a picture, and the numbers."""
+    """Draw learning curves from what runs left behind: a page, an image, and the numbers."""
 
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folder of a run, or of its records; several are compared.")
@@ -58,7 +58,7 @@ class Report:
         except OSError as error:
             raise UsageError(f"--out {out}: cannot be made ({error.strerror or error})") from error
 
-        num_files = sum(len(step_files(folder)) + len(step_files(folder, held_out=True)) for folder in folders)
+        num_files = sum(len(step_files(folder)) + len(step_files(folder, validation=True)) for folder in folders)
         num_read = 0
         pages: dict[str, str] = {}
         with progress_bars("steps", "rollouts", *(["thumbnails"] if self.thumbnails else [])) as advance:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Jobs, OpenSeconds, command
+from verl_video_tools.cli.options import Probing, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
 
 @command
-class Validate:
+class Validate(Probing):
     """Check fields, files and truths of rows, without decoding. Exits with 1 if any row is bad, or there is none."""
 
     source: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows to check.")]
@@ -41,12 +40,9 @@ class Validate:
     max_pixels: Annotated[
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.max_pixels of the run.")
     ] = None
-    jobs: Jobs = None
-    deadline_seconds: OpenSeconds = 60.0
 
     def run(self) -> int:
-        from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.validate import PromptCosts, RowMethods, probe_videos, validate_file
+        from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
 
         of_prompts = {"--min-pixels": self.min_pixels, "--max-pixels": self.max_pixels}
         for name, value in of_prompts.items():
@@ -61,8 +57,7 @@ class Validate:
             costs = PromptCosts(model, methods)
         videos = None
         if self.probe or self.processor is not None:
-            with progress_bars("videos") as (progress,):
-                videos = probe_videos(self.source, self.jobs or os.cpu_count() or 1, self.deadline_seconds, progress)
+            videos = self.probe_videos(self.source)
         num_rows = num_bad = 0
         prompt_tokens: list[int] = []
         with ExitStack() as stack:

@@ -46,8 +46,8 @@ class View:
 
         left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
         megabytes = view.num_bytes / 1e6
-        num_pictures = sum(map(len, view.thumbnails.jpeg_of.values()))
-        print(f"{self.out}: {view.num_rollouts} rollouts{left_out}, {num_pictures} thumbnails, {megabytes:.1f} MB")
+        num_images = sum(map(len, view.thumbnails.jpeg_of.values()))
+        print(f"{self.out}: {view.num_rollouts} rollouts{left_out}, {num_images} thumbnails, {megabytes:.1f} MB")
         if view.thumbnails.notes:
             example = next(iter(view.thumbnails.notes.values()))
             print(f"videos without thumbnails: {len(view.thumbnails.notes)}, for example {example}")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
@@ -20,6 +21,11 @@ def read_prompt(package: str, packaged_name: str, prompt_file: str | Path | None
         UsageError: `prompt_file` cannot be read.
     """
     return _packaged(package, packaged_name) if prompt_file is None else _text(str(prompt_file))
+
+
+def file_beside(owner: type, name: str) -> Traversable:
+    """A file in the folder of the module that defines a class, such as a method's."""
+    return files(owner.__module__.rpartition(".")[0]).joinpath(name)
 
 
 def prompt_digest(prompt_file: str | Path | None) -> str | None:

@@ -1,15 +1,26 @@
-"""Files that grow by whole lines, so that a run which was killed goes on where it stopped."""
+"""Files that grow by whole lines, so that a run which was killed goes on where it stopped, and the work that fills
+them."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.errors import EndpointError, UsageError
+
+Item = TypeVar("Item")
+
+Progress = Callable[[int, int], None]
+"""Is called with the number of items done and wanted."""
+
+
+def no_progress(num_done: int, num_wanted: int) -> None:
+    """A `Progress` that nobody sees."""
 
 
 @contextmanager
@@ -44,3 +55,51 @@ def appended(path: Path, first_field: str) -> Iterator[BinaryIO]:
             )
         file.truncate(lines_bytes)
         yield file
+
+
+def append_record(file: BinaryIO, record: Mapping[str, Any]) -> None:
+    """Write one line at once. Values that JSON does not have become texts; half a surrogate pair stays an escape."""
+    line = json.dumps(record, ensure_ascii=False, default=str)
+    file.write(line.encode(errors="backslashreplace") + b"\n")
+    file.flush()
+
+
+async def work_through(
+    items: Collection[Item],
+    work: Callable[[Item], Awaitable[None]],
+    concurrency: int,
+    progress: Progress = no_progress,
+    *,
+    num_done: int = 0,
+    stopped: str = "",
+) -> None:
+    """Await `work` for each item. The first failure cancels what is under way.
+
+    Args:
+        concurrency: items under way at a time.
+        progress: called after each item.
+        num_done: items that an earlier run has done.
+        stopped: appended to the message of an EndpointError, with the numbers of items done and wanted filled in.
+
+    Raises:
+        EndpointError: as `work` does.
+    """
+    num_wanted = num_done + len(items)
+    waiting = iter(items)
+
+    async def worker() -> None:
+        nonlocal num_done
+        for item in waiting:
+            await work(item)
+            num_done += 1
+            progress(num_done, num_wanted)
+
+    workers = [asyncio.create_task(worker()) for _ in range(min(concurrency, len(items)))]
+    try:
+        await asyncio.gather(*workers)
+    except EndpointError as error:
+        raise EndpointError(f"{error}{stopped.format(num_done, num_wanted)}") from error
+    finally:
+        for task in workers:
+            task.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)

@@ -1,19 +1,20 @@
 """Sort questions by whether looking again helps (VideoBrain, arXiv 2602.04094, 3.2).
 
 A base model answers without tools, a teacher with them. Where both are right the first frames suffice; where only the
-teacher is, whether it called a tool tells frames that were missing from eyes that were too weak.
+teacher is, whether it called a tool separates missing frames from a base model that is too weak.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Method, Retriever
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.generate import Record, generate, tasks_of_rows
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
@@ -35,8 +36,6 @@ CATEGORY_OF_LETTER: Mapping[str, Category] = {
 
 ModelRole = Literal["base", "teacher"]
 
-Progress = Callable[[int, int], None]
-
 
 @dataclass(frozen=True)
 class Evaluator:
@@ -48,7 +47,7 @@ class Evaluator:
 
     method: Method
     policy: PolicyConfig
-    progress: Progress = lambda num_done, num_wanted: None
+    progress: Progress = no_progress
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from verl_video_tools.data.classify import CATEGORY_OF_LETTER, Category, Classification, Evaluation
 from verl_video_tools.data.export_rollouts import rows_of_records, table_of_rows
-from verl_video_tools.data.parquet import read_table, write_table
+from verl_video_tools.data.parquet import read_table, with_texts, write_table
 from verl_video_tools.data.sft import ExportReport
 
 LETTER_FIELD, CATEGORY_FIELD = "classification", "question_category"
@@ -145,10 +145,6 @@ def _labels(letter: str) -> dict[str, str]:
 
 def _with_labels(table: pa.Table, letters: Sequence[str]) -> pa.Table:
     """The rows with letter and category in `extra_info`, whose other fields keep value and type."""
-    column = table.column("extra_info").combine_chunks()
-    fields = dict(zip((field.name for field in column.type), column.flatten(), strict=True))
-    labels = [_labels(letter) for letter in letters]
-    for name in (LETTER_FIELD, CATEGORY_FIELD):
-        fields[name] = pa.array([of_row[name] for of_row in labels], pa.string())
-    extra_info = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+    labels = {LETTER_FIELD: letters, CATEGORY_FIELD: [CATEGORY_OF_LETTER[letter] for letter in letters]}
+    extra_info = with_texts(table.column("extra_info").combine_chunks(), labels)
     return table.set_column(table.column_names.index("extra_info"), "extra_info", extra_info)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,8 @@ def convert_annotations(
     skipped: list[str] = []
     num_written = num_with_subtitles = 0
     with row_writer(target, schema) as writer:
-        for rows in _in_batches(
-            _good_rows(read_rows(source, files, taught=taught), files.annotations, skipped, method)
-        ):
+        good_rows = _good_rows(read_rows(source, files, taught=taught), files.annotations, skipped, method)
+        while rows := list(islice(good_rows, ROWS_PER_BATCH)):
             for row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
@@ -119,20 +119,9 @@ def _good_rows(
             yield row
 
 
-def _in_batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    batch: list[Row] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == ROWS_PER_BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
 def _finish(row: Row, index: int, method_name: str | None, split: str | None) -> None:
     """The format's name of a question becomes `question_id`; `index` is its place in our file. The video's path becomes
-    absolute, as a run may start in another folder; links stay, which may be all that tells the video's name."""
+    absolute, as a run may start in another folder; links stay, which may be all that gives the video's name."""
     extra_info = row["extra_info"]
     if "video_path" in extra_info:
         extra_info["video_path"] = os.path.abspath(extra_info["video_path"])

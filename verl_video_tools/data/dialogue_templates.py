@@ -1,4 +1,4 @@
-"""Forms that a teacher's dialogues are to take: told as instructions, drawn by shares, and checked on what was done.
+"""Forms that a teacher's dialogues are to take: given as instructions, drawn by shares, and checked on what was done.
 
 FrameThinker's cold start has five (arXiv 2509.24304, F.2). A file of templates is TOML, one table for each, whose keys
 are the fields of `DialogueTemplate`; a method may have one in its folder (`Method.dialogue_templates`).
@@ -16,7 +16,7 @@ from typing import Literal
 
 from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import read_prompt
+from verl_video_tools.core.prompt_files import file_beside, read_prompt
 from verl_video_tools.core.types import CallRecord, Trajectory
 from verl_video_tools.methods import METHOD_NAMES, method_class
 
@@ -82,13 +82,12 @@ def load_templates(source: str) -> tuple[DialogueTemplate, ...]:
     Raises:
         UsageError: there are none, or they cannot be read.
     """
-    methods = {name: method_class(name) for name in METHOD_NAMES}
-    packaged = {name: found for name, found in methods.items() if found.dialogue_templates is not None}
+    methods = [method_class(name) for name in METHOD_NAMES]
+    packaged = {found.name: (found, found.dialogue_templates) for found in methods if found.dialogue_templates}
     if source not in packaged and not Path(source).exists():
         raise UsageError(f"there are no templates {source!r}; give a TOML file, or one of: {', '.join(packaged)}")
     if source in packaged:
-        package = packaged[source].__module__.rpartition(".")[0]
-        text = read_prompt(package, packaged[source].dialogue_templates or "", None)
+        text = file_beside(*packaged[source]).read_text(encoding="utf-8")
     else:
         text = read_prompt("", "", source)
     try:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import random
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +16,7 @@ from statistics import median_low
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.data.append import work_through
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.records.records import read_records
@@ -25,6 +26,7 @@ RowKey = tuple[str, str]
 """What a question is known by: path of the video, and text."""
 
 _PROBE_SECONDS = 30.0
+_PROBES_AT_ONCE = 4
 _TOO_EASY_OR_HARD = {0.0: "all wrong", 1.0: "all right"}
 
 
@@ -137,24 +139,20 @@ def _key(fields: Mapping[str, Any]) -> RowKey:
 
 async def _durations(paths: Iterable[str]) -> dict[str, float]:
     """Seconds of each video, probed a few at a time."""
-    slots = asyncio.Semaphore(4)
+    durations_seconds: dict[str, float] = {}
 
-    async def probe(path: str) -> tuple[str, float]:
-        async with slots:
-            video = await open_video(path, deadline_seconds=_PROBE_SECONDS)
-            return path, video.info.duration_seconds
+    async def probe(path: str) -> None:
+        video = await open_video(path, deadline_seconds=_PROBE_SECONDS)
+        durations_seconds[path] = video.info.duration_seconds
 
-    return dict(await asyncio.gather(*(probe(path) for path in sorted(paths))))
+    await work_through(sorted(paths), probe, _PROBES_AT_ONCE)
+    return durations_seconds
 
 
 def _band(duration_seconds: float, bounds: Sequence[float]) -> str:
-    lower, upper = 0.0, math.inf
-    for bound in bounds:
-        if duration_seconds <= bound:
-            upper = bound
-            break
-        lower = bound
-    return f"{lower:g}-{upper:g} s" if math.isfinite(upper) else f"above {lower:g} s"
+    place = bisect_left(bounds, duration_seconds)
+    lower = bounds[place - 1] if place else 0.0
+    return f"{lower:g}-{bounds[place]:g} s" if place < len(bounds) else f"above {lower:g} s"
 
 
 def _balanced(bands: Mapping[int, str], rows_per_band: int | None, seed: int) -> list[int]:

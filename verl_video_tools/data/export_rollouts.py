@@ -1,4 +1,4 @@
-"""Recorded rollouts that deserve imitation, as rows for fine-tuning.
+"""Recorded rollouts that pass filters, as rows for fine-tuning.
 
 A cold start takes those of an expert (`vvt data generate`, `reflect`), reinforcement fine-tuning the policy's own
 (LongVT, paper 3.2 and 4.3), with rows of the cold start beside them.
@@ -81,7 +81,7 @@ def export_rollouts(
         lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed, keep_reasoning=keep_reasoning
     )
     if not rows:
-        raise UsageError(f"{records}: no rollout is worth keeping: {report}")
+        raise UsageError(f"{records}: no rollout passes the filters: {report}")
     table = table_of_rows(rows)
     if cold_start:
         cold = rows_beside(len(rows), cold_start, cold_share, seed)

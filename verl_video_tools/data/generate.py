@@ -5,24 +5,23 @@ A file of records grows by whole lines and is never rewritten, so that a run whi
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.errors import EndpointError, JudgeError, RowError, UsageError
+from verl_video_tools.core.errors import JudgeError, RowError, UsageError
 from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
-from verl_video_tools.data.append import appended
+from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.methods.breakdown import reward_info
@@ -118,8 +117,8 @@ class GenerationSummary:
     def _listed_templates(self) -> str:
         wanted = Counter(name for name, _ in self.templates.values())
         kept = Counter(name for name, is_kept in self.templates.values() if is_kept)
-        told = ", ".join(f"{name}: {kept[name]} of {wanted[name]}" for name in sorted(wanted))
-        return f"; templates kept {told}" if told else ""
+        counts = ", ".join(f"{name}: {kept[name]} of {wanted[name]}" for name in sorted(wanted))
+        return f"; templates kept {counts}" if counts else ""
 
 
 def tasks_of_rows(
@@ -157,7 +156,7 @@ async def generate(
     retriever: Retriever | None = None,
     retry_flagged: bool = False,
     label_answers: bool = False,
-    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
 
@@ -171,7 +170,7 @@ async def generate(
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
         retriever: for methods that find frames by text.
         retry_flagged: make those again that are recorded as flagged.
-        label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not tell: it
+        label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not say so: it
             may be withheld from a right answer for its form or its consistency.
         progress: called before the first rollout and after each, with the number done and wanted.
 
@@ -204,31 +203,17 @@ async def generate(
                 policy = replace(policy, model=(await lister.client.served_models())[0])
         chat = await stack.enter_async_context(ChatPolicy(policy))
         await chat.client.check_reachable()
-        waiting = iter(left)
+
+        async def make(task: RolloutTask) -> None:
+            record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
+            if StopReason.ABORTED in record["trajectory"].flags:
+                await chat.client.check_reachable()  # else all that is left would fail one by one
+            append_record(file, {**record, "trajectory": record["trajectory"].to_dict()})
+            summary.add(record)
+
+        stopped = "; {} of {} are recorded, and the next run goes on there"
         num_done = len(tasks) - len(left)
-
-        async def work() -> None:
-            nonlocal num_done
-            for task in waiting:
-                record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
-                if StopReason.ABORTED in record["trajectory"].flags:
-                    await chat.client.check_reachable()  # else all that is left would fail one by one
-                line = json.dumps(_plain(record), ensure_ascii=False, default=str)
-                file.write(line.encode(errors="backslashreplace") + b"\n")
-                file.flush()
-                summary.add(record)
-                num_done += 1
-                progress(num_done, len(tasks))
-
-        lost: EndpointError | None = None
-        try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(min(policy.concurrency, len(left))):
-                    workers.create_task(work())
-        except* EndpointError as errors:
-            lost = next(error for error in errors.exceptions if isinstance(error, EndpointError))
-        if lost is not None:  # not raised above, where it would become a group
-            raise EndpointError(f"{lost}; {num_done} of {len(tasks)} are recorded, and the next run goes on there")
+        await work_through(left, make, policy.concurrency, progress, num_done=num_done, stopped=stopped)
         return summary
 
 
@@ -354,10 +339,6 @@ def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> N
             continue  # recorded as a failure of this row
         if sample.question_type == "open":
             method.check_sample(sample, None)
-
-
-def _plain(record: Record) -> Record:
-    return {**record, "trajectory": record["trajectory"].to_dict()}
 
 
 # ---------------------------------------------------------------------------------------------------------------- file

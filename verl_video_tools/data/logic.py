@@ -6,9 +6,8 @@ dialogues are asked about. A file of checked records grows by whole lines, and g
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,11 @@ from verl_video_tools.core.json_text import json_objects
 from verl_video_tools.core.prompt_files import prompt_digest, read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
 from verl_video_tools.core.types import StopReason, Trajectory
-from verl_video_tools.data.append import appended
+from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 from verl_video_tools.records.records import read_records
-from verl_video_tools.services.endpoint import AttemptFailed, EndpointClient, EndpointConfig
-from verl_video_tools.services.endpoint.chat import read_completion
-from verl_video_tools.services.endpoint.client import Exchange
+from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig
+from verl_video_tools.services.endpoint.asking import UnusableReply, usable_reply
+from verl_video_tools.services.endpoint.chat import Completion
 
 Key = tuple[int, str, int]
 """What a record is known by: `step`, `uid` and `session_id`."""
@@ -68,7 +67,7 @@ async def check_logic(
     config: EndpointConfig,
     *,
     prompt_file: str | Path | None = None,
-    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
 ) -> LogicSummary:
     """Ask about each right dialogue of `records` that `out` does not hold yet, and append it with the verdict.
 
@@ -86,44 +85,37 @@ async def check_logic(
     """
     prompt, digest = read_prompt(__package__, "logic_prompt.txt", prompt_file), prompt_digest(prompt_file)
     lines = {key_of(line): line for line in read_records(Path(records))}  # of one made again the last counts
-    asked = {key: line for key, line in lines.items() if _is_worth_asking(line)}
+    asked = {key: line for key, line in lines.items() if _is_candidate(line)}
     summary = LogicSummary(left_out=len(lines) - len(asked))
     with appended(Path(out), "step") as file:
         for line in read_records(Path(out)):
             if "logic" not in line or line["logic"]["prompt_digest"] != digest:
                 raise UsageError(f"{out} holds records without a verdict by this prompt; give another file to write")
             summary.add(line)
-        left = {key: line for key, line in asked.items() if key not in summary.consistent | summary.rejected.keys()}
+        left = [line for key, line in asked.items() if key not in summary.consistent | summary.rejected.keys()]
         num_done = len(asked) - len(left)
         progress(num_done, len(asked))
         if not left:
             return summary
         async with EndpointClient(config) as client:
             await client.check_reachable()
-            waiting = iter(left.items())
 
-            async def work() -> None:
-                nonlocal num_done
-                for key, line in waiting:
-                    try:
-                        verdict = await _verdict(client, prompt, line["trajectory"])
-                    except EndpointError as error:
-                        summary.failed[key] = str(error)
-                    else:
-                        checked = {**line, "trajectory": line["trajectory"].to_dict()}
-                        checked["logic"] = {**verdict, "prompt_digest": digest}
-                        text = json.dumps(checked, ensure_ascii=False, default=str)
-                        file.write(text.encode(errors="backslashreplace") + b"\n")
-                        file.flush()
-                        summary.add(checked)
-                    num_done += 1
-                    progress(num_done, len(asked))
+            async def check(line: dict[str, Any]) -> None:
+                try:
+                    verdict = await _verdict(client, prompt, line["trajectory"])
+                except EndpointError as error:
+                    summary.failed[key_of(line)] = str(error)
+                    return
+                trajectory = line["trajectory"].to_dict()
+                checked = {**line, "trajectory": trajectory, "logic": {**verdict, "prompt_digest": digest}}
+                append_record(file, checked)
+                summary.add(checked)
 
-            await asyncio.gather(*(work() for _ in range(min(config.concurrency, len(left)))))
+            await work_through(left, check, config.concurrency, progress, num_done=num_done)
     return summary
 
 
-def _is_worth_asking(record: Mapping[str, Any]) -> bool:
+def _is_candidate(record: Mapping[str, Any]) -> bool:
     trajectory: Trajectory = record["trajectory"]
     is_right = trajectory.stop_reason is StopReason.ANSWER and record["reward"]["acc"] > 0.0
     return is_right and not trajectory.flags and not record.get("template_fault")
@@ -140,20 +132,17 @@ async def _verdict(client: EndpointClient, prompt: str, trajectory: Trajectory) 
         {"role": "system", "content": prompt},
         {"role": "user", "content": json.dumps(dialogue, ensure_ascii=False)},
     ]
-    async with client.exchange() as exchange:
-        model = await exchange.model()
-        return await exchange.retried(lambda: _attempt(exchange, model, messages))
+    verdict, model = await usable_reply(client, messages, _read_verdict)
+    return {**verdict, "model": model}
 
 
-async def _attempt(exchange: Exchange, model: str, messages: list[dict[str, str]]) -> dict[str, Any]:
-    body = {"model": model, "messages": messages, "temperature": 0.0}
-    completion = read_completion(await exchange.chat_completion(body))
+def _read_verdict(completion: Completion) -> dict[str, Any]:
     found = [
         entry for entry in json_objects(without_reasoning(completion.text)) if isinstance(entry.get("consistent"), bool)
     ]
     if len({entry["consistent"] for entry in found}) != 1:
-        again = 'That cannot be read. Reply with one JSON object: {"consistent": true or false, "reason": "..."}'
-        # Asked the same, a model says the same again.
-        messages[2:] = [{"role": "assistant", "content": completion.text}, {"role": "user", "content": again}]
-        raise AttemptFailed(f"the reply holds no verdict: {completion.text[:200]!r}")
-    return {"consistent": found[-1]["consistent"], "reason": str(found[-1].get("reason", "")), "model": model}
+        raise UnusableReply(
+            f"the reply holds no verdict: {completion.text[:200]!r}",
+            'That cannot be read. Reply with one JSON object: {"consistent": true or false, "reason": "..."}',
+        )
+    return {"consistent": found[-1]["consistent"], "reason": str(found[-1].get("reason", ""))}

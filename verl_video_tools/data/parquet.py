@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from verl_video_tools.core.errors import UsageError, writing
 from verl_video_tools.core.files import whole_file
 
 ROWS_PER_BATCH = 256
-"""Rows held in memory at once. Rows without pictures take a few kilobytes each."""
+"""Rows held in memory at once. Rows without images take a few kilobytes each."""
 _ADVICE = "name a file in a folder that can be written"
 
 
@@ -77,6 +77,20 @@ def row_batches(
         raise UsageError(f"cannot read {content} from {path}: {error}") from error
 
 
+def with_texts(structs: pa.StructArray, texts: Mapping[str, Sequence[str]]) -> pa.StructArray:
+    """A column of named entries with these added or replaced, a text for each row; other entries keep value and type.
+
+    Args:
+        texts: by name of the entry.
+    """
+    fields = {field.name: field for field in structs.type}
+    arrays = dict(zip(fields, structs.flatten(), strict=True))
+    for name, of_rows in texts.items():
+        arrays[name] = pa.array(of_rows, pa.string())
+        fields[name] = fields.get(name, pa.field(name, pa.string())).with_type(pa.string())
+    return pa.StructArray.from_arrays(list(arrays.values()), fields=list(fields.values()))
+
+
 @contextmanager
 def row_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     """A writer whose file appears, or replaces an older one, only if the block ends without an exception.
@@ -85,7 +99,7 @@ def row_writer(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
         UsageError: it cannot be written.
     """
     with writing(path, _ADVICE):
-        if path.is_dir():  # told before the work; and "." has no name to write beside
+        if path.is_dir():  # reported before the work; and "." has no name to write beside
             raise UsageError(f"cannot write {path}: it is a folder; name a file")
         path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
-"""Rows for fine-tuning that are about pictures instead of a video: `extra_info.image_paths`, and one turn that answers.
+"""Rows for fine-tuning that are about images instead of a video: `extra_info.image_paths`, and one turn that answers.
 
-LongVT's cold start has 58,022 of them (arXiv 2511.20785, table 1). There is no episode: nothing can be looked at again.
+LongVT's cold start has 58,022 of them (arXiv 2511.20785, table 1). There is no episode: no tool can show more.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ BACKGROUND = (255, 255, 255)
 
 
 def is_picture_row(row: Mapping[str, Any]) -> bool:
-    """Whether the row names pictures; one that names a video as well is told by `picture_faults`."""
+    """Whether the row names images; one that names a video as well is reported by `picture_faults`."""
     extra_info = row.get("extra_info")
     return isinstance(extra_info, Mapping) and bool(extra_info.get("image_paths"))
 
 
 def picture_messages(row: Mapping[str, Any], method: Method, envelope: PixelEnvelope) -> list[Message]:
-    """The prompt of a row, with its pictures at a size that the processor leaves alone.
+    """The prompt of a row, with its images at a size that the processor leaves alone.
 
     Raises:
-        RowError: a picture cannot be read, or the row is none that can be learnt (`picture_faults`).
-        UsageError: the method does not ask about pictures.
+        RowError: an image cannot be read, or the row cannot be used for fine-tuning (`picture_faults`).
+        UsageError: the method does not ask about images.
     """
     if faults := picture_faults(row, method):
         raise RowError("; ".join(faults))
@@ -43,7 +43,7 @@ def picture_messages(row: Mapping[str, Any], method: Method, envelope: PixelEnve
 
 
 def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
-    """A picture file as RGB, upright, scaled to the nearest size within the envelope.
+    """An image file as RGB, upright, scaled to the nearest size within the envelope.
 
     Raises:
         RowError: it cannot be read.
@@ -57,7 +57,7 @@ def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
                 upright = shown
             picture = upright.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise RowError(f"cannot read the picture {path}: {error}") from error
+        raise RowError(f"cannot read the image {path}: {error}") from error
     width, height = fit_envelope(picture.width, picture.height, envelope)
     if (width, height) != picture.size:
         picture = picture.resize((width, height), Image.Resampling.BICUBIC)
@@ -65,7 +65,7 @@ def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
 
 
 def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list[str]:
-    """What is wrong with a row about pictures; the files' content aside.
+    """What is wrong with a row about images; the content of the files is not checked.
 
     Args:
         method: whose turn it is; None leaves the turn's grammar unchecked.
@@ -73,14 +73,14 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
     extra_info, turns = row["extra_info"], row.get("turns")
     faults = []
     if extra_info.get("video_path"):
-        faults.append("extra_info names both pictures (image_paths) and a video (video_path); keep one")
+        faults.append("extra_info names both images (image_paths) and a video (video_path); keep one")
     if not extra_info.get("question"):
         faults.append("extra_info.question is missing or empty")
-    faults += [f"no such picture file: {path}" for path in extra_info["image_paths"] if not Path(path).is_file()]
+    faults += [f"no such image file: {path}" for path in extra_info["image_paths"] if not Path(path).is_file()]
     if not turns:
-        faults.append("a row about pictures is for fine-tuning only and needs a column turns (docs/cold-start.md)")
+        faults.append("a row about images is for fine-tuning only and needs a column turns (docs/cold-start.md)")
     elif len(turns) != 1:
-        faults.append(f"about pictures there is one turn, which answers, got {len(turns)}")
+        faults.append(f"a row about images has one turn, which answers, got {len(turns)}")
     elif method is not None and (fault := turns_fault(turns, method)):
         faults.append(fault)
     if method is not None:

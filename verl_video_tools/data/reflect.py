@@ -12,11 +12,11 @@ from verl_video_tools.records.records import read_records
 
 
 def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[RolloutTask]]:
-    """So many corrections of each recorded rollout that looked again and still answered wrong, or not at all.
+    """So many corrections of each recorded rollout that executed a tool call and still answered wrong, or not at all.
 
     A correction starts with the failed rollout's turns but the last, so the expert does not read the wrong answer.
     Flagged rollouts are left out, and so are those that executed no call before their last turn. What a rollout had of
-    its own (FrameMind's rung) and its first look are the correction's, too: its turns speak of those frames.
+    its own (FrameMind's rung) and its initial frames are the correction's, too: its turns refer to those frames.
 
     Args:
         records: a file of records, or the folder of a training run.
@@ -53,7 +53,7 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
 
 
 def reflection_prompt(prompt_file: str | Path | None = None) -> str:
-    """What the expert is told beside the method's own prompt; the packaged text unless a file is given.
+    """The expert's instruction beside the method's own prompt; the packaged text unless a file is given.
 
     Raises:
         UsageError: the file cannot be read.

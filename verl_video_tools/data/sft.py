@@ -1,4 +1,4 @@
-"""Cold-start data: expert turns, executed in real episodes and kept only if they deserve it."""
+"""Cold-start data: expert turns, executed in real episodes and kept only if they are right and consistent."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Retriever, Sample, StopReason, Trajectory
+from verl_video_tools.data.append import work_through
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.synthetic_rows import make_row, question_from_row, questions_about
 from verl_video_tools.methods import get_method, method_names
-from verl_video_tools.methods.toolkit.oracle import Habits, Oracle, Script
+from verl_video_tools.methods.toolkit.oracle import Habits, Oracle
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 from verl_video_tools.services.retrieval import recorded_answers
@@ -91,10 +92,19 @@ def _kept_rows(
     retriever: Retriever | None,
 ) -> list[dict[str, Any]]:
     """The rows whose scripts are kept, with them; all rows are counted in the report."""
-    tasks = [(dict(row), _script(expert, row)) for row in rows]
-    verdicts = asyncio.run(_judge_all(tasks, method, keep_wrong, retriever))
+    tasks = [(dict(row), expert.script(*_truth(row))) for row in rows]
+    verdicts: dict[int, tuple[str | None, Trajectory]] = {}
+
+    async def judge(number: int) -> None:
+        row, script = tasks[number]
+        sample = Sample.from_row(row)
+        trajectory = await execute(method, sample, script.turns, retriever)
+        verdicts[number] = await _fault(trajectory, sample, method, keep_wrong), trajectory
+
+    asyncio.run(work_through(range(len(tasks)), judge, _EPISODES_AT_ONCE))
     kept = []
-    for (row, script), (fault, trajectory) in zip(tasks, verdicts, strict=True):
+    for number, (row, script) in enumerate(tasks):
+        fault, trajectory = verdicts[number]
         if fault is None:
             report.kept[script.template] += 1
             answers = {} if retriever is None else {"retrieved_frames": recorded_answers(trajectory)}
@@ -106,7 +116,7 @@ def _kept_rows(
 
 def _write(rows: list[dict[str, Any]], report: ExportReport, out_path: str | Path) -> None:
     if not rows:
-        raise RowError(f"no rollout is worth keeping: {report}")
+        raise RowError(f"no rollout passes the filters: {report}")
     write_table(pa.Table.from_pylist(rows), out_path)
 
 
@@ -158,7 +168,7 @@ def export_sft(
 
 
 def _fields_of(names: Sequence[str], settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings of each method. Raises UsageError for one whose method is not told or not there."""
+    """The settings of each method. Raises UsageError for one whose method is not named or unknown."""
     fields: dict[str, dict[str, Any]] = {name: {} for name in names}
     for key, value in settings.items():
         name, _, field_name = key.rpartition(".")
@@ -210,10 +220,6 @@ def _fresh_rows(
     return fresh
 
 
-def _script(expert: Oracle, row: Mapping[str, Any]) -> Script:
-    return expert.script(*_truth(row))
-
-
 def _truth(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
     try:
         return question_from_row(row)
@@ -222,24 +228,6 @@ def _truth(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
         raise RowError(
             f"row index={index}: not a row of the synthetic world; make such rows with `vvt demo`"
         ) from error
-
-
-async def _judge_all(
-    tasks: Sequence[tuple[Mapping[str, Any], Script]],
-    method: Method,
-    keep_wrong: bool,
-    retriever: Retriever | None,
-) -> list[tuple[str | None, Trajectory]]:
-    """For each rollout why it is not kept (None if it is), and its record."""
-    slots = asyncio.Semaphore(_EPISODES_AT_ONCE)
-
-    async def judge(row: Mapping[str, Any], script: Script) -> tuple[str | None, Trajectory]:
-        async with slots:
-            sample = Sample.from_row(row)
-            trajectory = await execute(method, sample, script.turns, retriever)
-            return await _fault(trajectory, sample, method, keep_wrong), trajectory
-
-    return await asyncio.gather(*(judge(row, script) for row, script in tasks))
 
 
 async def _fault(trajectory: Trajectory, sample: Sample, method: Method, keep_wrong: bool) -> str | None:

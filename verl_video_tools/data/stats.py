@@ -23,8 +23,8 @@ class RowStats:
     """Counts of rows by what they are, and of videos.
 
     Attributes:
-        unreadable: rows that make no sense; they are counted nowhere else.
-        about_pictures: rows for fine-tuning that are about pictures instead of a video; nor are they.
+        unreadable: invalid rows; they are counted nowhere else.
+        about_pictures: rows for fine-tuning that are about images instead of a video; counted nowhere else, either.
         sources, methods, question_types, classifications: rows by value; rows without a method or a class are under
             "none".
         num_options: multiple-choice rows by their number of options; 0 where only the question lists them.

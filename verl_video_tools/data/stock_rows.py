@@ -1,7 +1,7 @@
 """Rows for verl's own tool loop (`agent_name: tool_agent`), made from our rows.
 
-Our loop samples the first look itself. verl's does not, so the converter does it ahead, with the same `Episode`: the
-pictures go into the column `images` as PNG, and the user message holds an `<image>` mark for each, labelled as the
+Our loop samples the initial frames itself. verl's does not, so the converter does, with the same `Episode`: the
+images go into the column `images` as PNG, and the user message holds an `<image>` mark for each, labelled as the
 method labels them.
 """
 
@@ -27,9 +27,9 @@ from verl_video_tools.rollout.episode import Episode
 AGENT_NAME = "tool_agent"
 
 _ROWS_PER_GROUP = 16
-"""Rows held in memory at once; a row carries its pictures, up to a few megabytes."""
+"""Rows held in memory at once; a row carries its images, up to a few megabytes."""
 
-# verl cuts every message at these marks and wants one picture, video or sound for each.
+# verl cuts every message at these marks and wants one image, video or sound for each.
 _MEDIA_MARK = re.compile("<image>|<video>|<audio>")
 
 _BINDING = pa.struct([("create_kwargs", pa.struct([("video_path", pa.string())]))])
@@ -56,14 +56,14 @@ async def to_tool_agent_row(
 
     Args:
         row: one of ours, whatever its `agent_name`; `extra_info.video_path` is opened.
-        method: one with `tool_agent_tools`, by default FrameThinker with the paper's fields; gives first look, labels
-            and tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
-        system_prompt: replaces ours, which tells the model how to call and how to answer; not every chat template
-            renders the tools' schemas.
+        method: one with `tool_agent_tools`, by default FrameThinker with the paper's fields; gives initial frames,
+            labels and tools. Frames have the method's own sizes: the model's processor resizes them to its multiples.
+        system_prompt: replaces ours, which describes calls and answers; not every chat template renders the tools'
+            schemas.
 
     Raises:
         UsageError: verl's loop has no tools for the method.
-        RowError: a field is missing, or the question holds a mark that verl would take for a picture.
+        RowError: a field is missing, or the question holds a mark that verl would take for an image.
         VideoError: the video cannot be read.
     """
     sample = Sample.from_row(row)
@@ -100,7 +100,7 @@ async def to_tool_agent_row(
 def to_tool_agent_rows(
     rows: Iterable[Mapping[str, Any]], method: Method | None = None, system_prompt: str | None = None
 ) -> Iterator[dict[str, Any]]:
-    """`to_tool_agent_row` of each row, one at a time: pictures are large. Not for use inside a running event loop."""
+    """`to_tool_agent_row` of each row, one at a time: images are large. Not for use inside a running event loop."""
     with asyncio.Runner() as runner:
         for row in rows:
             yield runner.run(to_tool_agent_row(row, method, system_prompt))
@@ -178,7 +178,7 @@ def _converted_schema(schema: pa.Schema, source: Path, tool_names: tuple[str, ..
 
 def _png(image: ImagePart) -> bytes:
     """Lossless, so that the model sees the decoded pixels."""
-    assert image.pixels_HWC is not None, "Episode.start decodes every picture of the prompt"
+    assert image.pixels_HWC is not None, "Episode.start decodes every image of the prompt"
     buffer = BytesIO()
     Image.fromarray(image.pixels_HWC).save(buffer, format="PNG")
     return buffer.getvalue()

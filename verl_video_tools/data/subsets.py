@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.parquet import read_schema, row_batches, row_writer
+from verl_video_tools.data.parquet import read_schema, row_batches, row_writer, with_texts
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
 
 
@@ -83,12 +83,12 @@ def decontaminate(
     signs: Sequence[Sign] = SIGNS,
     note: Callable[[str], None] = lambda text: None,
 ) -> list[Contamination]:
-    """Write the rows whose videos occur in none of the benchmarks, and tell the others.
+    """Write the rows whose videos occur in none of the benchmarks, and report the others.
 
     Args:
         benchmarks: each a file of rows; a .txt file with the path, name or YouTube URL of a video per line; or
             `NAME=FILE`, the published annotations of one of `BENCHMARK_NAMES`, for which no videos are needed.
-        note: told of entries of annotations that name no video.
+        note: called for entries of annotations that name no video.
 
     Raises:
         UsageError: a file cannot be read or written, a row has no video, or there is no such benchmark.
@@ -110,7 +110,7 @@ def decontaminate(
 
 
 def video_paths(source: Path) -> Iterator[str]:
-    """`extra_info.video_path` of each row; of a row about pictures, the first of them.
+    """`extra_info.video_path` of each row; of a row about images, the first of them.
 
     Raises:
         UsageError: the file cannot be read, or a row has none.
@@ -195,10 +195,7 @@ def _write_parts(source: Path, parts: Mapping[Path, Callable[[str], bool]], rena
 def _with_split(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
     position = batch.schema.get_field_index("extra_info")
     extra_info = batch.column(position)
-    fields = [extra_info.type.field(index) for index in range(extra_info.type.num_fields)]
-    arrays = [
-        pa.array([name] * len(batch), field.type) if field.name == "split" and pa.types.is_string(field.type) else array
-        for field, array in zip(fields, extra_info.flatten(), strict=True)
-    ]
-    renamed = pa.StructArray.from_arrays(arrays, fields=fields)
+    if all(field.name != "split" or field.type != pa.string() for field in extra_info.type):
+        return batch
+    renamed = with_texts(extra_info, {"split": [name] * len(batch)})
     return batch.set_column(position, batch.schema.field(position), renamed)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.methods import method_class, method_names
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import Question, make_questions
@@ -41,7 +43,7 @@ def make_demo(
     num_processes: int = 2,
     open_ended: bool = False,
     needle: bool = False,
-    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
 ) -> Path:
     """Makes `videos/*.mp4`, `{train,test,video_mme}.parquet` and, last, `manifest.json` in `out_dir`.
 
@@ -54,7 +56,7 @@ def make_demo(
         agent_names: methods that the rows select, in turn.
         open_ended: ask without options and in seconds, see `synthetic.seconds`; the truth is a thing's name or a
             number.
-        needle: long videos whose questions are decided by an event that the first look misses, see
+        needle: long videos whose questions are decided by an event that the initial frames miss, see
             `synthetic.needle`.
         progress: called with the numbers of videos rendered and wanted.
 
@@ -143,7 +145,7 @@ def make_row(
 ) -> dict[str, Any]:
     """One row as verl reads it. `options` is a list of texts in order of the letters; open-ended rows have none.
 
-    `classification` is VideoBrain's: direct where the first look of the world's own number of frames shows the answer,
+    `classification` is VideoBrain's: direct where the world's own number of initial frames shows the answer,
     else active. Nothing here can be guessed from what was seen, so that no question is adaptive.
     """
     asked: dict[str, Any]
@@ -167,7 +169,7 @@ def make_row(
             "classification": "direct" if question.kind == "direct" else "active",
             "index": index,
             "split": split,
-            "demo": json.dumps({"spec": json.loads(spec.to_json()), "question": json.loads(question.to_json())}),
+            "demo": json.dumps({"spec": asdict(spec), "question": asdict(question)}),
         },
     }
 
@@ -209,7 +211,7 @@ def _render_one(job: tuple[VideoSpec, Path]) -> None:
     os.replace(unfinished, path)
 
 
-def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int, progress: Callable[[int, int], None]) -> None:
+def _render_all(jobs: list[tuple[VideoSpec, Path]], num_processes: int, progress: Progress) -> None:
     if num_processes <= 1:
         for num_done, job in enumerate(jobs, start=1):
             _render_one(job)

@@ -1,6 +1,6 @@
 """Checks rows before a run meets them: fields, files, the truth by the grader itself, and what a prompt costs.
 
-Nothing is decoded. A bad row is told with all that is wrong with it, and the others are checked none the less.
+Nothing is decoded. A bad row is reported with all of its problems, and the others are checked all the same.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import math
 import os
 import string
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from verl_video_tools.core.grading import check_question, decided_by_rule
 from verl_video_tools.core.numbers import is_number
 from verl_video_tools.core.regression import estimate
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.formats.entries import without_letters
 from verl_video_tools.data.parquet import count_rows, read_schema, row_batches, row_writer
 from verl_video_tools.data.picture_rows import is_picture_row, picture_faults
@@ -42,7 +44,7 @@ _END_TOLERANCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PromptCost:
-    """What a rollout's prompt, first look included, costs, and what the method's recipe reserves for it."""
+    """What a rollout's prompt, initial frames included, costs, and what the method's recipe reserves for it."""
 
     tokens: int
     images: int
@@ -57,7 +59,7 @@ class RowReport:
     Attributes:
         number: place of the row in its file, from 0.
         truth: as graders compare it (`core.truths`); None where the row cannot be read.
-        cost: None where it was not asked for, or could not be told.
+        cost: None where it was not asked for, or is unknown.
     """
 
     number: int
@@ -118,7 +120,7 @@ class PromptCosts:
         self._groups: dict[str, tuple[Method, ...]] = {}
 
     def of(self, sample: Sample, agent_name: str | None, info: VideoInfo) -> PromptCost:
-        """The dearest prompt of a group on this row.
+        """The most expensive prompt of a group on this row.
 
         Raises:
             UsageError: no method is named, or not one of ours.
@@ -159,7 +161,7 @@ def validate_file(
         methods: each is asked whether a row's truth can be earned (`Method.check_earnable`); by default with its own
             defaults.
         out: file that gets the good rows, with all their columns; it appears once all are checked.
-        videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` tells them; None: it
+        videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` gives them; None: it
             is only looked whether they exist.
         costs: compares prompts with what the method's recipe reserves; needs `videos`.
 
@@ -168,15 +170,12 @@ def validate_file(
         UsageError: `source` cannot be read or `out` not written, or the package math-verify is missing.
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
-        raise RowError(f"{source} has no rows; docs/rows.md tells what a file of rows holds")
+        raise RowError(f"{source} has no rows; docs/rows.md describes what a file of rows holds")
     checker = _Checker(methods or RowMethods(), videos, costs)
-    if out is None:
-        for number, row in _numbered(source):
-            yield checker.report(number, row)
-        return
     number = 0
-    with row_writer(out, read_schema(source)) as writer:
-        for batch in row_batches(source):
+    with ExitStack() as stack:
+        writer = None if out is None else stack.enter_context(row_writer(out, read_schema(source)))
+        for batch in row_batches(source, CHECKED_COLUMNS if writer is None else None):
             columns = [name for name in CHECKED_COLUMNS if name in batch.schema.names]
             good = []
             for row in batch.select(columns).to_pylist():
@@ -184,11 +183,12 @@ def validate_file(
                 good.append(not report.problems)
                 number += 1
                 yield report
-            writer.write_batch(batch.filter(pa.array(good, pa.bool_())))
+            if writer is not None:
+                writer.write_batch(batch.filter(pa.array(good, pa.bool_())))
 
 
 def probe_videos(
-    source: Path, jobs: int, deadline_seconds: float, progress: Callable[[int, int], None] | None = None
+    source: Path, jobs: int, deadline_seconds: float, progress: Progress = no_progress
 ) -> dict[str, VideoInfo | str]:
     """Facts about each video of a file of rows, or what is wrong with it (`probe_files`), by the path as the rows write
     it; missing files are left out.
@@ -200,24 +200,16 @@ def probe_videos(
         UsageError: `source` cannot be read.
     """
     spellings: dict[Path, list[str]] = defaultdict(list)
-    for path in dict.fromkeys(_video_path(row) for _, row in _numbered(source, ("extra_info",))):
+    rows = (row for batch in row_batches(source, ("extra_info",)) for row in batch.to_pylist())
+    for path in dict.fromkeys(map(_video_path, rows)):
         if path is not None and os.path.isfile(path):
             spellings[Path(path)].append(path)
     found: dict[str, VideoInfo | str] = {}
     for num_done, record in enumerate(probe_files(spellings, jobs, deadline_seconds), start=1):
         fact = VideoInfo(**record["probe"]["info"]) if record["ok"] else record["message"]
         found.update(dict.fromkeys(spellings[Path(record["path"])], fact))
-        if progress is not None:
-            progress(num_done, len(spellings))
+        progress(num_done, len(spellings))
     return found
-
-
-def _numbered(source: Path, columns: Sequence[str] = CHECKED_COLUMNS) -> Iterator[tuple[int, dict[str, Any]]]:
-    number = 0
-    for batch in row_batches(source, columns):
-        for row in batch.to_pylist():
-            yield number, row
-            number += 1
 
 
 def _video_path(row: Mapping[str, Any]) -> str | None:
@@ -248,7 +240,7 @@ class _Checker:
         try:
             sample = Sample.from_row(row)
         except (RowError, TypeError, ValueError, IndexError, AttributeError) as error:
-            problems.append(f"the row makes no sense: {error}")
+            problems.append(f"the row is invalid: {error}")
         if sample is None:
             return RowReport(number, tuple(problems))
         problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
@@ -332,4 +324,4 @@ def _cost_problems(cost: PromptCost) -> Iterator[str]:
     if cost.tokens > cost.max_tokens:
         yield f"the prompt takes {cost.tokens} tokens, the recipe reserves {cost.max_tokens}"
     if cost.images > cost.max_images:
-        yield f"the first look takes {cost.images} pictures, the recipe allows {cost.max_images}"
+        yield f"the prompt takes {cost.images} images, the recipe allows {cost.max_images}"

@@ -2,7 +2,7 @@
 
 A video is known by its file's name without folder and suffix, by the YouTube id in that name, and, where the file is
 there, by its content: size, first and last mebibyte. A YouTube URL stands for a file that is named after its id. Where
-the name says only which piece of a video it is, such as "split_1", the folder's name tells the video.
+the name says only which piece of a video it is, such as "split_1", the folder's name counts.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _id_in(name: str) -> str | None:
 def identities(paths: Iterable[str], signs: Sequence[Sign] = SIGNS) -> dict[str, frozenset[Identity]]:
     """What each video is known by. Two paths that share an identity are the same video.
 
-    Files are read only where two of the same size are among `paths`: others cannot be alike.
+    Files are read only where two of the same size are among `paths`: others cannot be equal.
     """
     found: dict[str, set[Identity]] = {path: set() for path in paths}
     for path, known_by in found.items():

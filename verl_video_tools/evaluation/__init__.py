@@ -6,7 +6,7 @@ results.py          the result, from recorded rollouts
 tables.py           results as tables and as a plot
 serve.py            a vLLM of its own
 serve_guard.py      the process that ends it, also when ours is killed
-model_files.py      which model it serves, told by the content of its files
+model_files.py      which model it serves, identified by the content of its files
 processor.py        the sizes that a model's processor leaves untouched
 command.py          `vvt eval` and `vvt eval-table`
 lmms_eval_model.py  our loop as a model of lmms-eval

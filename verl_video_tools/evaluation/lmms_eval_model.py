@@ -24,6 +24,7 @@ from lmms_eval.models.registry_v2 import ModelManifest
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
+from verl_video_tools.data.append import work_through
 from verl_video_tools.evaluation.processor import envelope_of_model
 from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
@@ -43,7 +44,7 @@ class VideoToolsModel(lmms):
 
     Args:
         method: name of the method.
-        processor: folder or name of the model, whose processor decides the pictures' sizes, as in training.
+        processor: folder or name of the model, whose processor decides the images' sizes, as in training.
         min_pixels, max_pixels: as `data.mm_processor_kwargs` in training.
         batch_size, max_batch_size, device: lmms-eval's, not used.
         fields: of `PolicyConfig` (`base_url`, `model`, `concurrency`, ...); of `RetrievalConfig` after `retrieval_`
@@ -116,19 +117,18 @@ class VideoToolsModel(lmms):
 
     async def _answers(self, samples: Sequence[Sample]) -> list[str]:
         answers = [""] * len(samples)
-        left = iter(enumerate(samples))
         # A service lives in one event loop, which this call has for itself; the encoder stays.
         retriever = None if self._encoder is None else RetrievalService(self._encoder, self._retrieval)
         async with ChatPolicy(self._policy) as chat:
             await chat.client.check_reachable()
 
-            async def work() -> None:
-                for number, sample in left:
-                    trajectory = (await chat.rollout(self._method, sample, retriever=retriever)).trajectory
-                    if trajectory.flags:
-                        logger.error("%s: %s", sample.video_path, trajectory.error)
-                        await chat.client.check_reachable()
-                    answers[number] = trajectory.answer or ""
+            async def answer(number: int) -> None:
+                sample = samples[number]
+                trajectory = (await chat.rollout(self._method, sample, retriever=retriever)).trajectory
+                if trajectory.flags:
+                    logger.error("%s: %s", sample.video_path, trajectory.error)
+                    await chat.client.check_reachable()
+                answers[number] = trajectory.answer or ""
 
-            await asyncio.gather(*(work() for _ in range(min(self._policy.concurrency, len(samples)))))
+            await work_through(range(len(samples)), answer, self._policy.concurrency)
         return answers

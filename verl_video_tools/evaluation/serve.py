@@ -69,7 +69,7 @@ async def served_model(
     Args:
         model: folder or name.
         log: file for what the server prints.
-        limits: its pictures and its tokens together bound a request, as in the method's recipe.
+        limits: its images and its tokens together bound a request, as in the method's recipe.
         options: of `vllm serve`, without dashes; they win over ours. True stands for an option without a value.
         name: that it is served under; default: `model`.
         start_seconds: time until the server is healthy.
@@ -107,7 +107,7 @@ async def served_model(
         raise EndpointError(f"{error}; the server ended with status {guard.returncode}; {_tail(log)}") from error
     finally:
         guard.terminate()
-        with suppress(subprocess.TimeoutExpired):  # it goes on trying
+        with suppress(subprocess.TimeoutExpired):  # it keeps trying
             guard.wait(STOP_SECONDS + 10.0)
 
 

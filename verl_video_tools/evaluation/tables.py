@@ -181,7 +181,7 @@ def write_plot(results: Results, folder: Path) -> Path | None:
         for number, method in enumerate(methods):
             axes.plot([], "o", color=f"C{number}", label=method)
         axes.legend(fontsize="small")
-    axes.set_xlabel("frames per item, first look and tools")
+    axes.set_xlabel("frames per item, initial and from tools")
     axes.set_ylabel("accuracy in percent")
     axes.margins(0.15)
     axes.grid(alpha=0.3)

@@ -38,7 +38,7 @@ class VideoFolder:
         """The file of a video, links resolved.
 
         Raises:
-            VideoNotFoundError: no video of the folder has this name. Whether some file elsewhere has is not told.
+            VideoNotFoundError: no video of the folder has this name. Whether another file has is not said.
         """
         path = self._inside(name)
         if path is None or not os.path.isfile(path):

@@ -164,7 +164,7 @@ class VideoTools:
 
     @asynccontextmanager
     async def _opened(self, name: str) -> AsyncIterator[Video]:
-        """The video; what fails on it is told to the client, without the place of the folder."""
+        """The video; what fails on it is reported to the client, without the place of the folder."""
         path: Path | None = None
         try:
             path = self._folder.path_of(name)

@@ -8,10 +8,8 @@ policy admits that script and style alone, by their hashes.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.metrics import reward_components
-from verl_video_tools.records.page import resource, source_hash, write_whole
+from verl_video_tools.records.page import render, resource, source_hash, write_whole
 from verl_video_tools.records.thumbnails import Thumbnails
 
 _SCRIPTS = ("dom.js", "timeline.js", "rollout.js", "list.js")
@@ -41,7 +39,7 @@ def write_html(
     Args:
         lines: as `records.records.read_records` gives them. Only `trajectory` is needed; what else a line lacks is
             shown as not recorded.
-        thumbnails: pictures of the frames by the rows' `extra_info.video_path`.
+        thumbnails: images of the frames by the rows' `extra_info.video_path`.
         token_text: text of a token; without it tokens are shown as ids.
         num_left_out: rollouts of the run that are not among `lines`, for the page to say.
 
@@ -67,22 +65,10 @@ def video_path(line: Mapping[str, Any]) -> str | None:
 
 
 def _page(title: str, blocks: Mapping[str, Any]) -> bytes:
-    style = resource("base.css") + resource("style.css")
     script = "\n".join(map(resource, _SCRIPTS))
-    values = {
-        "title": html.escape(title),
-        "style": style,
-        "script": script,
-        "style_hash": source_hash(style),
-        "script_hash": source_hash(script),
-        "data": "\n".join(
-            f'<script type="application/json" id="{id}">{_json(value)}</script>' for id, value in blocks.items()
-        ),
-    }
-    template = resource("page.html")
-    # In one pass: what is put in may itself contain the name of a placeholder.
-    page = re.sub(r"\{(" + "|".join(values) + r")\}", lambda match: values[match[1]], template)
-    return page.encode("utf-8", errors="replace")
+    data = {id: _json(value) for id, value in blocks.items()}
+    styles = ("base.css", "style.css")
+    return render("page.html", styles, title=title, script=script, script_hash=source_hash(script), data=data)
 
 
 def _json(value: Any) -> str:
@@ -177,7 +163,7 @@ def _record(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
-    """A training sequence with repeated tokens of its context, such as those of a picture, counted.
+    """A training sequence with repeated tokens of its context, such as those of an image, counted.
 
     A run is `[id, times, mask]`, mask 0 in the prompt; a sampled token is one for itself, followed by its
     log-probabilities in the rollout and in training, None where the record has none: held-out rollouts train nothing.

@@ -1,14 +1,31 @@
-"""What the pages of this package share: their files, and how they are written."""
+"""What the pages of this package share: templates, styles, and how they are written."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
+
+
+def render(template: str, styles: Sequence[str], **values: Any) -> bytes:
+    """A page that loads nothing.
+
+    Args:
+        template: name of a file in `viewer/`; its values are escaped unless it says otherwise.
+        styles: names of the style sheets; the template takes them as `style`, with their `style_hash`.
+    """
+    from jinja2 import Environment, StrictUndefined  # here: `vvt replay` seldom draws a page
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    style = "".join(map(resource, styles))
+    page = environment.from_string(resource(template)).render(style=style, style_hash=source_hash(style), **values)
+    return page.encode("utf-8", errors="replace")
 
 
 def resource(name: str) -> str:

@@ -24,8 +24,8 @@ class RecordWriter:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
-    def write(self, step: int, lines: Iterable[Mapping[str, Any]], held_out: bool = False) -> Path:
-        path = self.folder / f"{'val_' if held_out else ''}step_{step:06d}.jsonl"
+    def write(self, step: int, lines: Iterable[Mapping[str, Any]], validation: bool = False) -> Path:
+        path = self.folder / f"{'val_' if validation else ''}step_{step:06d}.jsonl"
         with whole_file(path) as partial, partial.open("w", encoding="utf-8", errors="backslashreplace") as file:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False, default=_jsonable) + "\n")
@@ -37,13 +37,13 @@ def _jsonable(value: Any) -> Any:
     return value.to_dict() if isinstance(value, Trajectory) else str(value)
 
 
-def step_files(folder: Path, *, held_out: bool = False) -> list[Path]:
+def step_files(folder: Path, *, validation: bool = False) -> list[Path]:
     """Files of a run's steps in order.
 
     Args:
-        held_out: those of the rollouts on validation rows instead, `val_step_<n>.jsonl`.
+        validation: those of the rollouts on validation rows instead, `val_step_<n>.jsonl`.
     """
-    return sorted(folder.glob("val_step_*.jsonl" if held_out else "step_*.jsonl"))
+    return sorted(folder.glob("val_step_*.jsonl" if validation else "step_*.jsonl"))
 
 
 @dataclass(frozen=True)

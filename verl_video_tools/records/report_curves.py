@@ -45,9 +45,9 @@ class Run:
         name: as figures and tables call it.
         records: folder of its records.
         last_rollouts: file with the rollouts to look at, those of the latest policy.
-        last_is_held_out: they are on validation rows.
+        last_is_validation: they are on validation rows.
         training: metrics of each step's rollouts.
-        held_out: the same of the rollouts on validation rows, where they were recorded. Where a run measures methods
+        validation: the same of the rollouts on validation rows, where they were recorded. Where a run measures methods
             that it does not train, such as the same questions without tools, these have their means by method
             (`video_tools/<method>/...`), and all other metrics are of the trained ones.
         log: what verl logged, by its own names.
@@ -56,19 +56,19 @@ class Run:
     name: str
     records: Path
     last_rollouts: Path
-    last_is_held_out: bool
+    last_is_validation: bool
     training: Steps
-    held_out: Steps = field(default_factory=dict)
+    validation: Steps = field(default_factory=dict)
     log: Steps = field(default_factory=dict)
 
     def methods(self) -> list[str]:
         """Methods whose rollouts were recorded."""
-        return sorted({*methods_in(self.training), *methods_in(self.held_out)})
+        return sorted({*methods_in(self.training), *methods_in(self.validation)})
 
     def only_measured(self) -> list[str]:
         """Methods that were recorded on validation rows alone, in a run that trained others."""
         trained = methods_in(self.training)
-        return [method for method in methods_in(self.held_out) if method not in trained] if trained else []
+        return [method for method in methods_in(self.validation) if method not in trained] if trained else []
 
 
 def records_folder(run: Path) -> Path:
@@ -78,7 +78,7 @@ def records_folder(run: Path) -> Path:
         UsageError: neither holds a step.
     """
     for folder in (run / RECORDS_NAME, run):
-        if step_files(folder) or step_files(folder, held_out=True):
+        if step_files(folder) or step_files(folder, validation=True):
             return folder
     raise UsageError(
         f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of step_*.jsonl. "
@@ -101,9 +101,9 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     records = records_folder(run)
     training, last_step = _read_steps(step_files(records), advance)
     trained = methods_in(training)
-    held_out, last_held_out = _read_steps(step_files(records, held_out=True), advance, trained)
-    is_held_out = max(held_out, default=-1) >= max(training, default=-1)
-    last = last_held_out if is_held_out else last_step
+    validation, last_validation = _read_steps(step_files(records, validation=True), advance, trained)
+    is_validation = max(validation, default=-1) >= max(training, default=-1)
+    last = last_validation if is_validation else last_step
     if last is None:
         raise UsageError(f"{records}: its files hold no whole line, so there is no recorded rollout yet")
     folder = records.parent if records.name == RECORDS_NAME else records
@@ -111,7 +111,7 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     for path in sorted(folder.glob(LOG_NAMES)) if log is None else [log]:
         for step, metrics in read_log(path).items():
             logged[step] |= metrics  # at the step at which a run resumes it only validates
-    return Run(name, records, last, is_held_out, training, held_out, dict(sorted(logged.items())))
+    return Run(name, records, last, is_validation, training, validation, dict(sorted(logged.items())))
 
 
 def read_training(records: Path) -> Steps:
@@ -219,7 +219,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _run_json(run: Run) -> dict[str, Any]:
-    parts = {"training": run.training, "held_out": run.held_out, "log": run.log}
+    parts = {"training": run.training, "held_out": run.validation, "log": run.log}
     return {"name": run.name, "records": str(run.records), **{name: _steps_json(part) for name, part in parts.items()}}
 
 

@@ -1,4 +1,4 @@
-"""Panels as pictures: one PNG for the main ones, an SVG of each for the page. Drawn by matplotlib without a display."""
+"""Panels as images: one PNG for the main ones, an SVG of each for the page. Drawn by matplotlib without a display."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ _BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.19)}
 
 
 def curves_png(panels: Sequence[Panel], names: Sequence[str]) -> bytes:
-    """Six panels, two in a row, in one picture of `PNG_WIDTH` by `PNG_HEIGHT` pixels on white.
+    """Six panels, two in a row, in one image of `PNG_WIDTH` by `PNG_HEIGHT` pixels on white.
 
     Args:
         names: of the runs; with several, each has a colour.

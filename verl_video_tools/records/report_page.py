@@ -1,4 +1,4 @@
-"""A report's files: the page, which loads nothing and runs nothing, the picture, and the numbers.
+"""A report's files: the page, which loads nothing and runs nothing, the image, and the numbers.
 
 Names that a policy or a data set chose are escaped by the template; in the figures they are drawn, not written.
 """
@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
-from verl_video_tools.records.page import resource, source_hash, write_whole
+from verl_video_tools.records.page import render, write_whole
 from verl_video_tools.records.report_curves import HEADLINES, Run, Steps, methods_in, to_json
 from verl_video_tools.records.report_figures import colour_of_run, curves_png, panel_svg, smoothing_window
 from verl_video_tools.records.report_panels import Panel, main_panels, more_panels
@@ -38,12 +36,10 @@ def write_report(runs: Sequence[Run], out: Path, pages: Mapping[str, str]) -> in
     """
     names = [run.name for run in runs]
     main = main_panels(runs)
-    style = resource("base.css") + resource("report.css")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    page = environment.from_string(resource("report.html")).render(
+    content = render(
+        "report.html",
+        ("base.css", "report.css"),
         title=" | ".join(names),
-        style=style,
-        style_hash=source_hash(style),
         smoothed=_smoothed(runs),
         main_figures=[_figure(panel, names) for panel in main],
         more_figures=[_figure(panel, names) for panel in more_panels(runs)],
@@ -52,7 +48,6 @@ def write_report(runs: Sequence[Run], out: Path, pages: Mapping[str, str]) -> in
             for number, run in enumerate(runs)
         ],
     )
-    content = page.encode("utf-8", errors="replace")
     write_whole(out / "curves.json", to_json(runs).encode())
     write_whole(out / "curves.png", curves_png(main, names))
     write_whole(out / "report.html", content)
@@ -64,14 +59,14 @@ def _figure(panel: Panel, names: Sequence[str]) -> dict[str, str]:
 
 
 def _smoothed(runs: Sequence[Run]) -> str:
-    windows = {smoothing_window(len(steps)) for run in runs for steps in (run.training, run.held_out)}
+    windows = {smoothing_window(len(steps)) for run in runs for steps in (run.training, run.validation)}
     return " or ".join(str(window) for window in sorted(windows) if window > 1)
 
 
 def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
     # A mean over the policy and the same policy without tools tells of neither.
-    held_out = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
-    parts = {name: steps for name, steps in (("training", run.training), (held_out, run.held_out)) if steps}
+    validation = f"held-out, {', '.join(methods_in(run.training))} alone" if run.only_measured() else "held-out"
+    parts = {name: steps for name, steps in (("training", run.training), (validation, run.validation)) if steps}
     ends = {name: _ends(steps) for name, steps in parts.items()}
     rows = []
     for label, metric in _ROWS.items():
@@ -84,8 +79,8 @@ def _section(run: Run, colour: str | None, page: str | None) -> dict[str, Any]:
         "parts": [{"name": name, "steps": chosen} for name, chosen in ends.items()],
         "rows": rows,
         "page": page,
-        "page_of": f"held-out rows at step {max(run.held_out)}"
-        if run.last_is_held_out
+        "page_of": f"held-out rows at step {max(run.validation)}"
+        if run.last_is_validation
         else f"step {max(run.training)}",
     }
 
@@ -100,7 +95,7 @@ def _facts(run: Run) -> str:
     facts = [
         f"{', '.join(run.methods())}",
         f"training steps recorded: {len(run.training)}, with {num_rollouts} rollouts, {num_flagged} of them flagged",
-        f"held-out rounds recorded: {len(run.held_out)}",
+        f"held-out rounds recorded: {len(run.validation)}",
         "with verl's log" if run.log else "without verl's log",
     ]
     return f"{'; '.join(facts)}. Records: {run.records}"

@@ -18,7 +18,7 @@ _MAX_NAMED = 6
 """Curves of a panel whose names may come from a policy; the rest of them is summed up."""
 _OTHERS = "others"
 _PARTS = "Parts of the reward: {}"
-_HELD_OUT = re.compile(r"val-core/(.+)/acc/mean@\d+", re.DOTALL)
+_VALIDATION = re.compile(r"val-core/(.+)/acc/mean@\d+", re.DOTALL)
 _LOGGED = {
     "Loss of the policy": {"policy gradient": "actor/pg_loss"},
     "KL": {"to the reference": "actor/kl_loss", "in the update": "actor/ppo_kl"},
@@ -137,9 +137,9 @@ def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
         yield _by_method(runs, "Reward", "score")
         yield _by_method(runs, "Accuracy", "acc", share=True)
     # Those that were only measured have curves of their own beside the accuracy.
-    if any(len(methods_in(run.held_out)) - len(run.only_measured()) > 1 for run in runs):
-        held_out = {method: f"video_tools/{method}/acc/mean" for method in methods}
-        curves = [_curves(run.held_out, held_out) for run in runs]
+    if any(len(methods_in(run.validation)) - len(run.only_measured()) > 1 for run in runs):
+        validation = {method: f"video_tools/{method}/acc/mean" for method in methods}
+        curves = [_curves(run.validation, validation) for run in runs]
         yield Panel("Held-out accuracy by method", curves, share=True, from_zero=True)
     for method in methods:
         names = {component: f"video_tools/{method}/{component}/mean" for component in reward_components(method)}
@@ -161,16 +161,16 @@ def _answers(runs: Sequence[Run]) -> Panel:
 def _reward(run: Run) -> list[Curve]:
     """Not of methods that are only measured: their rewards are of another scale."""
     name = "rollout/score/mean"
-    return _curves(run.training, {"training": name}) + _curves(run.held_out, {"held-out": name})
+    return _curves(run.training, {"training": name}) + _curves(run.validation, {"held-out": name})
 
 
 def _accuracy(run: Run) -> list[Curve]:
     training = _curves(run.training, {"training": "rollout/acc/mean"})
-    if run.held_out:
+    if run.validation:
         names = {"held-out": "rollout/acc/mean"}
         names |= {f"held-out {method}": f"video_tools/{method}/acc/mean" for method in run.only_measured()}
-        return training + _curves(run.held_out, names)
-    logged = {match[1]: name for name in metric_names(run.log) if (match := _HELD_OUT.fullmatch(name))}
+        return training + _curves(run.validation, names)
+    logged = {match[1]: name for name in metric_names(run.log) if (match := _VALIDATION.fullmatch(name))}
     labels = {"held-out" if len(logged) == 1 else f"held-out {source}": name for source, name in logged.items()}
     return training + _curves(run.log, labels)
 

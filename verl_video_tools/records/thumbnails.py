@@ -1,4 +1,4 @@
-"""Small pictures of recorded frames, decoded again from the rows' video files."""
+"""Small images of recorded frames, decoded again from the rows' video files."""
 
 from __future__ import annotations
 

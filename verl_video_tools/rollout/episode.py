@@ -331,7 +331,7 @@ class Episode:
 
     async def _decode(self, request: FrameRequest, prefetch: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
         deadline_seconds = self.method.tool_deadline_seconds
-        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, siblings=prefetch)
+        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, prefetch=prefetch)
         cache = self.trajectory.cache
         cache.hits += batch.num_cached
         cache.misses += len(batch) - batch.num_cached

@@ -1,18 +1,18 @@
-"""NeedleClips: videos of 1 to 10 minutes whose questions are decided by a short event that the first look misses.
+"""NeedleClips: videos of 1 to 10 minutes whose questions are decided by a short event that the initial frames miss.
 
-A video has six events. Two *clues* cover neighbouring frames of the uniform first look (8 frames, give or take one
-frame, since methods round differently). The others are *needles*, which no frame of the first look shows: one between
-the clues, two in another stretch between frames of the first look, and one alone in a third. Kinds of questions:
+A video has six events. Two *clues* cover neighbouring initial frames (8, uniform, give or take one
+frame, since methods round differently). The others are *needles*, which no initial frame shows: one between
+the clues, two in another stretch between initial frames, and one alone in a third. Kinds of questions:
 
     at_time         (a) a clock is given; VideoBrain reads frame numbers instead
                     (c) VideoBrain is asked for a needle by its shape alone if no other event has that shape, as is the
                         case for the lone one (`synthetic.search`)
-    between_things  (b) two clues are named; the first look tells at which frames they are
+    between_things  (b) two clues are named; the initial frames tell where they are
     order           (d) which of two needles comes first, or last
-    direct          (e) what a frame of the first look shows
+    direct          (e) what an initial frame shows
 
-Outside `direct` the first look says nothing about which option is true: no option is a thing that it shows, and given
-what it shows, each of the four is as likely to be true. So nobody does better than 25 % without looking again. A look
+Outside `direct` the initial frames say nothing about which option is true: no option is a thing that they show, and
+given what they show, all four are equally likely. So nobody does better than 25 % without a tool call. A look
 of 8 frames at the evidence always shows the answer: an event is longer than the distance between such frames.
 """
 
@@ -32,10 +32,10 @@ MIN_SECONDS, MAX_SECONDS = 60, 600
 NEEDLE_KINDS: tuple[Kind, ...] = ("direct", "at_time", "between_things", "order")
 
 _SHORTEST_SHARE, _LONGEST_SHARE = 1 / 40, 1 / 28
-"""Length of an event as a share of the video; 8 frames between two of the first look are 1/49 of it apart."""
+"""Length of an event as a share of the video; 8 frames between two initial frames are 1/49 of it apart."""
 _MIN_EVENT_FRAMES = 6
 _CLEARANCE_FRAMES = 2
-"""Least distance of needles from frames of the first look, and from each other."""
+"""Least distance of needles from the initial frames, and from each other."""
 _LONE_SHARE = 0.5  # of the questions about a time, those about the lone needle
 _PATIENCE = 300  # attempts in a row without a new question before giving up
 

@@ -34,9 +34,9 @@ class Question:
         text: what the model reads: the question, then one line per option ("A. red circle").
         options: letter to text, in order of the letters.
         answer: the letter of the true option.
-        kind: `direct` (the first look shows it), or what to do: `at_time` (frame number of a time, then a zoom),
+        kind: `direct` (the initial frames show it), or what to do: `at_time` (frame number of a time, then a zoom),
             `between_frames`, `order` and `count` (a zoom into the window that the question names), `between_things`
-            (find two things in the first look, and zoom between them).
+            (find two things in the initial frames, and zoom between them).
         evidence: where to look, as (first frame, last frame), both inclusive. For `direct` the one frame asked about.
         clock: the time asked about, minutes and seconds as written in the text, for `at_time`; else None.
     """
@@ -168,7 +168,7 @@ _MAKERS: dict[Kind, Callable[[random.Random, VideoSpec], Question | None]] = {
 def _window(rng: random.Random, spec: VideoSpec, first: Event, last: Event) -> tuple[int, int] | None:
     """A window around the events from `first` to `last` that touches no other; None if it shows too much.
 
-    Every event inside must be hidden, else the first look would reveal part of the answer.
+    Every event inside must be hidden, else the initial frames would reveal part of the answer.
     """
     start = first.start_frame - rng.randrange(3, 14)
     end = last.end_frame + rng.randrange(3, 14)

@@ -1,4 +1,4 @@
-"""The synthetic world's questions for VideoBrain: places in frame numbers only, and some whose place is not told."""
+"""The synthetic world's questions for VideoBrain: places in frame numbers only, and some whose place is not given."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verl_video_tools.synthetic.world import COLOURS, VideoSpec
 def search_words(spec: VideoSpec, question: Question) -> str | None:
     """The shape to search for, where the question is asked without saying at which frames its thing is shown.
 
-    So is a question about one event that the first look does not show, if no other event of the video has its shape.
+    So is a question about one event that the initial frames do not show, if no other event of the video has its shape.
     """
     if question.kind not in ("at_time", "between_frames"):
         return None

@@ -1,4 +1,4 @@
-"""Random videos: events placed so that most of them fall between the frames of a uniform first look."""
+"""Random videos: events placed so that most of them fall between uniform initial frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIN_GAP_FRAMES = 16
 MARGIN_FRAMES = 14
 """Least distance of events from both ends of the video, so that a window fits around each."""
 
-_VISIBLE_SHARE = 0.75  # videos with one event that the first look shows
+_VISIBLE_SHARE = 0.75  # videos with one event that the initial frames show
 _REPEAT_SHARE = (
     0.4  # of the videos with two hidden events near each other: both show the same, for questions that count
 )
@@ -25,12 +25,12 @@ _NEIGHBOUR_SHARE = 0.7  # chance that a hidden event follows soon after the one 
 
 
 def first_look_frames(num_frames: int, count: int = FIRST_LOOK_FRAMES) -> list[int]:
-    """Numbers of the frames of a uniform first look: `linspace(0, num_frames - 1, count)`, truncated."""
+    """Numbers of uniform initial frames: `linspace(0, num_frames - 1, count)`, truncated."""
     return [int(index) for index in np.linspace(0, num_frames - 1, count)]
 
 
 def is_hidden(event: Event, num_frames: int) -> bool:
-    """Whether no frame of the first look shows `event`."""
+    """Whether no initial frame shows `event`."""
     return not any(event.start_frame <= frame <= event.end_frame for frame in first_look_frames(num_frames))
 
 

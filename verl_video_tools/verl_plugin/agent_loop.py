@@ -159,7 +159,7 @@ class VideoAgentLoop(AgentLoopBase):
         """Raises InvariantError for a sequence that must not be trained on."""
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
         check_invariants(stream, self.image_token_id, counts)
-        # verl decodes a finished rollout for its processor, which takes a spelling for a picture that is not there.
+        # verl decodes a finished rollout for its processor, which takes a spelling for an image that is not there.
         text = self._decode([token for token in stream.ids if token not in self.placeholders])
         if spelt := [name for name in self.placeholders.values() if name in text]:
             raise InvariantError(f"the policy has written {', '.join(spelt)} letter by letter, not as a token")
@@ -175,9 +175,9 @@ class VideoAgentLoop(AgentLoopBase):
         return text
 
     async def _placeholder_stream(self) -> TokenStream:
-        """Prompt of a rollout that never reached the model: one blank picture.
+        """Prompt of a rollout that never reached the model: one blank image.
 
-        It takes a picture because verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
+        It takes an image because verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
         has no attribute 'mean'"), and a video that cannot be read fails for its whole group.
         """
         width, height = fit_envelope(self.envelope.factor, self.envelope.factor, self.envelope)

@@ -19,11 +19,11 @@ from verl_video_tools.core.types import FrameRecord
 def image_inputs(
     processor: Any, images: Sequence[Image.Image], mm_processor_kwargs: Mapping[str, Any]
 ) -> dict[str, torch.Tensor]:
-    """Tensors of the pictures as the model's forward pass takes them; empty if there are none.
+    """Tensors of the images as the model's forward pass takes them; empty if there are none.
 
     Returns:
-        For the Qwen-VL family `pixel_values` (patches of all pictures, values per patch) and `image_grid_thw`
-        (pictures, 3).
+        For the Qwen-VL family `pixel_values` (patches of all images, values per patch) and `image_grid_thw`
+        (images, 3).
     """
     if not images:
         return {}

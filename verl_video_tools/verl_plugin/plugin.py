@@ -6,7 +6,7 @@ be in the registry before verl looks a name up there, in a process that has impo
 imported
 right after verl's own are: see `_post_import`.
 
-verl logs a plugin's failure at DEBUG level only and goes on; here it is written to stderr with the mend.
+verl logs a plugin's failure at DEBUG level only and goes on; here it is written to stderr with the fix.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ try:
 except Exception as error:
     print(
         f"[verl_video_tools] the plugin could not be loaded: {type(error).__name__}: {error}\n"
-        f"[verl_video_tools] run `vvt doctor` for what is missing and how to mend it",
+        f"[verl_video_tools] run `vvt doctor` for what is missing and how to fix it",
         file=sys.stderr,
         flush=True,
     )

@@ -17,7 +17,7 @@ _QUERIES_AT_ONCE = 1000
 
 class RetrievalActor:
     """`RetrievalService` behind Ray. An encoder that cannot be loaded is every query's answer: starting again and
-    again would not mend it."""
+    again would not fix it."""
 
     def __init__(self, config: RetrievalConfig) -> None:
         self._service: RetrievalService | None = None
@@ -56,7 +56,7 @@ def node_actor(config: RetrievalConfig) -> Any:
             num_gpus=config.num_gpus,
             max_concurrency=_QUERIES_AT_ONCE,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id, soft=False),
-            # Candidates are decoded once, for their embeddings: cached pictures would only drive out the rollouts'.
+            # Candidates are decoded once, for their embeddings: cached frames would only drive out the rollouts'.
             runtime_env={"env_vars": {"VVT_FRAME_CACHE_BYTES": "0"}},
         )
         .remote(config)

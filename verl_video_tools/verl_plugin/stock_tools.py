@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Observation:
-    """What the model gets to see: a text, and the pictures that verl puts before it."""
+    """What the model gets to see: a text, and the images that verl puts before it."""
 
     text: str
     images: tuple[Image.Image, ...] = ()
@@ -125,7 +125,7 @@ class VideoTool(BaseTool):
         self._video_paths.pop(instance_id, None)
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
-        """The text of a call that was carried out; its pictures stand before it."""
+        """The text of a call that was carried out; its images stand before it."""
         if self._tool.result_text is not None:
             return self._tool.result_text(arguments, result)
         return "Shown above, in order: " + ", ".join(self._tool.frame_label.format(frame=frame) for frame in frames)

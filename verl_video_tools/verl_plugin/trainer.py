@@ -323,7 +323,7 @@ class VideoToolsMixin(PPOTrainer):
         self._enter(_MEASURING)
         self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
-        self._records.write(self.global_steps, self._validation_lines, held_out=True)
+        self._records.write(self.global_steps, self._validation_lines, validation=True)
         num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
         self._judge_watch.check_failures(self.global_steps, num_failures)
         return metrics

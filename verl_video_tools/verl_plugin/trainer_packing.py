@@ -31,7 +31,7 @@ def keys_of(rollouts: Sequence[RolloutRows]) -> list[str]:
 def complete_padding(batch: KVBatchMeta) -> None:
     """Make the rows of padding copies, with mask 0, of the shortest sequence.
 
-    verl's have no picture, and verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
+    verl's have no image, and verl 0.9.1 fails on a micro-batch without any ("'BaseModelOutputWithPooling' object
     has no attribute 'mean'").
     """
     padding = [row for row, tag in enumerate(batch.tags) if is_padding(tag)]

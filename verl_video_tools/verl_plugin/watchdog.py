@@ -42,7 +42,7 @@ class Health(StrEnum):
     SICK = "sick"
     """It refuses the connection, or says that its engine is dead."""
     SILENT = "silent"
-    """No answer in time. vLLM processes pictures in the thread that answers, so a busy server may be silent long."""
+    """No answer in time. vLLM processes images in the thread that answers, so a busy server may be silent long."""
 
 
 def health(address: str, timeout_seconds: float = 10.0) -> Health:

@@ -21,7 +21,7 @@ class FrameFacts:
 
 
 class BatchBuilder:
-    """Rows of a batch of `num_frames` pictures; `frames_THWC` is theirs to write into."""
+    """Rows of a batch of `num_frames` images; `frames_THWC` is theirs to write into."""
 
     def __init__(self, num_frames: int, height: int, width: int) -> None:
         self.height = height
@@ -32,9 +32,9 @@ class BatchBuilder:
         self._indices = np.empty(num_frames, dtype=np.int64)
         self._num_cached = 0
 
-    def put(self, row: int, picture_HWC: npt.NDArray[np.uint8], facts: FrameFacts, cached: bool = False) -> None:
-        """Copy a picture into a row, and label it."""
-        self.frames_THWC[row] = picture_HWC
+    def put(self, row: int, pixels_HWC: npt.NDArray[np.uint8], facts: FrameFacts, cached: bool = False) -> None:
+        """Copy pixels into a row, and label it."""
+        self.frames_THWC[row] = pixels_HWC
         self.label(row, facts, cached)
 
     def label(self, row: int, facts: FrameFacts, cached: bool = False) -> None:

@@ -170,29 +170,29 @@ async def planned_frames(video: Video, request: FrameRequest, deadline_seconds: 
 
 
 async def decode_frames(
-    video: Video, request: FrameRequest, deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
+    video: Video, request: FrameRequest, deadline_seconds: float, prefetch: Sequence[FrameRequest] = ()
 ) -> FrameBatch:
     """Await the frames of a request, from the caches or decoded on a decode thread.
 
     Args:
-        siblings: what others are about to ask of the video; see `FrameProvider.provide`.
+        prefetch: what others are about to ask of the video; see `FrameProvider.provide`.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
         VideoError: see `Video.frames_at`.
     """
-    return (await decode_many(video, [request], deadline_seconds, siblings))[0]
+    return (await decode_many(video, [request], deadline_seconds, prefetch))[0]
 
 
 async def decode_many(
-    video: Video, requests: Sequence[FrameRequest], deadline_seconds: float, siblings: Sequence[FrameRequest] = ()
+    video: Video, requests: Sequence[FrameRequest], deadline_seconds: float, prefetch: Sequence[FrameRequest] = ()
 ) -> list[FrameBatch]:
     """Await the frames of several requests for one video: each frame is decoded once, whatever sizes are asked of it.
 
     Should the reader hang, having missed a deadline, the file is opened anew.
 
     Args:
-        siblings: what others are about to ask of the video; see `FrameProvider.provide`.
+        prefetch: what others are about to ask of the video; see `FrameProvider.provide`.
 
     Raises:
         DeadlineError: not done by the deadline, the time spent waiting for a free thread included.
@@ -201,7 +201,7 @@ async def decode_many(
     provider = _provider()
 
     def work(reader: Video, deadline: Deadline) -> list[FrameBatch]:
-        return provider.provide(reader, requests, deadline, siblings)
+        return provider.provide(reader, requests, deadline, prefetch)
 
     return await run_with_reader(video, work, deadline_seconds, f"decode {sum(map(len, requests))} frames")
 

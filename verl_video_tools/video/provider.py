@@ -69,24 +69,24 @@ class FrameProvider:
         video: Video,
         requests: Sequence[FrameRequest],
         deadline: Deadline = NEVER,
-        siblings: Sequence[FrameRequest] = (),
+        prefetch: Sequence[FrameRequest] = (),
     ) -> list[FrameBatch]:
         """One batch per request, as `Video.decode_many` gives them.
 
         Args:
-            siblings: what others are about to ask of this video. Where a group of pictures has to be decoded, their
+            prefetch: what others are about to ask of this video. Where a group of pictures has to be decoded, their
                 frames of it are decoded along and kept in the caches. Without caches they are not looked at.
 
         Raises:
             FrameRangeError, UnreadableVideoError, DeadlineError: see `Video.frames_at`.
         """
-        requests, siblings = (
-            [self._on_grid(request, video.info.duration_seconds) for request in asked] for asked in (requests, siblings)
+        requests, prefetch = (
+            [self._on_grid(request, video.info.duration_seconds) for request in asked] for asked in (requests, prefetch)
         )
         if self._locks is None or not self._stores:
             batches = video.decode_many(requests, deadline)
         else:
-            batches = _Collection(video, requests, siblings, self._stores, self._locks, deadline).collect()
+            batches = _Collection(video, requests, prefetch, self._stores, self._locks, deadline).collect()
         num_hits = sum(batch.num_cached for batch in batches)
         with self._stats_lock:
             self._num_hits += num_hits
@@ -130,7 +130,7 @@ class _Collection:
         self,
         video: Video,
         requests: Sequence[FrameRequest],
-        siblings: Sequence[FrameRequest],
+        prefetch: Sequence[FrameRequest],
         stores: Sequence[FrameStore],
         locks: StripedLocks,
         deadline: Deadline,
@@ -149,16 +149,16 @@ class _Collection:
             self._builders.append(builder)
             for row, key in enumerate(keys):
                 self._rows[key].append((builder, row))
-        self._siblings = siblings
-        self._sibling_keys: dict[int, list[FrameKey]] = defaultdict(list)
+        self._prefetch = prefetch
+        self._prefetch_keys: dict[int, list[FrameKey]] = defaultdict(list)
         """Group of pictures -> frames that others are about to ask for."""
 
     def collect(self) -> list[FrameBatch]:
         missing = [key for key in self._rows if not self._load(key)]
         groups = self._by_group(missing)
         if groups:
-            keys = {key: None for sibling in self._siblings for key in self._keys(sibling)}
-            self._sibling_keys = self._by_group([key for key in keys if key not in self._rows])
+            keys = {key: None for request in self._prefetch for key in self._keys(request)}
+            self._prefetch_keys = self._by_group([key for key in keys if key not in self._rows])
         self._collect_groups(groups)
         return [builder.build() for builder in self._builders]
 
@@ -187,16 +187,16 @@ class _Collection:
                 with self._locks.try_hold(f"{self._digest}/{number}") as held:
                     # A reader that hangs elsewhere may hold a lock for ever; then the group is decoded twice.
                     if held or not is_patient:
-                        self._collect_group(groups.pop(number), self._sibling_keys.get(number, ()))
+                        self._collect_group(groups.pop(number), self._prefetch_keys.get(number, ()))
             if len(groups) == num_before:
                 self._deadline.check()
                 time.sleep(pause_seconds)
                 pause_seconds = min(2 * pause_seconds, longest_pause_seconds)
 
-    def _collect_group(self, keys: Sequence[FrameKey], sibling_keys: Sequence[FrameKey]) -> None:
+    def _collect_group(self, keys: Sequence[FrameKey], prefetch_keys: Sequence[FrameKey]) -> None:
         wanted = [key for key in keys if not self._load(key)]  # whoever held the lock before may have decoded it
         if wanted:
-            wanted += [key for key in sibling_keys if not any(store.has(key) for store in self._stores)]
+            wanted += [key for key in prefetch_keys if not any(store.has(key) for store in self._stores)]
         by_size: dict[tuple[int, int], list[FrameKey]] = defaultdict(list)
         for key in wanted:
             by_size[key.width, key.height].append(key)
@@ -216,16 +216,16 @@ class _Collection:
     def _load(self, key: FrameKey) -> bool:
         """Take a frame from the first store that has it, straight into its first row."""
         (first, first_row), *others = self._rows[key]
-        picture_HWC = first.frames_THWC[first_row]
+        pixels_HWC = first.frames_THWC[first_row]
         for level, store in enumerate(self._stores):
-            facts = store.read(key, picture_HWC)
+            facts = store.read(key, pixels_HWC)
             if facts is None:
                 continue
             for faster in self._stores[:level]:
-                faster.write(key, facts, picture_HWC)
+                faster.write(key, facts, pixels_HWC)
             first.label(first_row, facts, cached=True)
             for builder, row in others:
-                builder.put(row, picture_HWC, facts, cached=True)
+                builder.put(row, pixels_HWC, facts, cached=True)
             return True
         return False
 

@@ -1,7 +1,7 @@
 """Sizes at which frames are handed to the image processor, chosen so that the processor leaves them alone.
 
-Qwen's image processors resize every picture to sides that are multiples of a factor (patch size x merge size) and to
-an area between two bounds. A picture that already is so passes through unchanged; then decoding can scale straight to
+Qwen's image processors resize every image to sides that are multiples of a factor (patch size x merge size) and to
+an area between two bounds. An image that already is so passes through unchanged; then decoding can scale straight to
 the final size, pixels are resampled once, and the number of tokens is known before anything is decoded.
 """
 
@@ -13,10 +13,10 @@ from typing import Literal
 from verl_video_tools.core.types import PixelEnvelope
 
 MAX_ASPECT_RATIO = 200
-"""Qwen's `smart_resize` refuses pictures that are more elongated."""
+"""Qwen's `smart_resize` refuses images that are more elongated."""
 
 Aspect = Literal["fit", "stretch"]
-"""What becomes of a picture of another shape than its box: shrunk to fit in, or stretched to fill it."""
+"""What becomes of an image of another shape than its box: shrunk to fit in, or stretched to fill it."""
 
 
 def fit_box(
@@ -133,5 +133,5 @@ def _nearest_grid(columns: int, rows: int, min_cells: int, max_cells: int, envel
             change = abs(math.log(new_columns / columns)) + abs(math.log(new_rows / rows))
             best = min(best or (change, new_columns, new_rows), (change, new_columns, new_rows))
     if best is None:
-        raise ValueError(f"no picture with sides that are multiples of {envelope.factor} fits into {envelope}")
+        raise ValueError(f"no image with sides that are multiples of {envelope.factor} fits into {envelope}")
     return best[1], best[2]

@@ -1,4 +1,4 @@
-"""What a picture costs the model in tokens, and what its image processor leaves untouched."""
+"""What an image costs the model in tokens, and what its image processor leaves untouched."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from verl_video_tools.core.types import PixelEnvelope
 
 
 def image_tokens(width: int, height: int, factor: int) -> int:
-    """Image placeholder tokens of a picture whose sides are multiples of `factor` pixels (patch size x merge size).
+    """Image placeholder tokens of an image whose sides are multiples of `factor` pixels (patch size x merge size).
 
     Raises:
-        ValueError: a side is no positive multiple of the factor; the processor would resize such a picture.
+        ValueError: a side is no positive multiple of the factor; the processor would resize such an image.
     """
     if min(width, height, factor) < 1 or width % factor or height % factor:
         raise ValueError(
-            f"a picture of {width}x{height} pixels is not made of {factor}-pixel cells; size it with `fit_box` first"
+            f"an image of {width}x{height} pixels is not made of {factor}-pixel cells; size it with `fit_box` first"
         )
     return (width // factor) * (height // factor)
 

@@ -21,8 +21,8 @@ from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, 
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
+from verl_video_tools.video.frame_converter import FrameConverter, display_size
 from verl_video_tools.video.identity import file_identity
-from verl_video_tools.video.picture import PictureMaker, display_size
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.source import NEVER, Deadline, VideoSource
 
@@ -33,7 +33,7 @@ HALF_WAY_TOLERANCE_SECONDS = 2e-6
 
 
 @contextmanager
-def told_as_unreadable(path: Path) -> Iterator[None]:
+def report_as_unreadable(path: Path) -> Iterator[None]:
     """For a block that reads a file: what nobody foresaw becomes a `VideoError`, the original is its cause and logged.
 
     PyAV raises errors of Python's own on odd files. A rollout, and the commands, are ready for a `VideoError`; anything
@@ -62,7 +62,7 @@ class Video:
     Args:
         path: a local file.
         deadline_seconds: time that opening may take.
-        backend: what decodes the pictures: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
+        backend: what decodes the frames: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
             takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" finds
             damaged frames and replaces them.
 
@@ -80,12 +80,12 @@ class Video:
         deadline = Deadline(deadline_seconds, f"{path}: open")
         self.backend = chosen_backend(backend)
         self._lock = threading.Lock()
-        self._pictures = PictureMaker()
+        self._converter = FrameConverter()
         self.identity = file_identity(path)  # before opening: frames may be shared under an old name, not a new one
         self._source: VideoSource | None = None
         self._decoder: FrameDecoder | None = None
         self.path = Path(path)
-        with told_as_unreadable(self.path):
+        with report_as_unreadable(self.path):
             self._open(deadline)
 
     def _open(self, deadline: Deadline) -> None:
@@ -285,7 +285,7 @@ class Video:
         try:
             if self._source is None:
                 raise VideoError(f"{self.path}: the video was closed")
-            with told_as_unreadable(self.path):
+            with report_as_unreadable(self.path):
                 yield
         finally:
             self._lock.release()
@@ -342,9 +342,9 @@ class Video:
             facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
             rows = rows_of_index[asked]
             sizes = dict.fromkeys((builder.width, builder.height) for builder, _ in rows)
-            pictures_HWC = {size: self._pictures.picture(frame, *size) for size in sizes}
+            scaled_HWC = {size: self._converter.convert(frame, *size) for size in sizes}
             for builder, row in rows:
-                builder.put(row, pictures_HWC[builder.width, builder.height], facts)
+                builder.put(row, scaled_HWC[builder.width, builder.height], facts)
         return [builder.build() for builder in builders]
 
     def _size(self, height: int | None, width: int | None) -> tuple[int, int]:

@@ -278,7 +278,7 @@ def test_no_estimate_without_a_video(server: JudgeServer, tmp_path: Path, capfd:
         printed = capfd.readouterr()
         assert "at most" not in printed.out
         assert "scenes: 1 failed (--retry-failed), for example " in printed.err and "no such video file" in printed.err
-        assert f"VideoError: {listed}: none of 1 videos can be read; mend them, then give --retry-failed" in printed.err
+        assert f"VideoError: {listed}: none of 1 videos can be read; fix them, then give --retry-failed" in printed.err
     assert server.requests == []
 
 
@@ -287,9 +287,9 @@ def test_the_estimate_counts_evidence_of_several_parts() -> None:
     scenes = {"a.mp4": {"parts": parts, "width": 64, "height": 64, "duration_seconds": 1500.0}}
     found = {step.step: step for step in estimate(scenes, HaystackConfig())}
     two_parts = len(shown_seconds((0.0, 20.0), HaystackConfig().check_fps, HaystackConfig().max_frames))
-    assert (found["visual checks"].requests, found["visual checks"].pictures) == (3, 3 * two_parts)
+    assert (found["visual checks"].requests, found["visual checks"].images) == (3, 3 * two_parts)
     short = HaystackConfig(max_evidence_seconds=15.0)  # longer evidence is dropped, so that one part is the most
-    assert {step.step: step.pictures for step in estimate(scenes, short)}["visual checks"] == 3 * 20
+    assert {step.step: step.images for step in estimate(scenes, short)}["visual checks"] == 3 * 20
     none = {step.step: step.requests for step in estimate(scenes, HaystackConfig(max_evidence_seconds=5.0))}
     assert none == {"captions": 15, "questions": 1, "text checks": 0, "visual checks": 0}
 

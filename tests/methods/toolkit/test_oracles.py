@@ -33,10 +33,10 @@ def test_looks_name_the_place_asked_for_and_no_other_does(method: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_what_the_first_look_shows_is_read_in_whatever_haste(method: str) -> None:
-    """Else a cold start on hasty rollouts would teach not to believe the pictures."""
+    """Else a cold start on rollouts without tool calls would teach not to believe the pictures."""
     fields = synthetic_fields(type(get_method(method)))
-    hasty = {"imperfection": 1.0, "hasty_share": 1.0, "answers_in_words": True}
-    expert = scripted_oracle(get_method(method, **fields), seed=2, **hasty)
+    careless = {"imperfection": 1.0, "skip_rate": 1.0, "answers_in_words": True}
+    expert = scripted_oracle(get_method(method, **fields), seed=2, **careless)
     answered = 0
     for spec in SPECS:
         for question in needle_questions(spec, 8, seed=0):

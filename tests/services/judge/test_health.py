@@ -55,7 +55,7 @@ def test_nobody_there() -> None:
         pass
     (check,) = probes.check_judge(server.base_url, None)
     assert (check.name, check.status) == ("endpoint", Status.FAILED)
-    assert "docs/judge.md" in check.mend
+    assert "docs/judge.md" in check.fix
 
 
 @pytest.mark.usefixtures("short_backoff")

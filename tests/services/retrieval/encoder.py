@@ -18,7 +18,7 @@ class ColourEncoder:
         self.text_batches: list[list[str]] = []
         self.fails = False
 
-    def picture_size(self, width: int, height: int) -> tuple[int, int]:
+    def image_size(self, width: int, height: int) -> tuple[int, int]:
         return 16, 16
 
     def encode_images(self, frames_THWC: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:

@@ -34,7 +34,7 @@ def _frames(count: int, height: int, width: int) -> npt.NDArray[np.uint8]:
 
 def _check_lengths(encoder: Encoder) -> None:
     """Embeddings of length 1 in one space; long texts and any aspect ratio are no error."""
-    width, height = encoder.picture_size(640, 360)
+    width, height = encoder.image_size(640, 360)
     images = encoder.encode_images(_frames(3, height, width))
     texts = encoder.encode_texts([LONG, "red", ""])
     assert images.dtype == texts.dtype == np.float32
@@ -52,7 +52,7 @@ def test_shipped_clip_is_small_and_its_tokenizer_the_one_that_the_program_makes(
     _check_lengths(encoder)
 
 
-def test_shipped_clip_tells_every_class_of_held_out_frames(clip: Encoder) -> None:
+def test_shipped_clip_tells_every_class_of_new_frames(clip: Encoder) -> None:
     pool = make_pool(num_videos=2, seed=3_000_000, num_frames=120)
     texts = clip.encode_texts([phrase for phrase, classes in PHRASES.items() if len(classes) == 1])
     guesses = np.argmax(clip.encode_images(pool.frames_NHWC) @ texts.T, axis=1)
@@ -61,8 +61,8 @@ def test_shipped_clip_tells_every_class_of_held_out_frames(clip: Encoder) -> Non
 
 
 def test_pictures_are_asked_for_as_the_encoder_takes_them(clip: Encoder) -> None:
-    assert clip.picture_size(640, 360) == (99, 56)
-    assert clip.picture_size(360, 640) == (56, 99)
+    assert clip.image_size(640, 360) == (99, 56)
+    assert clip.image_size(360, 640) == (56, 99)
     assert covering_size(1, 1, 224) == (224, 224)
 
 
@@ -86,7 +86,7 @@ def test_siglip_reads_lower_case_texts_of_full_length(tmp_path: Path) -> None:
     SiglipImageProcessor(size={"height": 32, "width": 32}).save_pretrained(tmp_path)
     make_tokenizer().save_pretrained(tmp_path)
     encoder = load_encoder(RetrievalConfig(model=str(tmp_path)))
-    assert encoder.picture_size(640, 360) == (32, 32)
+    assert encoder.image_size(640, 360) == (32, 32)
     _check_lengths(encoder)
 
 
@@ -103,7 +103,7 @@ def test_open_clip_model_of_a_folder(tmp_path: Path) -> None:
     torch.save(weights, tmp_path / "open_clip_pytorch_model.bin")
     (tmp_path / "open_clip_config.json").write_text(json.dumps({"model_cfg": model, "preprocess_cfg": {"size": 32}}))
     encoder = load_encoder(RetrievalConfig(backend="open_clip", model=f"local-dir:{tmp_path}"))
-    assert encoder.picture_size(640, 360) == (56, 32)
+    assert encoder.image_size(640, 360) == (56, 32)
     _check_lengths(encoder)
     with pytest.raises(UsageError, match="open_clip cannot load 'ViT-none'"):
         load_encoder(RetrievalConfig(backend="open_clip", model="ViT-none", pretrained="webli"))

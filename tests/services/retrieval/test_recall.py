@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.retrieval import MIN_RECALL, measure_recall
 
 
-async def test_recall_at_4_on_held_out_videos(tmp_path: Path) -> None:
+async def test_recall_at_4_on_validation_videos(tmp_path: Path) -> None:
     recall = await measure_recall(4, tmp_path)
     assert recall.queries >= 24
     assert recall.recall_at_4 >= MIN_RECALL

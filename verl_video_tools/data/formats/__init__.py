@@ -1,7 +1,7 @@
 """Benchmarks: their published annotation files as our rows. `get_benchmark` gives one by name.
 
-Files and videos are the user's; nothing is downloaded. A benchmark is a class: those whose questions are told by the
-names of their fields stand together in `plain`, others have a module of their own. What several need is in `mapped`
+Files and videos are the user's; nothing is downloaded. A benchmark is a class: those that are a map of
+fields stand together in `plain`, others have a module of their own. What several need is in `mapped`
 (rows by a map of fields), `entries` (annotation files, videos, rows), `fields` (letters, options, times), `subtitles`
 and `metrics`.
 """
@@ -44,8 +44,8 @@ BENCHMARKS = {
     "mlvu-test": "verl_video_tools.data.formats.plain:MLVUTest",
     "mvbench": "verl_video_tools.data.formats.mvbench:MVBench",
     "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
-    "perception-test": "verl_video_tools.data.formats.perception_test:PerceptionTest",
-    "star": "verl_video_tools.data.formats.star:STAR",
+    "perception-test": "verl_video_tools.data.formats.plain:PerceptionTest",
+    "star": "verl_video_tools.data.formats.plain:STAR",
     "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
     "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
     "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
@@ -74,7 +74,7 @@ class BenchmarkFiles:
 
 
 class Benchmark(ABC):
-    """How to read a benchmark, and what to tell of results on it."""
+    """How to read a benchmark, and which figures to report of results on it."""
 
     name: ClassVar[str]
     """On the command line, and the `data_source` of its rows."""
@@ -84,9 +84,9 @@ class Benchmark(ABC):
     has_subtitles: ClassVar[bool] = False
     """It can be asked with subtitles."""
     has_turns: ClassVar[bool] = False
-    """Its questions come with what an assistant said, which can be learnt: `taught_row` makes rows with turns of it."""
+    """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
     columns: ClassVar[tuple[str, ...] | None] = None
-    """Columns to read of a parquet file, as far as it has them, so that pictures stay unread; None: all."""
+    """Columns to read of a parquet file, as far as it has them, so that images stay unread; None: all."""
     place_field: ClassVar[str | None] = None
     """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
     name."""
@@ -95,7 +95,7 @@ class Benchmark(ABC):
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
-        What cannot be read, or is no mapping, is given in its place and told by `read_rows`.
+        What cannot be read, or is no mapping, is given in its place and reported by `read_rows`.
 
         The default reads one .parquet, .json (a list) or .jsonl file.
 
@@ -115,7 +115,7 @@ class Benchmark(ABC):
 
     def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """One question as a row for fine-tuning (docs/cold-start.md): a row with `turns` and `template`, which may be
-        about pictures instead of a video.
+        about images instead of a video.
 
         Raises:
             RowError: as `row`, or there is nothing to learn.
@@ -211,5 +211,5 @@ def _check_characters(row: Row) -> None:
     except UnicodeEncodeError as error:
         half, context = error.object[error.start], error.object[max(0, error.start - 20) : error.end + 20]
         raise RowError(
-            f"its text holds {half!r}, half of a surrogate pair: {context!r}; mend the annotations"
+            f"its text holds {half!r}, half of a surrogate pair: {context!r}; fix the annotations"
         ) from error

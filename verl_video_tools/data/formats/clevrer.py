@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, questions_of_video, read_entries, required
+from verl_video_tools.data.formats.entries import Entry, required
 from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 VOCABULARIES = (
@@ -38,19 +38,13 @@ class CLEVRER(MappedBenchmark):
 
     name = "clevrer"
     groupings = ("question_type",)
+    questions_field = "questions"
+    video_fields = ("video_filename",)
     index = "{stem}_{question_id}"
     split = "train"
     has_split_in_file_name = True
     type_without_options = "numeric"
     videos = ("{folder}/{video_filename}", "{video_filename}")
-
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """One entry per question, with its video's `video_filename`."""
-        for video in read_entries(annotations):
-            if not isinstance(video, dict) or not isinstance(video.get("questions"), list):
-                yield video
-                continue
-            yield from questions_of_video({"video_filename": video.get("video_filename")}, video["questions"])
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """`options` and the letter of the right one, or a count, as the `answer`; and names of the video."""

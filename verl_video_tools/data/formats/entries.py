@@ -155,7 +155,7 @@ def not_utf8(text: str, place: str) -> RowError | None:
 
 
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
-    """The questions of one video, each with these fields of it; what is no object stays as it is, to be told."""
+    """The questions of one video, each with these fields of it; what is no object stays as it is, to be reported."""
     for question in questions:
         yield {**fields, **question} if isinstance(question, Mapping) else question
 
@@ -189,11 +189,11 @@ def path_below(folder: Path, name: str, kind: str) -> Path:
     return path
 
 
-MediaKind = Literal["video", "picture"]
+MediaKind = Literal["video", "image"]
 
 
 def find_video(folder: Path | None, name: str, kind: MediaKind = "video") -> Path:
-    """A video by its path below the folder, with or without its suffix, or a picture by its path; without a folder the
+    """A video by its path below the folder, with or without its suffix, or an image by its path; without a folder the
     path that is named.
 
     Raises:
@@ -242,14 +242,14 @@ def benchmark_row(
 
     Args:
         index: what the benchmark calls the question.
-        video_path: None only for a question about pictures.
+        video_path: None only for a question about images.
         options: texts without letters; none for a question that is not multiple-choice.
         truth: the right option, by its letter in any published form or by its text; the text of the answer where there
             are no options.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
-        image_paths: pictures that the question is about, in place of a video; such a row is for fine-tuning only.
+        image_paths: images that the question is about, in place of a video; such a row is for fine-tuning only.
 
     Raises:
         RowError: the question is empty, or the truth names no option.

@@ -178,7 +178,7 @@ def segment(start: Any, end: Any) -> tuple[float, float] | None:
 
 
 def find_first_video(folder: Path | None, names: Sequence[str], kind: MediaKind = "video") -> Path:
-    """The first of several places that has the video, or picture.
+    """The first of several places that has the video, or image.
 
     Raises:
         RowError: none has.
@@ -192,7 +192,7 @@ def find_first_video(folder: Path | None, names: Sequence[str], kind: MediaKind 
 
 
 def find_moved_video(folder: Path | None, path: str, kind: MediaKind = "video") -> Path:
-    """A video, or picture, by a path on another machine: the longest end of it that lies in the folder.
+    """A video, or image, by a path on another machine: the longest end of it that lies in the folder.
 
     Raises:
         RowError: not even a file of its name does.

@@ -1,12 +1,12 @@
 """Rows of the training code of FrameThinker (arXiv 2509.24304) and VideoBrain (arXiv 2602.04094).
 
-Format: parquet with `data_source` (which only chooses a reward there), `prompt` and `images` (the first look as PNG),
-`env_name`, `reward_model.ground_truth` and `extra_info`: `question` with its option lines, `video_path`, `fps`,
+Format: parquet with `data_source` (which only chooses a reward there), `prompt` and `images` (the initial frames as
+PNG), `env_name`, `reward_model.ground_truth` and `extra_info`: `question` with its option lines, `video_path`, `fps`,
 `total_frames`, `height`, `width`, `index`, `split`; VideoBrain's also `question_type` ("mc" or "oe") and
 `classification` (a letter). Read from issue 4 of github.com/lcqysl/FrameThinker, its
 verl/utils/dataset/rl_dataset.py, and the same file of github.com/junbo-zou/VideoBrain.
 
-Pictures are not read: our loop samples the first look itself. Frame rate, length and size are facts of the file.
+Images are not read: our loop samples the initial frames itself. Frame rate, length and size are facts of the file.
 """
 
 from __future__ import annotations

@@ -69,18 +69,18 @@ class LongVTParquet(Benchmark):
         turns = [_said(message) for message in messages if message.get("role") == "assistant"]
         if not asked or not turns:
             raise RowError("the column 'messages' must hold a user's message and an assistant's")
-        videos, pictures = list(_media(asked[0], "video")), list(_media(asked[0], "image"))
-        if len(videos) + bool(pictures) != 1:
-            raise RowError(f"the user must show one video, or pictures, got {len(videos)} and {len(pictures)}")
+        videos, images = list(_media(asked[0], "video")), list(_media(asked[0], "image"))
+        if len(videos) + bool(images) != 1:
+            raise RowError(f"the user must show one video, or images, got {len(videos)} and {len(images)}")
         row = benchmark_row(
             self.name,
             index=str(entry.get("id") or ""),
             split="train",
             video_path=find_moved_video(files.videos, videos[0]) if videos else None,
-            image_paths=[find_moved_video(files.videos, path, "picture") for path in pictures],
+            image_paths=[find_moved_video(files.videos, path, "image") for path in images],
             **question_of_text(_INSTRUCTIONS.sub("", _text(asked[0])), turns[-1]),
         )
-        template = "pictures" if pictures else "trace" if len(turns) > 1 else "reasoning"
+        template = "pictures" if images else "trace" if len(turns) > 1 else "reasoning"
         return {**row, "turns": turns, "template": template}
 
 
@@ -97,7 +97,7 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _media(message: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """Paths of a message's pictures, or videos, in order."""
+    """Paths of a message's images, or videos, in order."""
     for part in _parts(message):
         place = part.get(f"{kind}_url") or part.get(kind)
         if place:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.types import QuestionType
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
-from verl_video_tools.data.formats.entries import Entry, Group, Row, benchmark_row, required
+from verl_video_tools.data.formats.entries import (
+    Entry,
+    Group,
+    ReadEntry,
+    Row,
+    benchmark_row,
+    questions_of_video,
+    required,
+)
 from verl_video_tools.data.formats.fields import (
     find_first_video,
     find_moved_video,
@@ -28,9 +36,13 @@ class MappedBenchmark(Benchmark):
     """A benchmark whose attributes name the fields of an entry.
 
     A name may list alternatives, `a|b`: the first of these fields that is there and not empty. Templates hold such
-    names in braces, `"{video}_{qid}"`. What an attribute cannot tell is a field that `derived` makes.
+    names in braces, `"{video}_{qid}"`. What no attribute can say is a field that `derived` makes.
     """
 
+    questions_field: ClassVar[str | None] = None
+    """Field that lists the questions of a video, where the annotations have an entry per video; None: per question."""
+    video_fields: ClassVar[tuple[str, ...]] = ()
+    """Fields of such an entry that each of its questions gets."""
     index: ClassVar[str] = "{id}"
     """Template of what the benchmark calls the question."""
     question: ClassVar[str] = "{question}"
@@ -44,7 +56,7 @@ class MappedBenchmark(Benchmark):
     answer: ClassVar[str] = "answer"
     """Field of the answer."""
     answer_form: ClassVar[Literal["letter", "text", "number"]] = "letter"
-    """What the answer tells of the right option: its letter, its text, which another option's letter may equal, or its
+    """What the answer gives of the right option: its letter, its text, which another option's letter may equal, or its
     number, from 0."""
     videos: ClassVar[tuple[str, ...]] = ("{video}",)
     """Templates of the places below the folder of videos where a video may lie, tried in this order."""
@@ -58,6 +70,15 @@ class MappedBenchmark(Benchmark):
     """Fields with start and end of the part of the video that shows the answer."""
     group_fields: ClassVar[Mapping[str, str]] = {}
     """Field of each of `groupings` that is not named like its field."""
+
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
+        """One entry per question; an entry without a list of questions stays as it is."""
+        for entry in super().entries(annotations):
+            questions = entry.get(self.questions_field) if self.questions_field and isinstance(entry, dict) else None
+            if isinstance(entry, dict) and isinstance(questions, list):
+                yield from questions_of_video({name: entry.get(name) for name in self.video_fields}, questions)
+            else:
+                yield entry
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """Further fields for the attributes to name, or the texts of the `options`, made from those of the entry.
@@ -141,7 +162,7 @@ class _Fields:
         for name in names.split("|"):
             if (value := self.get(name)) is not None and value != "":
                 return value
-        return required(self.entry, *names.split("|"))  # tells which is missing
+        return required(self.entry, *names.split("|"))  # names the missing one
 
     def group(self, names: str) -> Group:
         """A derived field as it is, one of the annotations as text."""

@@ -34,7 +34,7 @@ class GradedItem:
 
 
 def mean_of_groups(items: Sequence[GradedItem], grouping: str) -> float:
-    """The mean of the groups' accuracies: each counts alike, however many items it has.
+    """The mean of the groups' accuracies: each has the same weight, however many items it has.
 
     Args:
         grouping: a key of the items' groups with one value each.

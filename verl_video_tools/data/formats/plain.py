@@ -6,15 +6,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats.entries import (
     ANNOTATION_FILE,
     Entry,
     ReadEntry,
+    load_json,
     questions_of_video,
-    read_entries,
     read_folder,
     required,
 )
+from verl_video_tools.data.formats.fields import segment
 from verl_video_tools.data.formats.mapped import MappedBenchmark
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
@@ -82,19 +84,12 @@ class LVBench(MappedBenchmark):
     name = "lvbench"
     groupings = ("question_type", "video_type")
     group_fields: ClassVar[Mapping[str, str]] = {"video_type": "type"}
+    questions_field = "qa"
+    video_fields = ("key", "type")
     index = "{uid}"
     has_option_lines = True
     videos = ("{video_path|key}",)
     segment_fields = ("start", "end")
-
-    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """One entry per question, with its video's `key` and `type`."""
-        for entry in read_entries(annotations):
-            if isinstance(entry, dict) and isinstance(entry.get("qa"), list):
-                video = {"key": entry.get("key"), "type": entry.get("type")}
-                yield from questions_of_video(video, entry["qa"])
-            else:
-                yield entry
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """`start` and `end` of a single segment, and the types, always as a list."""
@@ -151,6 +146,105 @@ class MLVUTest(MLVUDev):
     split = "test"
 
 
+class PerceptionTest(MappedBenchmark):
+    """Perception Test (arXiv 2305.13786): questions with three options about staged videos.
+
+    Format: `mc_question_train.json`, `mc_question_valid.json`, or the files of all tasks: an object with an entry per
+    video, by its id: `metadata` and `mc_question`, a list of `id`, `question`, `options`, `answer_id` (from 0), `area`,
+    `reasoning`, `tag`; videos `<id>.mp4`. Read from the README of github.com/google-deepmind/perception_test.
+
+    Some videos of cup games have to be cut before the answer is shown (`cut_frame_mapping_*.json` of the data set):
+    that is left to the user. Grounded questions, tracks and sounds are not read.
+    """
+
+    name = "perception-test"
+    groupings = ("area", "reasoning")
+    index = "{video_id}_{id}"
+    split = "train"
+    has_split_in_file_name = True
+    answer = "answer_id"
+    answer_form = "number"
+    videos = ("{video_id}",)
+
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
+        """One entry per question, with the id of its video as `video_id`."""
+        videos = load_json(annotations)
+        if not isinstance(videos, Mapping):
+            raise UsageError(f"cannot read annotations from {annotations}: expected an object with an entry per video")
+        for video_id, video in videos.items():
+            if not isinstance(video, Mapping):
+                yield RowError(f"the video {video_id!r} is an object with named fields, got {video!r:.80}")
+            elif isinstance(questions := video.get("mc_question") or [], list):
+                yield from questions_of_video({"video_id": video_id}, questions)
+            else:
+                yield RowError(f"the field 'mc_question' of {video_id!r} must be a list, got {questions!r:.80}")
+
+
+class STAR(MappedBenchmark):
+    """STAR (arXiv 2405.09711): questions with four options about situations in videos of Charades.
+
+    Format: `STAR_train.json`, `STAR_val.json` (`STAR_test.json` has no answers), lists of `question_id` (such as
+    "Interaction_T1_13"), `question`, `video_id`, `start` and `end` in seconds, `answer` (the text of a choice),
+    `choices` (each `choice_id` and `choice`), ...; videos `<video_id>.mp4` of Charades. Read from the README of
+    github.com/csbobby/STAR_Benchmark and schemas of the files in other public repositories.
+
+    A question is about the part from `start` to `end`. STAR's authors cut the video; here the question says which part.
+    Results are published as the mean of the accuracies of the four types of question.
+    """
+
+    name = "star"
+    groupings = ("type",)
+    group_mean = ("type_mean", "type")
+    index = "{question_id}"
+    split = "train"
+    has_split_in_file_name = True
+    question = "From {from} to {to} seconds of the video: {question}"
+    answer_form = "text"
+    videos = ("{video_id}",)
+    segment_fields = ("start", "end")
+
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """The `type` of the question, its `options` in the order of their ids, and the part that it asks about."""
+        question_type = str(required(entry, "question_id")).partition("_")[0]
+        choices = required(entry, "choices")
+        if not all(isinstance(choice, Mapping) for choice in choices):
+            raise RowError(f"the field 'choices' must hold objects with choice_id and choice, got {choices!r:.80}")
+        ordered = sorted(choices, key=lambda choice: int(required(choice, "choice_id")))
+        options = [str(required(choice, "choice")) for choice in ordered]
+        start, end = required(entry, "start"), required(entry, "end")
+        seconds = segment(start, end)
+        if seconds is None:
+            raise RowError(f"the fields 'start' and 'end' must be seconds with start < end, got {start} and {end}")
+        return {"type": question_type, "options": options, "from": f"{seconds[0]:g}", "to": f"{seconds[1]:g}"}
+
+
+class VideoEspresso(MappedBenchmark):
+    """VideoEspresso (arXiv 2411.14794): 203,000 questions with evidence from core frames, to train on, and a benchmark.
+
+    Format: `videoespresso_train_video.json`, a list of `video_path`, `question`, `answer` (a text), `task` and what the
+    answer was derived from (core frames, `evidence`); the benchmark (`bench_hard.json`) has `options`, "(A): text", and
+    `correct_answer`, "(A)", instead of `answer`. The benchmark was read from eval/README.md and eval/eval.py of
+    github.com/hshjerry/VideoEspresso; the training file second-hand, from scripts/prepare_videoespresso_mc_train.py of
+    github.com/Chenwei-1999/SparseVideoUnderstanding. The version of core frames without videos
+    (`videoespresso_train.json`) gives no rows.
+    """
+
+    name = "video-espresso"
+    place_field = "number"
+    index = "{number}"
+    split = "{default_split}"
+    has_split_in_file_name = True
+    type_without_options = "open"
+    videos = ("{video_path}",)
+    has_moved_videos = True
+
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """What differs between the benchmark, which alone has options, and the training file."""
+        if entry.get("options"):
+            return {"default_split": "test", "answer": required(entry, "correct_answer")}
+        return {"default_split": "train", "answer": required(entry, "answer")}
+
+
 class VideoHolmes(MappedBenchmark):
     """Video-Holmes (arXiv 2505.21374): 1837 questions with six options on 270 suspense short films, and 1551 to train
     on.
@@ -180,9 +274,8 @@ class VideoMME(MappedBenchmark):
     lack. Read from lmms_eval/tasks/videomme of github.com/EvolvingLMMs-Lab/lmms-eval and the README of
     github.com/BradyFU/Video-MME.
 
-    With subtitles the paper's authors show those that belong to the sampled frames. A method that looks again samples
-    frames later, when the question is already asked, so that here it is all subtitles, or those at evenly spaced
-    moments.
+    With subtitles the paper's authors show those that belong to the sampled frames. A method with tools samples frames
+    later, when the question is already asked, so that here it is all subtitles, or those at evenly spaced moments.
     """
 
     name = "video-mme"

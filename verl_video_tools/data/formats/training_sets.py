@@ -11,7 +11,7 @@ TRAINING_SETS = {
     "framethinker-parquet": "verl_video_tools.data.formats.framethinker_parquet:FrameThinkerParquet",
     "llava-video-178k": "verl_video_tools.data.formats.llava_video:LLaVAVideo",
     "longvt-parquet": "verl_video_tools.data.formats.longvt_parquet:LongVTParquet",
-    "video-espresso": "verl_video_tools.data.formats.video_espresso:VideoEspresso",
+    "video-espresso": "verl_video_tools.data.formats.plain:VideoEspresso",
     "video-r1": "verl_video_tools.data.formats.video_r1:VideoR1",
     "videozoomer-json": "verl_video_tools.data.formats.videozoomer_json:VideoZoomerJSON",
 }

@@ -2,7 +2,7 @@
 
 Format: the data set lmms-eval/VideoMMMU, folders `Perception`, `Comprehension` and `Adaptation` with parquet files of
 `id` (such as "validation_Art_Theory_3"), `question`, `options`, `answer` and, on the last track, `question_type`
-("multiple-choice" or "open"). Videos `<discipline>/<id>.mp4`; the picture that a question of adaptation is about is
+("multiple-choice" or "open"). Videos `<discipline>/<id>.mp4`; the image that a question of adaptation is about is
 the end of the video. Video-MMMU ranks by the mean of the tracks' accuracies. Read from lmms_eval/tasks/videommmu of
 github.com/EvolvingLMMs-Lab/lmms-eval.
 """

@@ -1,12 +1,12 @@
-"""Video-R1 (arXiv 2503.21776): 263,000 questions about videos and pictures from many data sets.
+"""Video-R1 (arXiv 2503.21776): 263,000 questions about videos and images from many data sets.
 
 Format: `Video-R1-260k.json`, a list of `problem_id`, `problem`, `data_type` ("video" or "image"), `problem_type`,
 `options` (each with its letter), `solution` (between answer tags), `path`, `data_source`; `Video-R1-COT-165k.json` has
 `process` as well, reasoning between think tags. Read from the data set's card, src/r1-v/src/open_r1/grpo.py of
 github.com/tulerfeng/Video-R1 and converters in other public repositories.
 
-Numerical questions are right or wrong, regression questions worth one less their relative error, as Video-R1 pays them;
-OCR and free-form ones need a judge, where Video-R1 compares words. Questions about pictures are rows for fine-tuning
+Numerical questions are right or wrong, regression questions score one minus their relative error, as in Video-R1;
+OCR and free-form ones need a judge, where Video-R1 compares words. Questions about images are rows for fine-tuning
 only.
 """
 
@@ -45,7 +45,7 @@ class VideoR1(Benchmark):
         return self._row(entry, files)
 
     def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        """With the published reasoning (`process`) as its only turn; questions about pictures are rows, too."""
+        """With the published reasoning (`process`) as its only turn; questions about images are rows, too."""
         turn = reasoned_turn(str(required(entry, "process")), str(required(entry, "solution")))
         template = "pictures" if required(entry, "data_type") == "image" else "reasoning"
         return {**self._row(entry, files), "turns": [turn], "template": template}
@@ -55,14 +55,14 @@ class VideoR1(Benchmark):
         if problem_type not in QUESTION_TYPES:
             raise RowError(f"the field 'problem_type' must be one of {', '.join(QUESTION_TYPES)}, got {problem_type!r}")
         question_type = QUESTION_TYPES[problem_type]
-        kind: MediaKind = "picture" if entry["data_type"] == "image" else "video"
+        kind: MediaKind = "image" if entry["data_type"] == "image" else "video"
         path = find_moved_video(files.videos, str(required(entry, "path")), kind)
         return benchmark_row(
             str(entry.get("data_source") or self.name),
             index=str(required(entry, "problem_id")),
             split="train",
             video_path=path if kind == "video" else None,
-            image_paths=[path] if kind == "picture" else (),
+            image_paths=[path] if kind == "image" else (),
             question=without_media_marks(str(required(entry, "problem"))),
             options=listed_options(required(entry, "options"), "options") if question_type == "mc" else (),
             truth=tagged_answer(required(entry, "solution")),

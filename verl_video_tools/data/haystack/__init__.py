@@ -8,5 +8,4 @@ checks.py    rules that drop a question without asking anyone
 pipeline.py  the steps: parts, captions, questions, check by text, check by sight
 estimate.py  what the steps that are left would cost
 rows.py      rows of what is left
-command.py   `vvt data haystack`
 """

@@ -23,7 +23,7 @@ class HaystackConfig:
     """
 
     min_video_seconds: float = 512.0
-    """Shorter videos are left out: LongVT's first look has up to 512 frames, one per second, as many as a crop shows of
+    """Shorter videos are left out: LongVT has up to 512 initial frames, one per second, as many as a crop shows of
     the same seconds."""
     scan_fps: float = 4.0
     """Frames per second that are compared to find cuts."""
@@ -83,7 +83,7 @@ class HaystackConfig:
 
 
 def claim(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Make the folder, or go on in it: write down what its content is made with.
+    """Make the folder, or continue in it: write down what its content is made with.
 
     Args:
         facts: options, prompts and names of models by name, JSON-able; others than these may be written down already.

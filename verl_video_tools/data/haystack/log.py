@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import EndpointError, UsageError, VideoError
-from verl_video_tools.data.append import appended
+from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 
 Record = dict[str, Any]
 """``key`` and what was made, or ``key`` and ``error``."""
-Progress = Callable[[int, int], None]
 
 
 def read_log(path: Path) -> dict[str, Record]:
@@ -38,26 +36,23 @@ def read_log(path: Path) -> dict[str, Record]:
     return records
 
 
-def left_over(path: Path, wanted: Mapping[str, object], retry_failed: bool) -> list[str]:
-    """Keys of `wanted` that the file does not hold yet, and, with `retry_failed`, those that it holds as failed."""
-    records = read_log(path)
-    return [key for key in wanted if key not in records or (retry_failed and "error" in records[key])]
-
-
 async def run_step(
     path: Path,
     wanted: Mapping[str, Callable[[], Awaitable[Record]]],
     concurrency: int,
     retry_failed: bool,
-    progress: Progress = lambda num_done, num_wanted: None,
+    progress: Progress = no_progress,
     check_reachable: Callable[[], Awaitable[None]] | None = None,
+    first: Callable[[], Awaitable[None]] | None = None,
 ) -> dict[str, Record]:
     """Make what the file does not hold yet, and append each item as soon as it is there.
 
     An item that fails (endpoint, video) is recorded with its error, and the others go on.
 
     Args:
+        retry_failed: make again what the file holds as failed.
         check_reachable: awaited when the endpoint failed on an item; raises EndpointError if nothing answers there.
+        first: awaited before the first item; not where none is left to make.
 
     Returns:
         The records of `wanted`, in its order.
@@ -67,37 +62,24 @@ async def run_step(
         EndpointError: the endpoint is lost: what is recorded holds, and items under way are not.
     """
     with appended(path, "key") as file:
-        left = left_over(path, wanted, retry_failed)
-        num_done = len(wanted) - len(left)
-        progress(num_done, len(wanted))
-        waiting = iter(left)
+        records = read_log(path)
+        left = [key for key in wanted if key not in records or (retry_failed and "error" in records[key])]
+        progress(len(wanted) - len(left), len(wanted))
+        if left and first is not None:
+            await first()
 
-        async def work() -> None:
-            nonlocal num_done
-            for key in waiting:
-                try:
-                    record = {"key": key, **await wanted[key]()}
-                except (EndpointError, VideoError) as error:
-                    if isinstance(error, EndpointError) and check_reachable is not None:
-                        await check_reachable()  # else all that is left would fail one by one
-                    record = {"key": key, "error": f"{type(error).__name__}: {error}"}
-                file.write(json.dumps(record, ensure_ascii=False).encode(errors="backslashreplace") + b"\n")
-                file.flush()
-                num_done += 1
-                progress(num_done, len(wanted))
+        async def make(key: str) -> None:
+            try:
+                made = await wanted[key]()
+            except (EndpointError, VideoError) as error:
+                if isinstance(error, EndpointError) and check_reachable is not None:
+                    await check_reachable()  # else all that is left would fail one by one
+                made = {"error": f"{type(error).__name__}: {error}"}
+            records[key] = {"key": key, **made}
+            append_record(file, records[key])
 
-        workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(left)))]
-        try:
-            await asyncio.gather(*workers)
-        except EndpointError as error:
-            raise EndpointError(
-                f"{error}; {path.name} holds {num_done} of {len(wanted)}, and the next run goes on there"
-            ) from error
-        finally:
-            for worker in workers:
-                worker.cancel()
-            await asyncio.gather(*workers, return_exceptions=True)
-    records = read_log(path)
+        stopped = f"; {path.name} holds {{}} of {{}}, and the next run goes on there"
+        await work_through(left, make, concurrency, progress, num_done=len(wanted) - len(left), stopped=stopped)
     return {key: records[key] for key in wanted}
 
 

@@ -11,25 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.types import Content, FrameRecord, FrameRequest, ImagePart
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.haystack.checks import fault, words
 from verl_video_tools.data.haystack.config import HaystackConfig, claim
-from verl_video_tools.data.haystack.log import Progress, Record, digest, left_over, run_step
-from verl_video_tools.data.haystack.models import ChatModel
+from verl_video_tools.data.haystack.log import Record, digest, run_step
+from verl_video_tools.data.haystack.models import Models, read_caption, read_questions, read_verdict
 from verl_video_tools.data.haystack.scenes import Part, find_cuts, join_scenes
+from verl_video_tools.services.endpoint import EndpointClient
 from verl_video_tools.video import decode_frames, fit_pixels, open_video
 
 STEPS = ("scenes", "captions", "questions", "text checks", "visual checks")
 DEADLINE_SECONDS = 60.0
 """For opening a video, and for decoding the frames of one request, each."""
-
-
-@dataclass(frozen=True)
-class Models:
-    """Who is asked: `captioner` and `checker` see pictures, `writer` reads and writes."""
-
-    captioner: ChatModel
-    writer: ChatModel
-    checker: ChatModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ async def make_questions(
     *,
     concurrency: int,
     retry_failed: bool = False,
-    progress: Sequence[Progress] = (lambda num_done, num_wanted: None,) * 4,
+    progress: Sequence[Progress] = (no_progress,) * 4,
 ) -> Outcome:
     """All steps that ask models, from what `find_parts` found; of short videos (`short_videos`) nothing is asked.
 
@@ -107,10 +100,16 @@ async def make_questions(
 
     async def step(number: int, role: str, wanted: Mapping[str, Any]) -> dict[str, Record]:
         """Records of what did not fail. The model of the role is asked only for what the file does not hold yet."""
-        path, model = folder / f"{STEPS[number].replace(' ', '_')}.jsonl", getattr(models, role)
-        if left_over(path, wanted, retry_failed):
-            claim(folder, {role: await model.name()})
-        records = await run_step(path, wanted, concurrency, retry_failed, progress[number - 1], model.check_reachable)
+        path = folder / f"{STEPS[number].replace(' ', '_')}.jsonl"
+        model: EndpointClient = getattr(models, role)
+
+        async def claim_for_model() -> None:
+            async with model.exchange() as exchange:
+                claim(folder, {role: await exchange.model()})
+
+        records = await run_step(
+            path, wanted, concurrency, retry_failed, progress[number - 1], model.check_reachable, claim_for_model
+        )
         if errors := failures(records):
             outcome.failures[STEPS[number]] = errors
         return {key: record for key, record in records.items() if "error" not in record}
@@ -125,16 +124,14 @@ async def make_questions(
         1,
         "captioner",
         {
-            _part_key(video, part): partial(_caption, video, part, config, models.captioner)
+            _part_key(video, part): partial(_caption, video, part, config, models)
             for video in parts
             for part in parts[video]
         },
     )
 
     groups = _grouped(parts, captions, config.captions_per_request)
-    written = await step(
-        2, "writer", {key: partial(_write, group, config, models.writer) for key, group in groups.items()}
-    )
+    written = await step(2, "writer", {key: partial(_write, group, config, models) for key, group in groups.items()})
     candidates = [
         Candidate(group=key, **question) for key, record in written.items() for question in record["questions"]
     ]
@@ -145,13 +142,11 @@ async def make_questions(
     read = await step(
         3,
         "writer",
-        {item.key: partial(_check_text, item, texts[item.group], config, models.writer) for item in candidates},
+        {item.key: partial(_check_text, item, texts[item.group], config, models) for item in candidates},
     )
     candidates = _passed(candidates, read, 1.0, "the check by text", outcome)
 
-    seen = await step(
-        4, "checker", {item.key: partial(_check_sight, item, config, models.checker) for item in candidates}
-    )
+    seen = await step(4, "checker", {item.key: partial(_check_sight, item, config, models) for item in candidates})
     outcome.kept = _passed(candidates, seen, config.min_score, "the check by sight", outcome)
     return outcome
 
@@ -198,37 +193,53 @@ def _scan(path: Path, config: HaystackConfig) -> Record:
     return {**facts, "num_scenes": len(cuts) + 1, "parts": parts}
 
 
-async def _caption(video: str, part: Part, config: HaystackConfig, captioner: ChatModel) -> Record:
-    text = await captioner.caption(await _frames(video, part, config.caption_fps, config), config.max_caption_tokens)
+async def _caption(video: str, part: Part, config: HaystackConfig, models: Models) -> Record:
+    frames = await _frames(video, part, config.caption_fps, config)
+    text = await models.ask(models.captioner, "caption.txt", frames, config.max_caption_tokens, read_caption)
     return {"video": video, "start_seconds": part[0], "end_seconds": part[1], "caption": text}
 
 
-async def _write(group: Sequence[Record], config: HaystackConfig, writer: ChatModel) -> Record:
+async def _write(group: Sequence[Record], config: HaystackConfig, models: Models) -> Record:
     count = config.questions_per_request
-    found = await writer.questions(numbered(group), len(group), count, count * config.max_question_tokens)
+    found = await models.ask(
+        models.writer,
+        "questions.txt",
+        (numbered(group),),
+        count * config.max_question_tokens,
+        partial(read_questions, num_parts=len(group)),
+        num_questions=count,
+    )
     return {
         "questions": [
             {
                 "video": group[0]["video"],
-                "question": item.question,
-                "answer": item.answer,
-                "start_seconds": group[item.first_part - 1]["start_seconds"],
-                "end_seconds": group[item.last_part - 1]["end_seconds"],
+                "question": item["question"],
+                "answer": item["answer"],
+                "start_seconds": group[item["first_part"] - 1]["start_seconds"],
+                "end_seconds": group[item["last_part"] - 1]["end_seconds"],
             }
-            for item in found
+            for item in found[:count]
         ]
     }
 
 
-async def _check_text(item: Candidate, captions: str, config: HaystackConfig, writer: ChatModel) -> Record:
-    verdict = await writer.check_text(captions, item.question, item.answer, config.max_verdict_tokens)
-    return {**asdict(item), **asdict(verdict)}
+async def _check_text(item: Candidate, captions: str, config: HaystackConfig, models: Models) -> Record:
+    content = (f"{captions}{_asked(item)}",)
+    read = partial(read_verdict, field="keep")
+    verdict = await models.ask(models.writer, "text_check.txt", content, config.max_verdict_tokens, read)
+    return {**asdict(item), **verdict}
 
 
-async def _check_sight(item: Candidate, config: HaystackConfig, checker: ChatModel) -> Record:
+async def _check_sight(item: Candidate, config: HaystackConfig, models: Models) -> Record:
     frames = await _frames(item.video, (item.start_seconds, item.end_seconds), config.check_fps, config)
-    verdict = await checker.check_sight(frames, item.question, item.answer, config.max_verdict_tokens)
-    return {**asdict(item), **asdict(verdict)}
+    content = (*frames, _asked(item))
+    read = partial(read_verdict, field="score")
+    verdict = await models.ask(models.checker, "visual_check.txt", content, config.max_verdict_tokens, read)
+    return {**asdict(item), **verdict}
+
+
+def _asked(item: Candidate) -> str:
+    return f"\n\nQuestion: {item.question}\nAnswer: {item.answer}"
 
 
 async def _frames(path: str, part: Part, fps: float, config: HaystackConfig) -> Content:

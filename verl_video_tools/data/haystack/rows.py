@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from verl_video_tools.data.formats.entries import benchmark_row
 from verl_video_tools.data.haystack.pipeline import Candidate
 from verl_video_tools.data.parquet import write_table
 
@@ -17,21 +18,16 @@ DATA_SOURCE = "haystack"
 
 def to_row(item: Candidate, index: int, split: str) -> dict[str, Any]:
     """An open question for LongVT, with the annotated segment that its reward compares crops with."""
-    return {
-        "data_source": DATA_SOURCE,
-        "agent_name": "longvt",
-        "prompt": [{"role": "user", "content": item.question}],
-        "ability": "video_qa",
-        "reward_model": {"style": "rule", "ground_truth": item.answer},
-        "extra_info": {
-            "question": item.question,
-            "video_path": os.path.abspath(item.video),  # a run may start in another folder; links stay
-            "question_type": "open",
-            "video_segment": [item.start_seconds, item.end_seconds],
-            "index": index,
-            "split": split,
-        },
-    }
+    row = benchmark_row(
+        DATA_SOURCE,
+        index=index,
+        split=split,
+        video_path=Path(os.path.abspath(item.video)),  # a run may start in another folder; links stay
+        question=item.question,
+        truth=item.answer,
+        video_segment_seconds=(item.start_seconds, item.end_seconds),
+    )
+    return {**row, "agent_name": "longvt"}
 
 
 def write_rows(items: Sequence[Candidate], path: Path, split: str = "train") -> None:

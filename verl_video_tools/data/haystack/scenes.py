@@ -29,7 +29,7 @@ def find_cuts(
     """Times at which another scene begins, ascending, and the facts of the file; by scenedetect's ContentDetector (https://www.scenedetect.com).
 
     The detector is fed with frames at `scan_fps`, by their times: a frame rate that varies does no harm, and a cut is
-    told 1 / `scan_fps` late at most.
+    found 1 / `scan_fps` late at most.
 
     Args:
         deadline_seconds: for every batch of 64 frames.

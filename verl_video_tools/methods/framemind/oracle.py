@@ -44,7 +44,7 @@ class FrameMindOracle(ScriptedOracle):
     def script(self, spec: VideoSpec, question: Question) -> Script:
         rng = self._rng(spec, question)
         if rng.random() < self.imperfection:
-            if rng.random() < self.hasty_share:
+            if rng.random() < self.skip_rate:
                 seen = [
                     frame
                     for frame in initial_frame_numbers(self.method, spec)

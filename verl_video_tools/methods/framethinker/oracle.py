@@ -77,7 +77,7 @@ class FrameThinkerOracle(ScriptedOracle):
         return "B", [segment]
 
     def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
-        if rng.random() < self.hasty_share:
+        if rng.random() < self.skip_rate:
             return "A", []
         num_frames = self._num_frames(spec)
         length = rng.randrange(num_frames + 1, 4 * num_frames)

@@ -45,7 +45,7 @@ class LongVTOracle(ScriptedOracle):
         initial_frames_tell = question.kind == "direct" and self._initial_frames_tell(spec, question)
         if rng.random() < self.imperfection:
             start = round(rng.uniform(0.0, spec.duration_seconds - 6.0), 1)
-            segment = None if rng.random() < self.hasty_share else (start, round(start + rng.uniform(2.0, 6.0), 1))
+            segment = None if rng.random() < self.skip_rate else (start, round(start + rng.uniform(2.0, 6.0), 1))
         elif initial_frames_tell:
             segment = None
         if segment is None:

@@ -39,7 +39,7 @@ class Habits(TypedDict, total=False):
     """How a `ScriptedOracle` errs and answers: its fields of these names."""
 
     imperfection: float
-    hasty_share: float
+    skip_rate: float
     answers_in_words: bool
 
 
@@ -49,7 +49,7 @@ class ScriptedOracle:
 
     Attributes:
         imperfection: probability that the oracle asks for frames of no use, or for none, and guesses.
-        hasty_share: of these imperfect scripts, how many call no tool.
+        skip_rate: of these imperfect scripts, how many call no tool.
         answers_in_words: answer with the text of an option instead of its letter.
     """
 
@@ -60,7 +60,7 @@ class ScriptedOracle:
 
     seed: int = 0
     imperfection: float = 0.0
-    hasty_share: float = 0.5
+    skip_rate: float = 0.5
     answers_in_words: bool = False
 
     def __post_init__(self) -> None:

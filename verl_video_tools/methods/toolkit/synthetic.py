@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.method import Method
+from verl_video_tools.core.prompt_files import file_beside
 
 PROMPT_FILE = "prompt_synthetic.txt"
 FIELDS_FILE = "synthetic.txt"
@@ -20,9 +19,9 @@ def synthetic_fields(method_class: type[Method], prompts_dir: Path | None = None
     Args:
         prompts_dir: folder of prompts that `vvt demo` has written; None: the packaged prompt.
     """
-    lines = _packaged(method_class, FIELDS_FILE).read_text(encoding="utf-8").splitlines()
+    lines = file_beside(method_class, FIELDS_FILE).read_text(encoding="utf-8").splitlines()
     given = read_assignments([line for line in lines if not line.startswith("#")])
-    packaged = Path(str(_packaged(method_class, PROMPT_FILE)))
+    packaged = Path(str(file_beside(method_class, PROMPT_FILE)))
     prompt = packaged if prompts_dir is None else prompts_dir / f"{method_class.name}.txt"
     return {"prompt_file": str(prompt), **given}
 
@@ -30,9 +29,5 @@ def synthetic_fields(method_class: type[Method], prompts_dir: Path | None = None
 def write_prompt(method_class: type[Method], prompts_dir: Path) -> None:
     """Write the method's short system prompt for a tiny model to ``<prompts_dir>/<name>.txt``."""
     prompts_dir.mkdir(parents=True, exist_ok=True)
-    prompt = _packaged(method_class, PROMPT_FILE).read_bytes()
+    prompt = file_beside(method_class, PROMPT_FILE).read_bytes()
     (prompts_dir / f"{method_class.name}.txt").write_bytes(prompt)
-
-
-def _packaged(method_class: type[Method], name: str) -> Traversable:
-    return files(method_class.__module__.rpartition(".")[0]).joinpath(name)

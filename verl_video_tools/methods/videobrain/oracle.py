@@ -44,7 +44,7 @@ class VideoBrainOracle(ScriptedOracle):
         asked = asked_by_frames(spec, question)
         words = search_words(spec, question)
         if rng.random() < self.imperfection:
-            frames = None if rng.random() < self.hasty_share else self._anywhere(rng, spec)
+            frames = None if rng.random() < self.skip_rate else self._anywhere(rng, spec)
             return self._uniform(rng, spec, asked, frames)
         if words is not None and not self.method.searches:
             return self._uniform(rng, spec, asked, (0, spec.num_frames))

@@ -98,7 +98,7 @@ class VideoZoomerOracle(ScriptedOracle):
         return "hit", [segment]
 
     def _imperfect_plan(self, rng: random.Random, spec: VideoSpec) -> tuple[Template, list[Segment]]:
-        if rng.random() < self.hasty_share:
+        if rng.random() < self.skip_rate:
             return "direct", []
         segment = self._elsewhere(rng, spec, (0, 0))
         if segment is None:

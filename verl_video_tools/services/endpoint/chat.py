@@ -93,13 +93,13 @@ def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
 
 
 def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[str, Any]:
-    """A message with its texts and pictures in reading order.
+    """A message with its texts and images in reading order.
 
     Args:
         jpeg_quality: 1 to 95; None sends PNG, which is lossless.
 
     Raises:
-        ValueError: a picture has no pixels.
+        ValueError: an image has no pixels.
     """
     if all(isinstance(part, str) for part in message.content):
         return {"role": message.role, "content": "".join(map(str, message.content))}
@@ -115,8 +115,8 @@ def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[s
 
 
 def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
-    """One picture as a `data:` URL. Raises ValueError if it has no pixels."""
+    """One image as a `data:` URL. Raises ValueError if it has no pixels."""
     if image.pixels_HWC is None:
-        raise ValueError(f"a picture without pixels cannot be sent: {image.record}")
+        raise ValueError(f"an image without pixels cannot be sent: {image.record}")
     kind, data = encode_image(image.pixels_HWC, jpeg_quality)
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"

@@ -23,7 +23,7 @@ class Encoder(Protocol):
         """What embeddings depend on, fit for a file name; those of different identities are never compared."""
         ...
 
-    def picture_size(self, width: int, height: int) -> tuple[int, int]:
+    def image_size(self, width: int, height: int) -> tuple[int, int]:
         """Width and height at which to decode a video of that size, so that the encoder need not resize."""
         ...
 

@@ -45,7 +45,7 @@ class OpenCLIPEncoder:
         self._device = device
         self._model = loaded.eval().to(device)
 
-    def picture_size(self, width: int, height: int) -> tuple[int, int]:
+    def image_size(self, width: int, height: int) -> tuple[int, int]:
         if self._keeps_aspect and self._width == self._height:
             return covering_size(width, height, self._height)
         return self._width, self._height

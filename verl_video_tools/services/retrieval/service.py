@@ -31,9 +31,9 @@ Input = TypeVar("Input")
 Result = TypeVar("Result")
 
 _VIDEOS_AT_ONCE = 8
-"""Videos whose frames are decoded at the same time: bounds the pictures in memory."""
+"""Videos whose frames are decoded at the same time: bounds the images in memory."""
 _SIMILARITY_DECIMALS = 5
-"""Cosines are compared to so many decimals: the same picture, encoded in another batch, differs in the seventh."""
+"""Cosines are compared to so many decimals: the same image, encoded in another batch, differs in the seventh."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class RetrievalService:
     async def _with_frames(
         self, known: FrameEmbeddings, video: Video, indices: Sequence[int], end: float
     ) -> FrameEmbeddings:
-        width, height = self._encoder.picture_size(video.info.width, video.info.height)
+        width, height = self._encoder.image_size(video.info.width, video.info.height)
         request = FrameRequest(width, height, indices=tuple(indices))
         batch = await decode_frames(video, request, _left_seconds(end))
         embeddings_TD = await self._on_encoder(self._encoder.encode_images, batch.frames_THWC)

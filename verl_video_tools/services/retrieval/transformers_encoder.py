@@ -35,7 +35,7 @@ class TransformersEncoder:
             raise UsageError(f"{model!r} is a {type(loaded).__name__}; retrieval takes a CLIP, SigLIP or SigLIP2 model")
         size = dict(self._image_processor.size or {})
         if "shortest_edge" not in size and not {"height", "width"} <= size.keys():
-            raise UsageError(f"{model!r} takes pictures of any resolution; retrieval takes models with a fixed one")
+            raise UsageError(f"{model!r} takes images of any resolution; retrieval takes models with a fixed one")
         self.identity = f"transformers-{weights_digest(loaded)}"
         self._size = size
         # SigLIP learnt from lower-case texts padded to full length (Siglip2Tokenizer in transformers); CLIP ignores
@@ -45,7 +45,7 @@ class TransformersEncoder:
         self._device = device
         self._model = loaded.to(device)
 
-    def picture_size(self, width: int, height: int) -> tuple[int, int]:
+    def image_size(self, width: int, height: int) -> tuple[int, int]:
         if "shortest_edge" in self._size:
             return covering_size(width, height, self._size["shortest_edge"])
         return self._size["width"], self._size["height"]

@@ -1,7 +1,7 @@
-"""Which program turns packets into pictures.
+"""Which program decodes packets into frames.
 
 When each frame is shown, and which index it has, always comes from the packets as PyAV reads them. A backend only
-delivers the pictures of frames that are named to it, at their own size and upright; all are scaled by the same code.
+delivers the frames that are named to it, at their own size and upright; all are scaled by the same code.
 What it delivers is checked against the packets' times: a backend that miscounts gives a `BackendError`, not a wrong
 frame.
 
@@ -20,7 +20,7 @@ from typing import Literal, Protocol, cast, get_args
 import av
 
 from verl_video_tools.core.errors import BackendError, UsageError
-from verl_video_tools.video.picture import is_mirrored
+from verl_video_tools.video.frame_converter import is_mirrored
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource
 
@@ -93,6 +93,6 @@ def _refuse_mirrored(name: BackendName, source: VideoSource, reader: FrameReader
     for _, frame in reader.decode([0], deadline):
         if is_mirrored(frame):
             raise BackendError(
-                f"{source.path}: {name}: the display matrix mirrors the picture, which it may not do; "
+                f"{source.path}: {name}: the display matrix mirrors the image, which it may not do; "
                 "use the backend 'pyav' for this file"
             )

@@ -88,8 +88,8 @@ class DecordBackend:
             raise self._error(f"for frame {index}, at {expected_seconds} s, it gives the one at {seconds} s")
         if complaint := self._child.take_error_text():
             raise self._error(f"trouble near frame {index}, after which it may miscount: {complaint.splitlines()[0]}")
-        picture_HWC = np.frombuffer(data, dtype=np.uint8).reshape(height, width, num_colours)
-        return av.VideoFrame.from_ndarray(picture_HWC, format="rgb24")
+        pixels_HWC = np.frombuffer(data, dtype=np.uint8).reshape(height, width, num_colours)
+        return av.VideoFrame.from_ndarray(pixels_HWC, format="rgb24")
 
     def _start(self, deadline: Deadline) -> ChildProcess:
         child = ChildProcess([sys.executable, "-P", str(CHILD_PROGRAM)])

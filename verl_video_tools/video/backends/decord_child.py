@@ -36,8 +36,8 @@ def main() -> None:
             else:
                 index = request["index"]
                 seconds = float(video.get_frame_timestamp([index])[0][0]) - first_seconds
-                picture_HWC = video[index].asnumpy()
-                answer({"seconds": seconds, "shape": picture_HWC.shape}, picture_HWC.tobytes())
+                pixels_HWC = video[index].asnumpy()
+                answer({"seconds": seconds, "shape": pixels_HWC.shape}, pixels_HWC.tobytes())
         except Exception as error:
             answer({"error": " ".join(str(error).split())})
         signal.setitimer(signal.ITIMER_REAL, 0)

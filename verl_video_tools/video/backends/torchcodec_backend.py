@@ -54,11 +54,11 @@ class TorchcodecBackend:
                 batch = self._decoder.get_frames_at(asked)
             except (RuntimeError, ValueError, IndexError) as error:
                 raise self._error(f"cannot decode frames {asked}: {error}") from error
-            for index, seconds, picture_HWC in zip(asked, batch.pts_seconds.tolist(), batch.data, strict=True):
+            for index, seconds, pixels_HWC in zip(asked, batch.pts_seconds.tolist(), batch.data, strict=True):
                 expected_seconds = float(self._reader.pts_at(index, deadline) * self._time_base)
                 if abs(seconds - expected_seconds) >= self._time_base / 2:
                     raise self._error(f"for frame {index}, at {expected_seconds} s, it gives the one at {seconds} s")
-                yield index, av.VideoFrame.from_ndarray(picture_HWC.numpy(), format="rgb24")
+                yield index, av.VideoFrame.from_ndarray(pixels_HWC.numpy(), format="rgb24")
 
     def close(self) -> None:
         del self._decoder

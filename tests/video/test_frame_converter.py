@@ -8,7 +8,7 @@ import pytest
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from tests.videos.files import draw_number
-from verl_video_tools.video.picture import ENLARGE, SHRINK, PictureMaker
+from verl_video_tools.video.frame_converter import ENLARGE, SHRINK, FrameConverter
 
 FORMATS = ("yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuv420p10le", "nv12", "gray", "rgb24", "gbrp")
 
@@ -28,7 +28,7 @@ def test_same_pixels_as_in_one_step(
     width, height = size
     interpolation = SHRINK if width < 96 else ENLARGE
     expected = VideoReformatter().reformat(frame, width, height, "rgb24", interpolation=interpolation, threads=1)
-    picture = PictureMaker().picture(frame, width, height)
+    picture = FrameConverter().convert(frame, width, height)
     assert picture.shape == (height, width, 3)
     difference = np.abs(picture.astype(int) - expected.to_ndarray().astype(int))
     assert difference.max() <= 2 and difference.mean() < 0.5

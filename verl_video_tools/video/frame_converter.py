@@ -45,16 +45,16 @@ def display_size(frame: av.VideoFrame) -> tuple[int, int]:
 
 MAX_SIZES = 16
 """Sizes whose scalers are kept: a ladder of resolutions takes turns between its rungs' sizes, and making a scaler's
-tables anew for every picture costs as much as the picture."""
+tables anew for every frame costs as much as the frame."""
 
 
-class PictureMaker:
+class FrameConverter:
     """Converts and scales frames; keeps the scalers' tables between frames of like size. Not thread-safe."""
 
     def __init__(self) -> None:
         self._scalers: dict[tuple[int, int], tuple[VideoReformatter, VideoReformatter]] = {}
 
-    def picture(self, frame: av.VideoFrame, width: int, height: int) -> npt.NDArray[np.uint8]:
+    def convert(self, frame: av.VideoFrame, width: int, height: int) -> npt.NDArray[np.uint8]:
         """RGB pixels (H, W, 3) uint8, upright, at exactly width x height."""
         turns = quarter_turns(frame)
         coded_width, coded_height = (height, width) if turns % 2 else (width, height)
