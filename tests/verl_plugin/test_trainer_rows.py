@@ -29,26 +29,17 @@ from verl.utils.tensordict_utils import maybe_fix_3d_position_ids
 from verl_video_tools.core.errors import JudgeError, UsageError, VideoToolsError
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.records import RecordWriter, read_records
-from verl_video_tools.verl_plugin import trainer_packing, trainer_records
+from verl_video_tools.verl_plugin import trainer_advantages, trainer_packing, trainer_records
 from verl_video_tools.verl_plugin.settings import pack_record
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
 from verl_video_tools.verl_plugin.trainer_packing import lengthen
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap, disagreement
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups, group_rollouts, spread_padding
 
 
 def test_groups_without_a_difference_are_named() -> None:
     uids = ["a", "a", "b", "b", "c"]
     assert equal_groups(uids, [1.05, 1.05, 1.05, 1.0, 0.0]) == {"a", "c"}
-
-
-def test_engine_and_actor_that_disagree_are_told() -> None:
-    name = "training/rollout_probs_diff_mean"
-    warning = disagreement({name: 0.2}, max_probs_diff=0.05)
-    assert warning is not None and "0.2" in warning and "max_probs_diff=0.05" in warning
-    assert disagreement({name: 0.05}, max_probs_diff=0.05) is None
-    assert disagreement({name: float("nan")}, max_probs_diff=0.05) is None  # verl could not compare
-    assert disagreement({}, max_probs_diff=0.05) is None
 
 
 class MemoryQueue:
@@ -113,7 +104,7 @@ def run(
             "extra_fields": {**pack_record(trajectory), "reward_extra_info": reward_info(key)},
         }
     queue = MemoryQueue(rows)
-    monkeypatch.setattr(trainer_module, "tq", queue)
+    monkeypatch.setattr(trainer_advantages, "tq", queue)
     monkeypatch.setattr(trainer_base, "tq", queue)
     trainer = trainer or object.__new__(VideoToolsTrainer)  # the step needs nothing but a config
     algorithm = {"use_kl_in_reward": penalties is not None, "kl_penalty": "kl", "adv_estimator": adv_estimator}
@@ -395,7 +386,7 @@ class Step:
                 }
                 tags.append({"seq_len": 3 + turn + length, "prompt_len": 3 + turn, "response_len": length})
         self.queue = MemoryQueue(rows)
-        for module in (trainer_module, trainer_records, trainer_base, padding_utils, trainer_packing):
+        for module in (trainer_advantages, trainer_records, trainer_base, padding_utils, trainer_packing):
             monkeypatch.setattr(module, "tq", self.queue)
         trainer = object.__new__(VideoToolsTrainer)
         algorithm = {"use_kl_in_reward": False, "adv_estimator": "grpo", "gamma": 1.0, "lam": 1.0}

@@ -24,8 +24,9 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; a warning where engine and
-  actor disagree. Images that no row refers to any more are freed (`stored_images`).
+- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; alarms on the metrics.
+  Images that no row refers to any more are freed (`stored_images`).
+- `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
 """
 
@@ -34,14 +35,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import transfer_queue as tq
 from ray.exceptions import RayActorError
-from tensordict import TensorDict
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSync, register_trainer
@@ -54,17 +52,19 @@ from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, storage_units
+from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
-from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict, unpack_record
+from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict
 from verl_video_tools.verl_plugin.stored_images import release
+from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap, batch_row, disagreement, record_lines
-from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, equal_groups, spread_padding
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap, record_lines
+from verl_video_tools.verl_plugin.trainer_rows import equal_groups, spread_padding
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
@@ -84,7 +84,8 @@ class VideoToolsMixin(PPOTrainer):
     `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
     buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
     (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
-    (default 0.05: warn where the engine's probabilities of sampled tokens are on average further from the actor's),
+    (default 0.05: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
+    actor's), `alarms` (see `alarms`),
     `group_routing` (default True: a group's rollouts share a server, see `group_router`).
     """
 
@@ -113,7 +114,7 @@ class VideoToolsMixin(PPOTrainer):
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
         self._validation_lines: list[dict[str, Any]] = []
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
-        self._max_probs_diff = float(options.pop("max_probs_diff", 0.05))
+        self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
         self._num_refilled, self._nothing_judged = 0, False
         if options:
             raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
@@ -226,6 +227,10 @@ class VideoToolsMixin(PPOTrainer):
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
 
+    def on_step_begin(self) -> None:
+        self._alarms.stop_if_asked()
+        super().on_step_begin()
+
     def on_step_end(self) -> None:
         self._enter("sending the new weights to the engine")
         super().on_step_end()
@@ -277,7 +282,7 @@ class VideoToolsMixin(PPOTrainer):
                 "verl 0.9.1 knows better for grpo alone. Set that, or the context policy append (docs/training.md)"
             )
         keys = [rollout.keys[-1] for rollout in rollouts]
-        trajectories, reward_infos = self._scored(keys, batch.partition_id)
+        trajectories, reward_infos = scored(keys, batch.partition_id)
         self._trajectories.clear()
         self._trajectories.update(zip(keys, trajectories, strict=True))
         for info in reward_infos:
@@ -291,7 +296,7 @@ class VideoToolsMixin(PPOTrainer):
                 # A judge may come back. All masks stay as they are, since the mean over no token is not a number.
                 logger.warning("step %s: no rollout could be judged; the policy stays as it is", self.global_steps)
                 result = super()._compute_advantage(batch, metrics)
-                self._zero_advantages(keys_of(rollouts), batch.partition_id)
+                zero_advantages(keys_of(rollouts), batch.partition_id)
                 self._nothing_judged = True
                 return result
             errors = Counter(str(trajectory.error) for trajectory in trajectories)
@@ -302,22 +307,17 @@ class VideoToolsMixin(PPOTrainer):
         kept = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if is_valid]
         if len(kept) < len(rollouts):
             flagged = [rollout for rollout, is_valid in zip(rollouts, valid, strict=True) if not is_valid]
-            self._exclude(flagged, batch.partition_id)
+            exclude(flagged, batch.partition_id)
         result = super()._compute_advantage(batch, metrics)
         if estimator in _GROUP_RELATIVE:
-            equal = equal_groups([rollout.uid for rollout in kept], self._scores(kept, batch.partition_id))
-            self._zero_advantages(keys_of([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
+            # What verl has compared: rewards, less the penalty for leaving the reference where that is part of them.
+            name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
+            equal = equal_groups([rollout.uid for rollout in kept], summed(name, kept, batch.partition_id))
+            zero_advantages(keys_of([rollout for rollout in kept if rollout.uid in equal]), batch.partition_id)
         return result
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         return batch if self._nothing_judged else super()._update_actor(batch, metrics)
-
-    def _scores(self, rollouts: Sequence[RolloutRows], partition_id: str) -> list[float]:
-        """What verl has compared: rewards, less the penalty for leaving the reference where that is part of them."""
-        name = "token_level_rewards" if self.config.algorithm.use_kl_in_reward else "rm_scores"
-        keys = [rollout.keys[-1] for rollout in rollouts]
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[name])
-        return [float(data[name][i].sum()) for i in range(len(keys))]
 
     def _validate(self) -> dict[str, float]:
         self._enter(_MEASURING)
@@ -327,24 +327,6 @@ class VideoToolsMixin(PPOTrainer):
         num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
         self._judge_watch.check_failures(self.global_steps, num_failures)
         return metrics
-
-    @staticmethod
-    def _exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
-        """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
-        keys = keys_of(rollouts)
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
-        zeros = data["response_mask"] * 0
-        fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
-        fields["uid"] = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
-        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
-
-    @staticmethod
-    def _zero_advantages(keys: list[str], partition_id: str) -> None:
-        if not keys:
-            return
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
-        fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
-        tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
@@ -356,8 +338,7 @@ class VideoToolsMixin(PPOTrainer):
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
         metrics.update(imbalance(self.llm_server_manager.global_load_balancer))
-        if warning := disagreement(metrics, self._max_probs_diff):
-            logger.warning("step %s: %s", global_steps, warning)
+        self._alarms.check(global_steps, metrics)
         self._records.write(global_steps, lines)
 
     def _keep_validation(self, batch: KVBatchMeta) -> None:
@@ -373,15 +354,6 @@ class VideoToolsMixin(PPOTrainer):
             with_log_probs=bool(self._log_probs),
             trajectories=self._trajectories,
         )
-
-    @staticmethod
-    def _scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[Mapping[str, Any]]]:
-        """Records of rollouts, and the breakdown of their rewards."""
-        data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
-        extra_fields = [batch_row(data["extra_fields"], i) for i in range(len(keys))]
-        return [unpack_record(fields) for fields in extra_fields], [
-            fields.get("reward_extra_info") or {} for fields in extra_fields
-        ]
 
 
 @register_trainer("video_tools")

@@ -114,20 +114,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(member) for member in value]
     return value
-
-
-def disagreement(metrics: Mapping[str, Any], max_probs_diff: float) -> str | None:
-    """What to say where engine and actor give the sampled tokens other probabilities; None where they agree.
-
-    Args:
-        metrics: of a step, with verl's `training/rollout_probs_diff_mean`; verl leaves it out, or writes NaN, where it
-            did not compare.
-    """
-    difference = float(metrics.get("training/rollout_probs_diff_mean", 0.0))
-    if not difference > max_probs_diff:
-        return None
-    return (
-        f"engine and actor differ by {difference:.3g} on average in the probabilities of sampled tokens "
-        f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
-        "Its updates are not those of GRPO; see docs/debugging.md"
-    )

@@ -1,0 +1,166 @@
+"""Alarms on the metrics of a run: what has gone wrong for some steps is reported, or ends the run.
+
+Options under `trainer.video_tools.alarms`: `<name>=off|warn|stop` for each name in `RULES` (default `warn`),
+`patience_steps` (default 5: how many steps in a row a sign has to last) and `command` (default none: a shell command
+that is run for each alarm, with `VVT_ALARM`, `VVT_ALARM_STEP` and `VVT_ALARM_MESSAGE` in its environment).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from threading import Thread
+from typing import Any
+
+from verl_video_tools.core.errors import UsageError, VideoToolsError
+
+logger = logging.getLogger(__name__)
+
+Values = Sequence[float]
+"""A metric's values from the run's first step on, those of steps that did not log it left out."""
+_COMMAND_SECONDS = 60
+
+
+def _calls_extinct(calls: Values, patience: int, _: float) -> str | None:
+    if max(calls) >= 0.1 and max(calls[-patience:]) < 0.02:
+        return f"the policy has stopped calling tools: {calls[-1]:.3g} calls per rollout, {max(calls):.3g} at its best"
+    return None
+
+
+def _reward_collapse(scores: Values, patience: int, _: float) -> str | None:
+    if len(scores) < 2 * patience:
+        return None
+    means = [sum(scores[i : i + patience]) / patience for i in range(len(scores) - patience + 1)]
+    if max(means) > 0.05 and means[-1] < 0.5 * max(means):
+        return f"the reward has collapsed: {means[-1]:.3g} on average, {max(means):.3g} at its best"
+    return None
+
+
+def _entropy_collapse(entropies: Values, patience: int, _: float) -> str | None:
+    if max(entropies[-patience:]) < 0.01:
+        return f"the policy's entropy has collapsed to {entropies[-1]:.3g} nats: it samples one answer"
+    return None
+
+
+def _entropy_explosion(entropies: Values, patience: int, _: float) -> str | None:
+    start = sum(entropies[:patience]) / patience
+    if len(entropies) >= 2 * patience and min(entropies[-patience:]) > max(1.0, 3 * start):
+        return f"the policy's entropy has risen from {start:.3g} to {entropies[-1]:.3g} nats: it writes noise"
+    return None
+
+
+def _engine_gap(differences: Values, _: int, max_probs_diff: float) -> str | None:
+    if not differences[-1] > max_probs_diff:
+        return None
+    return (
+        f"engine and actor differ by {differences[-1]:.3g} on average in the probabilities of sampled tokens "
+        f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
+        "Its updates are not those of GRPO; see docs/debugging.md"
+    )
+
+
+def _flagged_rollouts(shares: Values, patience: int, _: float) -> str | None:
+    if min(shares[-patience:]) > 0.2:
+        return f"{shares[-1]:.0%} of the rollouts are flagged, and teach nothing: their errors are in this log"
+    return None
+
+
+def _no_differences(rates: Values, patience: int, _: float) -> str | None:
+    if max(rates[-patience:]) < 0.05:
+        return f"rewards differ in {rates[-1]:.0%} of the groups: the others teach nothing"
+    return None
+
+
+RULES: Mapping[str, tuple[str, Callable[[Values, int, float], str | None]]] = {
+    "calls_extinct": ("tool/executed_per_rollout", _calls_extinct),
+    "reward_collapse": ("rollout/score/mean", _reward_collapse),
+    "entropy_collapse": ("actor/entropy", _entropy_collapse),
+    "entropy_explosion": ("actor/entropy", _entropy_explosion),
+    "engine_gap": ("training/rollout_probs_diff_mean", _engine_gap),
+    "flagged_rollouts": ("rollout/flagged_share", _flagged_rollouts),
+    "no_differences": ("group/unequal_reward_rate", _no_differences),
+}
+"""Each rule looks at one metric and says what is wrong, or nothing. All but `engine_gap` wait for `patience_steps`."""
+
+
+class Alarms:
+    """The alarms of one run.
+
+    Args:
+        options: see the module's docstring.
+        max_probs_diff: limit of `engine_gap`.
+
+    Raises:
+        UsageError: an unknown alarm or action, or a number of steps below 1.
+    """
+
+    def __init__(self, options: Mapping[str, Any], max_probs_diff: float) -> None:
+        given = dict(options)
+        self._patience = int(given.pop("patience_steps", 5))
+        self._command: str | None = given.pop("command", None)
+        if self._patience < 1:
+            raise UsageError(f"trainer.video_tools.alarms.patience_steps={self._patience}: give 1 or more")
+        for name, action in given.items():
+            if name not in RULES or action not in ("off", "warn", "stop"):
+                raise UsageError(
+                    f"trainer.video_tools.alarms.{name}={action}: known alarms are {', '.join(RULES)}, and each is "
+                    "off, warn or stop (off and on need quotes in YAML)"
+                )
+        self._actions = {name: given.get(name, "warn") for name in RULES}
+        self._max_probs_diff = max_probs_diff
+        self._history: dict[str, list[float]] = {name: [] for name, _ in RULES.values()}
+        self._last_report: dict[str, int] = {}
+        self._stop: str | None = None
+
+    def check(self, step: int, metrics: Mapping[str, Any]) -> list[str]:
+        """Look at the metrics of a finished step; returns the alarms that were reported now.
+
+        An alarm that lasts is reported every `patience_steps` steps.
+        """
+        flagged, count = metrics.get("rollout/flagged"), metrics.get("rollout/count")
+        known = {**metrics, **({"rollout/flagged_share": flagged / count} if flagged is not None and count else {})}
+        for name, values in self._history.items():
+            value = float(known.get(name, math.nan))
+            if not math.isnan(value):
+                values.append(value)
+        reported = []
+        for name, (metric, rule) in RULES.items():
+            values = self._history[metric]
+            waits = name != "engine_gap" and len(values) < self._patience
+            if self._actions[name] == "off" or metric not in known or not values or waits:
+                continue
+            message = rule(values, self._patience, self._max_probs_diff)
+            if message is None:
+                self._last_report.pop(name, None)
+            elif step - self._last_report.get(name, step - self._patience) >= self._patience:
+                self._last_report[name] = step
+                reported.append(name)
+                self._report(name, step, message)
+        return reported
+
+    def stop_if_asked(self) -> None:
+        """Between two steps, when checkpoint and metrics of the last one are written.
+
+        Raises:
+            VideoToolsError: an alarm that is to stop the run has been reported.
+        """
+        if self._stop is not None:
+            raise VideoToolsError(self._stop)
+
+    def _report(self, name: str, step: int, message: str) -> None:
+        logger.warning("step %s: alarm %s: %s", step, name, message)
+        if self._actions[name] == "stop":
+            self._stop = f"step {step}: {message}. The run ends, as trainer.video_tools.alarms.{name}=stop asks for"
+        if self._command is not None:
+            variables = {"VVT_ALARM": name, "VVT_ALARM_STEP": str(step), "VVT_ALARM_MESSAGE": message}
+            Thread(target=_run, args=(self._command, variables), daemon=False).start()
+
+
+def _run(command: str, variables: Mapping[str, str]) -> None:
+    try:
+        subprocess.run(command, shell=True, env=os.environ | variables, timeout=_COMMAND_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.warning("trainer.video_tools.alarms.command failed: %s", error)

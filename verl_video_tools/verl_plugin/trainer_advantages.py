@@ -1,0 +1,52 @@
+"""What our trainers read and change of a batch's rows around verl's advantages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import transfer_queue as tq
+from tensordict import TensorDict
+
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.verl_plugin.settings import unpack_record
+from verl_video_tools.verl_plugin.trainer_packing import keys_of
+from verl_video_tools.verl_plugin.trainer_records import batch_row
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
+
+
+def scored(keys: list[str], partition_id: str) -> tuple[list[Trajectory], list[Mapping[str, Any]]]:
+    """Records of rollouts, and the breakdown of their rewards.
+
+    Args:
+        keys: of the rollouts' last sequences.
+    """
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["extra_fields"])
+    extra_fields = [batch_row(data["extra_fields"], i) for i in range(len(keys))]
+    infos = [fields.get("reward_extra_info") or {} for fields in extra_fields]
+    return [unpack_record(fields) for fields in extra_fields], infos
+
+
+def summed(name: str, rollouts: Sequence[RolloutRows], partition_id: str) -> list[float]:
+    """A field of tokens, summed up over the last sequence of each rollout."""
+    keys = [rollout.keys[-1] for rollout in rollouts]
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=[name])
+    return [float(data[name][i].sum()) for i in range(len(keys))]
+
+
+def exclude(rollouts: Sequence[RolloutRows], partition_id: str) -> None:
+    """A group of its own keeps a rollout out of its siblings' mean, a zero mask out of the loss."""
+    keys = keys_of(rollouts)
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["response_mask"])
+    zeros = data["response_mask"] * 0
+    fields = TensorDict({"response_mask": zeros, "loss_mask": zeros.clone()}, batch_size=len(keys))
+    fields["uid"] = [f"flagged_{rollout.keys[-1]}" for rollout in rollouts for _ in rollout.keys]
+    tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
+
+
+def zero_advantages(keys: list[str], partition_id: str) -> None:
+    if not keys:
+        return
+    data = tq.kv_batch_get(keys=keys, partition_id=partition_id, select_fields=["advantages", "returns"])
+    fields = TensorDict({name: data[name] * 0 for name in ("advantages", "returns")}, batch_size=len(keys))
+    tq.kv_batch_put(keys=keys, partition_id=partition_id, fields=fields)
