@@ -19,11 +19,15 @@ install:  ## the pinned environment in .venv; run again, it mends what is missin
 demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine
 	bash recipes/demo.sh
 
-test: test-fast  ## the fast tests, then real runs (real vLLM, real verl, no GPU), one of which has to learn
+WITHOUT_RAY = not integration and not recipes and not cluster and not gpu
+IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile
+
+test: install  ## all tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU), one of which has to learn
+	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY)"
 	$(PYTEST) -m "integration and not recipes and not gpu"
 
-test-fast: install  ## without Ray and vLLM, one process per core, under four minutes
-	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not integration and not recipes and not cluster and not gpu"
+test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
+	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow"
 
 test-recipes: install  ## every recipe, two steps each; the asynchronous mode
 	$(PYTEST) -m recipes

@@ -105,6 +105,7 @@ def test_only_failures_count(
     assert json.loads(capsys.readouterr().out)["ok"] is (exit_code == 0)
 
 
+@pytest.mark.slow
 @complete
 def test_complete_installation() -> None:
     exit_code, report, errors = run_doctor()

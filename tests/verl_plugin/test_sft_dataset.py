@@ -115,6 +115,7 @@ print([length for batch in loader for length in batch["input_ids"].offsets().dif
 """
 
 
+@pytest.mark.slow
 def test_worker_processes_after_long_rows_were_looked_for(dataset: TrajectorySFTDataset, sft_parquet: str) -> None:
     """Decode threads do not survive a fork: had the main process started any, the workers would wait for ever."""
     arguments = [sys.executable, "-W", "ignore", "-c", _IN_A_FRESH_PROCESS, model_dir(), sft_parquet]
