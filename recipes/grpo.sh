@@ -25,7 +25,7 @@ if [ "$SYNTHETIC" = 0 ]; then
     TOTAL_STEPS=${TOTAL_STEPS:-null}
     VAL_BATCH_SIZE=${VAL_BATCH_SIZE:-$((TRAIN_BATCH_SIZE * ROLLOUT_N))} # as many rollouts at once as a step has
     STORAGE_UNITS=${STORAGE_UNITS:-$((NNODES < 2 ? 8 : 4 * NNODES))}    # TransferQueue asks for two per node or more
-    # They decode, and run the processor one rollout at a time. A group stays with one of them.
+    # They decode. A group stays with one of them.
     most_workers=$((16 * NNODES))
     AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}
     SETTING_OPTIONS=(
