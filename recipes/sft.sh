@@ -23,7 +23,12 @@ if [ "$SYNTHETIC" = 0 ]; then
     WARMUP_RATIO=${WARMUP_RATIO:-0.1}
     LORA_RANK=${LORA_RANK:-0}
     MAX_LENGTH=${MAX_LENGTH:-16384}
-    NUM_WORKERS=${NUM_WORKERS:-8}
+    # Worker processes of each device's loader, each with two batches ready in /dev/shm, in LOADER_GB of it per node: a
+    # token of an image is 3,072 bytes at most. With a single one, frames are still decoded on several threads.
+    LOADER_GB=${LOADER_GB:-16}
+    rows_per_device=$(((TRAIN_BATCH_SIZE + NNODES * NDEVICES_PER_NODE - 1) / (NNODES * NDEVICES_PER_NODE)))
+    affordable=$((LOADER_GB * 1000000000 / (NDEVICES_PER_NODE * 2 * rows_per_device * MAX_LENGTH * 3072)))
+    NUM_WORKERS=${NUM_WORKERS:-$((affordable < 1 ? 1 : affordable > 8 ? 8 : affordable))}
     SETTING_OPTIONS=("${REAL_OPTIONS[@]}")
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     MODEL_PATH=${MODEL_PATH:-$DEMO_DIR/base}

@@ -529,6 +529,23 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(
     assert num_workers("longvt_grpo", "own", AGENT_WORKERS="40") == 40
 
 
+def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
+    def num_workers(recipe: str, **environment: str) -> int:
+        variables = {**SETTINGS["gpu"], "NODE_RANK": "0", "MASTER_ADDR": "node", "MODEL_PATH": str(tmp_path)}
+        given = dict(argument.split("=", 1) for argument in _arguments(recipe, tmp_path, **variables, **environment))
+        workers, batch_size = int(given["data.num_workers"]), int(given["data.train_batch_size"])
+        bytes_per_worker = 8 * 2 * batch_size // 16 * int(given["data.max_length"]) * 3072
+        gigabytes = float(environment.get("LOADER_GB", 16))
+        assert workers == 1 or "NUM_WORKERS" in environment or workers * bytes_per_worker <= gigabytes * 1e9
+        return workers
+
+    # Two nodes of eight devices, two batches ready for each worker.
+    assert num_workers("framethinker_sft") == 8
+    assert num_workers("longvt_sft") == 1, "four rows of up to 176 MB to a device"
+    assert num_workers("longvt_sft", LOADER_GB="64") == 5
+    assert num_workers("longvt_sft", NUM_WORKERS="3", LOADER_GB="64") == 3
+
+
 def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

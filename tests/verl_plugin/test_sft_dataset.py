@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import logging
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,27 @@ async def test_tokens_mask_and_tensors_equal_those_of_a_rollout(sft_parquet: str
         inputs, positions_4L = rollout.training_tensors()
         assert torch.equal(item["position_ids"], positions_4L)
         assert set(item["multi_modal_inputs"]) == {"pixel_values", "image_grid_thw"}
-        for name, tensor in item["multi_modal_inputs"].items():
+        for name, tensor in extract_multi_modal_inputs([item["multi_modal_inputs"]]).items():
             assert torch.equal(tensor, inputs[name]), name
+
+
+def test_a_row_crosses_processes_as_one_tensor_of_bytes(dataset: TrajectorySFTDataset) -> None:
+    """What a loader's worker shares: 8-bit pixels in one file, an eighth of the processor's float32 and a half of that
+    for its doubling in time."""
+    index = one_of_each_template(dataset)[-1]
+    values = dataset[index]["multi_modal_inputs"]["pixel_values"]
+    shared: list[torch.Tensor] = []
+
+    class Pickler(ForkingPickler):
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                shared.append(value)
+            return NotImplemented
+
+    Pickler(io.BytesIO()).dump(values)
+    assert [tensor.dtype for tensor in shared] == [torch.uint8, torch.int32]
+    assert values.resolve().nbytes == 8 * shared[0].nbytes
+    assert values.shape == (len(shared[1]),)
 
 
 def test_loss_is_on_what_the_assistant_writes(dataset: TrajectorySFTDataset) -> None:

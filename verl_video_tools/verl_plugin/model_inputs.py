@@ -10,24 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from PIL import Image
 from verl.utils.tokenizer import get_processor_token_id
 
 from verl_video_tools.core.types import FrameRecord
-
-
-def image_inputs(
-    processor: Any, images: Sequence[Image.Image], mm_processor_kwargs: Mapping[str, Any]
-) -> dict[str, torch.Tensor]:
-    """Tensors of the images as the model's forward pass takes them; empty if there are none.
-
-    Returns:
-        For the Qwen-VL family `pixel_values` (patches of all images, values per patch) and `image_grid_thw`
-        (images, 3).
-    """
-    if not images:
-        return {}
-    return dict(processor.image_processor(images=list(images), return_tensors="pt", **mm_processor_kwargs))
 
 
 def image_grids_N3(image_processor: Any, records: Sequence[FrameRecord]) -> torch.Tensor:
@@ -47,7 +32,7 @@ def position_ids_4L(processor: Any, ids: Sequence[int], inputs: Mapping[str, tor
     Args:
         processor: as `verl.utils.hf_processor` loads it, with the model's `get_rope_index` bound to it.
         ids: token ids, placeholders expanded.
-        inputs: result of `image_inputs`.
+        inputs: the multimodal ones; `image_grid_thw` is read.
 
     Returns:
         int64, shape (4, len(ids)).

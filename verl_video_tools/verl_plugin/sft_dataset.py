@@ -32,8 +32,9 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenCounter, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
-from verl_video_tools.verl_plugin.model_inputs import image_inputs, position_ids_4L
+from verl_video_tools.verl_plugin.model_inputs import image_grids_N3, position_ids_4L
 from verl_video_tools.verl_plugin.packed_script import PackedScript, PackedSequence
+from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.video import envelope_of
 
@@ -133,7 +134,7 @@ class TrajectorySFTDataset(Dataset):
 
         Returns:
             `input_ids` (L,), `loss_mask` (L,), `position_ids` (4, L), all int64, and `multi_modal_inputs`
-            (`pixel_values`, `image_grid_thw`).
+            (`pixel_values`, a `LazyPixelValues`; `image_grid_thw`).
 
         Raises:
             RowError: names the row; its turns do not replay, or the sequence is longer than `max_length`.
@@ -145,7 +146,12 @@ class TrajectorySFTDataset(Dataset):
                 f"{_where(self.rows[index])}: {len(ids)} tokens, but data.max_length={self.max_length}; raise it, or "
                 "leave such rows out with data.truncation=skip"
             )
-        inputs = image_inputs(self.processor, stream.pil_images, self.mm_processor_kwargs)
+        inputs: dict[str, Any] = {}
+        if stream.images:
+            grids_N3 = image_grids_N3(self.processor.image_processor, [image.record for image in stream.images])
+            # A loader's worker sends 8-bit images; the trainer's process makes the tensors, sixteen times as large.
+            options = (self.processor.image_processor, self.mm_processor_kwargs, torch.float32)
+            inputs = {"pixel_values": HeldPixelValues(stream.images, *options), "image_grid_thw": grids_N3}
         return {
             "input_ids": torch.tensor(ids, dtype=torch.long),
             "loss_mask": torch.tensor([0] * len(stream.prompt_ids) + stream.response_mask, dtype=torch.long),

@@ -41,8 +41,8 @@ def block_name(images: Sequence[ImagePart]) -> str:
     return "initial-" + hashlib.sha1(repr([image.record for image in images]).encode()).hexdigest()
 
 
-def put_block(key: str, images: Sequence[ImagePart], *, shared: bool) -> None:
-    """Store the pixels of images. Blocks the thread, not the queue's own event loop.
+def pack(images: Sequence[ImagePart]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pixels of images as one tensor, uint8 (bytes,), and their sizes, int32 (images, 2): height and width.
 
     Raises:
         InvariantError: an image has no pixels.
@@ -55,13 +55,33 @@ def put_block(key: str, images: Sequence[ImagePart], *, shared: bool) -> None:
             raise InvariantError("an image without pixels is to be stored")
         pixels[first : first + image.pixels_HWC.size] = image.pixels_HWC.reshape(-1)
         first += image.pixels_HWC.size
-    fields = TensorDict({"pixels": torch.from_numpy(pixels)[None], "sizes": torch.from_numpy(sizes_N2)[None]}, [1])
+    return torch.from_numpy(pixels), torch.from_numpy(sizes_N2)
+
+
+def unpack(pixels: torch.Tensor, sizes_N2: torch.Tensor) -> list[torch.Tensor]:
+    """The images, each uint8 (3, height, width), as views of `pixels`."""
+    images, first = [], 0
+    for height, width in sizes_N2.tolist():
+        stop = first + height * width * 3
+        images.append(pixels[first:stop].view(height, width, 3).permute(2, 0, 1))
+        first = stop
+    return images
+
+
+def put_block(key: str, images: Sequence[ImagePart], *, shared: bool) -> None:
+    """Store the pixels of images. Blocks the thread, not the queue's own event loop.
+
+    Raises:
+        InvariantError: an image has no pixels.
+    """
+    pixels, sizes_N2 = pack(images)
+    fields = TensorDict({"pixels": pixels[None], "sizes": sizes_N2[None]}, [1])
     tags = [{"num_bytes": pixels.nbytes, "shared": shared}]
     tq.kv_batch_put(keys=[key], partition_id=PARTITION_ID, fields=fields, tags=tags)
 
 
 def get_block(key: str) -> list[torch.Tensor]:
-    """The images of a block, each uint8 (3, height, width), as views of one tensor.
+    """The images of a block.
 
     Raises:
         InvariantError: the queue does not hold it.
@@ -70,12 +90,7 @@ def get_block(key: str) -> list[torch.Tensor]:
         data = tq.kv_batch_get(keys=[key], partition_id=PARTITION_ID, select_fields=["pixels", "sizes"])
     except (RuntimeError, ValueError) as error:
         raise InvariantError(f"the images {key!r} of a rollout are not in the queue any more: {error}") from error
-    pixels, images, first = data["pixels"][0], [], 0
-    for height, width in data["sizes"][0].tolist():
-        stop = first + height * width * 3
-        images.append(pixels[first:stop].view(height, width, 3).permute(2, 0, 1))
-        first = stop
-    return images
+    return unpack(data["pixels"][0], data["sizes"][0])
 
 
 class BlockWriter:
