@@ -1,6 +1,7 @@
 """Keys of what a training run leaves behind: its records of trajectories and the metrics that it logs.
 
 The committed keys come from a run of LongVT (`make learn METHOD=longvt`); records of all methods have the same keys.
+What has come since then stands below, by name.
 Objects whose keys depend on rows, tools or settings count as one value (`FREE`).
 """
 
@@ -35,7 +36,13 @@ WITH_TOKENS = {
 }
 """Keys that `trainer.video_tools.record_tokens` adds, from the code that writes them: the recorded run had them off."""
 
-OURS = ("rollout/", "video_tools/", "tool/", "stop/", "frames/", "tokens/", "cache/", "invariant/", "group/", "judge/")
+ADDED_RECORD_KEYS = {"num_cached_tokens": ["integer"]}
+ADDED_METRICS = ["payload/bytes", "payload/shared_bytes", "prefix/cached_tokens", "router/max_over_mean"]
+
+OURS = (
+    *("rollout/", "video_tools/", "tool/", "stop/", "frames/", "tokens/", "cache/", "invariant/", "group/", "judge/"),
+    *("payload/", "prefix/", "router/"),
+)
 """Beginnings of the names of metrics that are not verl's."""
 
 
