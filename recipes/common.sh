@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY and CPU_RL and the functions quoted, files and
-# collect_ray_options.
+# PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY, CPU_RL and CPU_PLAIN and the
+# functions quoted, files and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -15,8 +15,11 @@ if [ -z "${DEVICE:-}" ]; then
     if nvidia-smi -L >/dev/null 2>&1; then DEVICE=gpu; else DEVICE=cpu; fi
 fi
 
+# Two steps and a resumed one with the options of a real run (rehearsal.sh), on the synthetic world.
+REHEARSE=${REHEARSE:-0}
+
 # The synthetic world and the tiny model instead of a real data set: always without a GPU, on request with one.
-if [ "$DEVICE" = cpu ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
+if [ "$DEVICE" = cpu ] || [ "$REHEARSE" != 0 ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
 
 [ -n "${METHODS+set}" ] || METHODS=("$METHOD") # those that the rows name
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
@@ -27,7 +30,8 @@ BASE_FAMILY=${BASE_FAMILY:-qwen2_5_vl}         # the tiny model that learns ther
 ENTROPY_MEMORY=(
     actor_rollout_ref.actor.entropy_from_logits_with_chunking=True actor_rollout_ref.actor.entropy_checkpointing=True)
 
-CPU_RL=() # options that a GRPO run needs on a machine without a GPU; docs/cpu.md says why each
+CPU_RL=()    # options that a GRPO run needs on a machine without a GPU; docs/cpu.md says why each
+CPU_PLAIN=() # and those that make it faster, or its numbers exact, which a rehearsal does without
 case $DEVICE in
 gpu) ;;
 cpu)
@@ -44,9 +48,15 @@ cpu)
         trainer.device=cpu
         transfer_queue.backend.SimpleStorage.num_data_storage_units=1
         data.dataloader_num_workers=0 reward.num_workers=1 actor_rollout_ref.rollout.agent.num_workers=1
-        actor_rollout_ref.model.enable_gradient_checkpointing=False
         actor_rollout_ref.actor.use_torch_compile=False actor_rollout_ref.actor.fsdp_config.use_torch_compile=False
         actor_rollout_ref.ref.fsdp_config.use_torch_compile=False
+        actor_rollout_ref.rollout.enforce_eager=True
+        actor_rollout_ref.rollout.free_cache_engine=False +actor_rollout_ref.rollout.enable_sleep_mode=False
+        actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16
+        actor_rollout_ref.rollout.max_num_seqs=32
+    )
+    CPU_PLAIN=(
+        actor_rollout_ref.model.enable_gradient_checkpointing=False
         actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
         +actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype=fp32
         +actor_rollout_ref.actor.fsdp_config.mixed_precision.reduce_dtype=fp32
@@ -54,10 +64,7 @@ cpu)
         +actor_rollout_ref.ref.fsdp_config.mixed_precision.param_dtype=fp32
         +actor_rollout_ref.ref.fsdp_config.mixed_precision.reduce_dtype=fp32
         +actor_rollout_ref.ref.fsdp_config.mixed_precision.buffer_dtype=fp32
-        actor_rollout_ref.rollout.dtype=float32 actor_rollout_ref.rollout.enforce_eager=True
-        actor_rollout_ref.rollout.free_cache_engine=False +actor_rollout_ref.rollout.enable_sleep_mode=False
-        actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes=16
-        actor_rollout_ref.rollout.max_num_seqs=32
+        actor_rollout_ref.rollout.dtype=float32
     )
     ;;
 *) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;

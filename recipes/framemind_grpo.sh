@@ -17,6 +17,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 FRAMEMIND=actor_rollout_ref.rollout.custom.video_tools.framemind
 ROLLOUT_N=${ROLLOUT_N:-8}
+REAL_OPTIONS=(
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2
+    actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.7)
 if [ "$SYNTHETIC" = 0 ]; then # table E1 of the paper; marked as ours where it is silent
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64} # ours: one update per step
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-64}
@@ -28,13 +32,11 @@ if [ "$SYNTHETIC" = 0 ]; then # table E1 of the paper; marked as ours where it i
     ROLLOUT_TP=${ROLLOUT_TP:-4}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-1} # ours
     MAX_IMAGES=128                  # ours: 64 and two clips of 20 are more than the 100 of the table and the 50 of the text
-    REAL_OPTIONS=(
-        actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2
-        actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
-        actor_rollout_ref.rollout.gpu_memory_utilization=0.7 actor_rollout_ref.rollout.max_num_batched_tokens=65536
+    REAL_LENGTHS=(
+        actor_rollout_ref.rollout.max_num_batched_tokens=65536
         # One pixel envelope for processor and engine: 64 to 256 tokens per frame.
         +data.mm_processor_kwargs.min_pixels=50176 +data.mm_processor_kwargs.max_pixels=200704)
-    [ "$BASELINE" = 0 ] || REAL_OPTIONS+=("+$FRAMEMIND.low=[32,448]")
+    [ "$BASELINE" = 0 ] || REAL_LENGTHS+=("+$FRAMEMIND.low=[32,448]")
 else
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-$TRAIN_BATCH_SIZE}

@@ -17,7 +17,7 @@ if [ "$SYNTHETIC" = 0 ]; then # the paper's large-scale setting; its published s
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-2}
     # One pixel envelope for processor and engine: the larger of the method's boxes, in multiples of 28.
-    REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=235200)
+    REAL_LENGTHS=(+data.mm_processor_kwargs.min_pixels=3136 +data.mm_processor_kwargs.max_pixels=235200)
 else
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-4}
     LEARNING_RATE=${LEARNING_RATE:-1e-4}

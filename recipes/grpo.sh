@@ -1,12 +1,15 @@
 # Sourced by every <method>_grpo.sh, after it has set METHOD and what the method changes: the GRPO run that all share.
 #
-# Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and, for real data, REAL_OPTIONS.
-# METHODS lists the rows' methods where they are several. Every variable below can be set from outside.
+# Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and, for real data, REAL_OPTIONS
+# and REAL_LENGTHS. The latter follow from real videos and GPUs, so that a rehearsal leaves them out. METHODS lists the
+# rows' methods where they are several. Every variable below can be set from outside.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
 EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_grpo}
-RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
+if [ "$REHEARSE" = 0 ]; then RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
+else source "$REPO/recipes/rehearsal.sh"
+fi
 ROLLOUT_TP=${ROLLOUT_TP:-1}
 ROLLOUT_N=${ROLLOUT_N:-8}
 NNODES=${NNODES:-1}
@@ -16,6 +19,9 @@ LOGGER=${LOGGER:-'["console","file"]'}
 export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
 mkdir -p "$RUN_DIR"
 
+REAL_OPTIONS=(
+    actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
+    actor_rollout_ref.rollout.gpu_memory_utilization=0.6 ${REAL_OPTIONS[@]+"${REAL_OPTIONS[@]}"})
 if [ "$SYNTHETIC" = 0 ]; then
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
     TRAIN_FILES=${TRAIN_FILES:?parquet file of rows; see docs/rows.md}
@@ -29,11 +35,10 @@ if [ "$SYNTHETIC" = 0 ]; then
     most_workers=$((16 * NNODES))
     AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}
     SETTING_OPTIONS=(
-        actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
-        actor_rollout_ref.rollout.gpu_memory_utilization=0.6 actor_rollout_ref.rollout.max_num_batched_tokens=32768
+        actor_rollout_ref.rollout.max_num_batched_tokens=32768
         actor_rollout_ref.rollout.agent.num_workers="$AGENT_WORKERS" data.val_batch_size="$VAL_BATCH_SIZE"
         transfer_queue.backend.SimpleStorage.num_data_storage_units="$STORAGE_UNITS"
-        "${REAL_OPTIONS[@]}")
+        "${REAL_OPTIONS[@]}" "${REAL_LENGTHS[@]}")
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/${METHOD}_sft}
     MODEL_PATH=${MODEL_PATH:-$SFT_DIR/huggingface}
@@ -47,10 +52,16 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     SETTING_OPTIONS=(
         # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
         actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
-        # flash-attn is no part of `make install`, and `make demo` needs none on a GPU either.
-        actor_rollout_ref.model.use_remove_padding=False +actor_rollout_ref.model.override_config.attn_implementation=sdpa
         +trainer.video_tools.poll_interval_seconds=0.2 # steps of a tiny model are short
         "${FIELDS[@]}" ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
+    if [ "$REHEARSE" != 0 ]; then
+        collect_rehearsal_options
+        SETTING_OPTIONS+=("${REHEARSAL_OPTIONS[@]}")
+    else # flash-attn is no part of `make install`, and `make demo` needs none on a GPU either
+        SETTING_OPTIONS+=(
+            actor_rollout_ref.model.use_remove_padding=False
+            +actor_rollout_ref.model.override_config.attn_implementation=sdpa "${CPU_PLAIN[@]}")
+    fi
     make_demo
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
@@ -100,16 +111,22 @@ TRAINER=(
 )
 
 collect_ray_options
-"$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
-    "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
-    "${RAY_OPTIONS[@]}" "$@" || {
-    status=$?
-    [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.verl_plugin.lost_nodes >&2 || true
-    exit $status
+train() { # [VERL_OPTION ...]
+    local status
+    "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
+        "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
+        "${RAY_OPTIONS[@]}" "$@" || {
+        status=$?
+        [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.verl_plugin.lost_nodes >&2 || true
+        exit $status
+    }
 }
+train "$@"
+[ "$REHEARSE" = 0 ] || resume_rehearsal "$@"
 
 # ------------------------------------------------------------------------------------------------------------- result
 "$PYTHON" -m verl_video_tools.records.summary "$RUN_DIR/trajectories"
 if [ -e "$RUN_DIR/latest_checkpointed_iteration.txt" ]; then # none after trainer.val_only=True
     "$PYTHON" -m verl_video_tools.verl_plugin.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
 fi
+[ "$REHEARSE" = 0 ] || report_rehearsal

@@ -13,6 +13,10 @@ BASE_FAMILY=${BASE_FAMILY:-qwen3_vl}
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 RETRIEVAL=actor_rollout_ref.rollout.custom.video_tools.retrieval
+REAL_OPTIONS=(
+    actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.75
+    actor_rollout_ref.rollout.enable_chunked_prefill=True
+    "${ENTROPY_MEMORY[@]}")
 if [ "$SYNTHETIC" = 0 ]; then # the published script
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen3-VL-8B-Instruct}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
@@ -25,13 +29,10 @@ if [ "$SYNTHETIC" = 0 ]; then # the published script
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
     # The encoder of the paper; the published script has OpenAI's CLIP ViT-B/16.
     RETRIEVAL_MODEL=${RETRIEVAL_MODEL:-google/siglip2-base-patch16-224}
-    REAL_OPTIONS=(
+    REAL_LENGTHS=(
         # Ours: on CPUs queries wait for the encoder, and one that is late keeps its rollout out of training
         # (docs/retrieval.md). With a GPU of its own, +$RETRIEVAL.num_gpus=1, it does not matter.
         +$RETRIEVAL.num_threads="${RETRIEVAL_THREADS:-16}"
-        actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.75
-        actor_rollout_ref.rollout.enable_chunked_prefill=True
-        "${ENTROPY_MEMORY[@]}"
         # One pixel envelope for processor and engine: from 4 tokens of 32 x 32 to a frame of the method's box.
         +data.mm_processor_kwargs.min_pixels=4096 +data.mm_processor_kwargs.max_pixels=235200)
 else

@@ -10,6 +10,9 @@ set -euo pipefail
 METHOD=videozoomer
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+REAL_OPTIONS=(
+    actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.7
+    "${ENTROPY_MEMORY[@]}")
 if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where the paper is silent
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-128}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-32}
@@ -21,9 +24,7 @@ if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
     SAVE_FREQ=${SAVE_FREQ:-10}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-20}
-    REAL_OPTIONS=(
-        actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.7
-        "${ENTROPY_MEMORY[@]}"
+    REAL_LENGTHS=(
         # One pixel envelope for processor and engine: 32 to 128 tokens per frame.
         +data.mm_processor_kwargs.min_pixels=25088 +data.mm_processor_kwargs.max_pixels=100352)
     MAX_IMAGES=128 # 64 of the first look and 4 x 16

@@ -197,6 +197,12 @@ class TestMachine:
         assert "driver too old" in check.detail
         assert probes.check_cuda("cpu") is None
 
+    def test_what_a_rehearsal_leaves_to_a_gpu_is_named_where_there_is_none(self) -> None:
+        assert probes.check_rehearsal("gpu") is None
+        check = probes.check_rehearsal("cpu")
+        assert check is not None and check.status is Status.OK
+        assert all(part in check.detail for part in environment.ONLY_ON_A_GPU)
+
     def test_flash_attention_is_asked_of_gpus_only(
         self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,8 +5,7 @@
 Prints one JSON object of log-probabilities, a list per dialogue: `host` (float32 on the CPU), `float32` on the device,
 and in bfloat16 `padded`, `packed` and `leaking`, which is packed with positions that go on from dialogue to dialogue, a
 fault. A program of its own, since packing replaces the attention of transformers' classes. Without a GPU there is no
-flash-attn: torch's attention then stands for it, so that all else can be run. On a GPU without it the last two are
-missing.
+flash-attn: the CPU platform's stand-in takes its place. On a GPU without it the last two are missing.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import torch
 from transformers import AutoModelForImageTextToText
 from transformers.utils import is_flash_attn_2_available
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
-from verl.models.transformers import qwen2_vl
 from verl.models.transformers.monkey_patch import apply_monkey_patch
 from verl.utils import hf_processor, hf_tokenizer
 from verl.utils import tensordict_utils as tu
@@ -33,6 +31,7 @@ from tests.integration.dialogue import messages
 from verl_video_tools.core.types import Message
 from verl_video_tools.rollout.tokens import TokenStream
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+from verl_video_tools.verl_plugin.platforms import cpu_attention
 
 
 def dialogues(folder: Path) -> list[TokenStream]:
@@ -88,9 +87,9 @@ def logprobs(
 
     After a packed pass the process can make no padded one. `leaking` lets packed dialogues attend to those before them.
     """
-    flash = packed and device != "cpu"
+    flash = cpu_attention.NAME if device == "cpu" else "flash_attention_2"
     model: Any = AutoModelForImageTextToText.from_pretrained(
-        folder, dtype=dtype, attn_implementation="flash_attention_2" if flash else "sdpa"
+        folder, dtype=dtype, attn_implementation=flash if packed else "sdpa"
     )
     apply_monkey_patch(model, use_remove_padding=packed)
     batch = micro_batch(folder, streams, device, packed)
@@ -113,29 +112,11 @@ def logprobs(
     return found
 
 
-def stand_for_flash_attn() -> None:
-    """Give verl the functions that it would take from flash-attn, by torch's own attention, sequence by sequence."""
-
-    def attend_one(*qkv: torch.Tensor) -> torch.Tensor:
-        swapped = (values.transpose(-3, -2) for values in qkv)  # (..., length, heads, size) as flash-attn takes it
-        return torch.nn.functional.scaled_dot_product_attention(*swapped, is_causal=True).transpose(-3, -2)
-
-    def attend(q: Any, k: Any, v: Any, cu_seqlens_q: Any, **_: Any) -> Any:
-        lengths = cu_seqlens_q.diff().tolist()
-        parts = zip(*(values.split(lengths) for values in (q, k, v)), strict=True)
-        return torch.cat([attend_one(*qkv) for qkv in parts])
-
-    qwen2_vl.flash_attn_varlen_func = attend
-    qwen2_vl._flash_attention_forward = lambda q, k, v, *_, **__: attend_one(q, k, v)
-    for option in ("_flash_supports_window_size", "_flash_supports_deterministic", "_flash_use_top_left_mask"):
-        setattr(qwen2_vl, option, False)
-
-
 def main() -> None:
     """Command line: see the module's docstring."""
     folder, device = Path(sys.argv[1]), sys.argv[2]
     if device == "cpu":
-        stand_for_flash_attn()
+        cpu_attention.register()
     streams = dialogues(folder)
     found = {
         "host": logprobs(folder, streams, device="cpu", dtype=torch.float32),

@@ -28,6 +28,8 @@ pytestmark = pytest.mark.recipes
 
 RECIPES = {path.stem.removesuffix("_grpo") for path in (REPO / "recipes").glob("*_grpo.sh")}
 METHODS = sorted(RECIPES - {"mixed"})
+BFLOAT16_PROBS_DIFF = 0.01
+"""Mean difference of probabilities that engine and actor may have where both compute in bfloat16."""
 HELD_WEIGHTS = "videobrain_held_weights.jsonl"
 
 
@@ -168,6 +170,48 @@ def test_longvt_rft_goes_on_from_the_rl_checkpoint(grpo_run: Any, output_dir: Pa
     )
     assert_succeeded(run)
     assert (folder / "huggingface" / "config.json").exists()
+
+
+@pytest.fixture(scope="session")
+def rehearsal(grpo_run: Any, output_dir: Path) -> Run:
+    """LongVT with a real run's options, and importance sampling, on two ranks; its resumption included."""
+    grpo_run("longvt")  # for its cold start
+    run = run_recipe(
+        "longvt_rehearsal",
+        "longvt_grpo",
+        output_dir,
+        "algorithm.rollout_correction.rollout_is=token",
+        REHEARSE="1",
+    )
+    assert_succeeded(run)
+    return run
+
+
+@pytest.mark.timeout(2400)
+def test_a_rehearsal_takes_two_steps_and_resumes_for_a_third(rehearsal: Run) -> None:
+    first, resumed = (set(read_log(path)) for path in sorted(rehearsal.folder.glob(LOG_NAMES)))
+    assert (first, resumed) == ({1, 2}, {3})
+    assert sorted(read_training(rehearsal.folder / "trajectories")) == [1, 2, 3]
+    for rank in range(2):
+        assert (rehearsal.folder / "global_step_3" / "actor" / f"model_world_size_2_rank_{rank}.pt").exists()
+
+
+@pytest.mark.timeout(2400)
+def test_a_rehearsal_packs_over_both_ranks(rehearsal: Run) -> None:
+    assert "forward for Ulysses SP input slicing" in rehearsal.log
+    assert "DEVICE=cpu: packed sequences, two ranks with Ulysses" in rehearsal.log
+    assert "only a GPU can show: flash-attn's own kernels" in rehearsal.log
+    steps = [values for path in rehearsal.folder.glob(LOG_NAMES) for values in read_log(path).values()]
+    assert all(values["actor/grad_norm"] > 0 for values in steps)
+    assert all(0.9 < values["rollout_corr/rollout_is_mean"] < 1.1 for values in steps)
+
+
+@pytest.mark.timeout(2400)
+def test_in_a_rehearsal_engine_and_actor_agree_but_for_rounding(rehearsal: Run) -> None:
+    steps = [values for path in rehearsal.folder.glob(LOG_NAMES) for values in read_log(path).values()]
+    assert [values["invariant/violations"] for values in steps] == [0, 0, 0]
+    gaps = [values["training/rollout_probs_diff_mean"] for values in steps]
+    assert len(gaps) == 3 and 0 < max(gaps) <= BFLOAT16_PROBS_DIFF
 
 
 @pytest.fixture

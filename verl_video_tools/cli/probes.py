@@ -22,6 +22,7 @@ from enum import StrEnum
 from verl_video_tools.core.environment import (
     ENGINES,
     FLASH_ATTENTION,
+    ONLY_ON_A_GPU,
     PackagePin,
     install_command,
     installed_version,
@@ -220,6 +221,14 @@ def check_gpu(device: str) -> Check:
         fix = "install the NVIDIA driver, or run with DEVICE=cpu"
         return Check("machine", "GPU", Status.FAILED, detail="DEVICE=gpu, but nvidia-smi lists none", fix=fix)
     return Check("machine", "GPU", Status.OK, "none", "recipes run with DEVICE=cpu")
+
+
+def check_rehearsal(device: str) -> Check | None:
+    """What `REHEARSE=1` leaves to a GPU. Not told where there is one: it is rehearsed there."""
+    if device != "cpu":
+        return None
+    detail = f"only a GPU can show: {', '.join(ONLY_ON_A_GPU)}"
+    return Check("machine", "REHEARSE=1", Status.OK, "recipes run with the options of a real run", detail)
 
 
 def check_cuda(device: str) -> Check | None:

@@ -59,6 +59,18 @@ ENGINES = {
 FLASH_ATTENTION = PackagePin("flash-attn", "flash_attn", "2.8.3")
 """The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
 
+ONLY_ON_A_GPU = (
+    "flash-attn's own kernels",
+    "NCCL",
+    "the bytes that offloading moves",
+    "vLLM's sleep mode and CUDA graphs",
+    "our front end of its server",
+    "weights over CUDA IPC",
+    "torch.compile",
+    "memory and time at real lengths",
+)
+"""What a rehearsal (`REHEARSE=1`) cannot show without a GPU; docs/cpu.md says what takes the place of each."""
+
 OPTIONAL = (
     ("decord", PackagePin("decord", "decord", "0.6.0")),
     ("torchcodec", PackagePin("torchcodec", "torchcodec", "0.13.0")),

@@ -11,9 +11,18 @@ from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
 @EngineRegistry.register(model_type="language_model", backend=["fsdp", "fsdp2"], device="cpu")
 class CpuFSDPEngine(FSDPEngineWithLMHead):
-    """verl's registry lacks the key (fsdp, cpu); one method is overridden."""
+    """verl's registry lacks the key (fsdp, cpu); two methods are overridden."""
 
-    engine_config: Any  # of verl, which does not annotate it
+    engine_config: Any  # of verl, which does not annotate these
+    use_remove_padding: bool
+
+    def _build_module(self) -> Any:
+        """Lets a model with packed sequences have the stand-in for flash-attn, by the name of its attention."""
+        if self.use_remove_padding:
+            from verl_video_tools.verl_plugin.platforms import cpu_attention
+
+            cpu_attention.register()
+        return super()._build_module()
 
     def _build_fsdp_module(self, module: Any) -> Any:
         """Wraps a reference model like an actor.

@@ -1,0 +1,206 @@
+"""A stand-in for flash-attn on a CPU, so that packed sequences and Ulysses can be run without a GPU.
+
+With `use_remove_padding=True` verl packs the sequences of a micro-batch into one, and leaves it to flash-attn to keep
+them apart. flash-attn takes CUDA. Here torch's own attention does it, one sequence after the other.
+
+    actor_rollout_ref.model.use_remove_padding=True
+    +actor_rollout_ref.model.override_config.attn_implementation=packed_by_torch
+
+What runs above the stand-in is verl's and transformers' own code, since that is what a rehearsal is for. It looks up
+flash-attn among the globals of its modules, which lack those names where flash-attn is not installed. Those modules
+are not changed: `_with` copies a function and gives the copy globals of its own. Two registries of transformers lead
+to the copies: `AttentionInterface` and, for Qwen2.5-VL, whose attention verl replaces as a whole,
+`register_patch_mapping`.
+
+Gloo is the second thing that differs: it has no `all_to_all` of lists, which Ulysses calls, but `all_to_all_single`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import modeling_flash_attention_utils as transformers_flash
+from transformers.integrations import flash_attention as transformers_attention
+from transformers.masking_utils import flash_attention_mask
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLAttention
+from transformers.monkey_patching import get_patch_mapping, register_patch_mapping
+from verl.models.transformers import monkey_patch, qwen2_vl
+from verl.utils.ulysses import get_ulysses_sequence_parallel_group
+
+NAME = "packed_by_torch"
+"""For `attn_implementation`. transformers would look for CUDA if it held the word flash."""
+_NO_WINDOW = (-1, -1)
+
+
+# ----------------------------------------------------------------------------------- what flash-attn would bring along
+
+
+def flash_attn_varlen_func(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_seqlens_q: Tensor,
+    cu_seqlens_k: Tensor,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = _NO_WINDOW,
+    deterministic: bool = False,
+) -> Tensor:
+    """Attention within each of several sequences that follow each other.
+
+    Args:
+        q: shape (tokens, heads, size); `k` and `v` alike, or with fewer heads that divide those of `q`.
+        cu_seqlens_q: where each sequence starts, and at last the number of tokens; `cu_seqlens_k` alike.
+        max_seqlen_q: of no use here, as `max_seqlen_k` and `deterministic`.
+
+    Returns:
+        Shape (tokens, heads, size).
+
+    Raises:
+        NotImplementedError: a sliding window.
+    """
+    if tuple(window_size) != _NO_WINDOW:
+        raise NotImplementedError("attention by torch on a CPU knows no sliding window")
+    parts = zip(
+        q.split(cu_seqlens_q.diff().tolist()),
+        k.split(cu_seqlens_k.diff().tolist()),
+        v.split(cu_seqlens_k.diff().tolist()),
+        strict=True,
+    )
+    attended = [
+        scaled_dot_product_attention(
+            *(part.transpose(0, 1)[None] for part in qkv),  # (1, heads, tokens, size)
+            dropout_p=dropout_p,
+            is_causal=causal,
+            scale=softmax_scale,
+            enable_gqa=True,
+        )[0].transpose(0, 1)
+        for qkv in parts
+    ]
+    return torch.cat(attended)
+
+
+def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """Attention within each sequence of a batch, all of one length; shapes (batch, tokens, heads, size)."""
+    batch = (flash_attn_varlen_func(*qkv, _ends(qkv[0]), _ends(qkv[1]), **options) for qkv in zip(q, k, v, strict=True))
+    return torch.stack(list(batch))
+
+
+def _ends(tokens: Tensor) -> Tensor:
+    return torch.tensor([0, len(tokens)])
+
+
+# -------------------------------------------------------------------------------------------- what gloo does not bring
+
+
+class _Exchange(torch.autograd.Function):
+    """verl's `SeqAllToAll`: each rank keeps its part of one dimension, and gets that part of all ranks."""
+
+    @staticmethod
+    def forward(ctx: Any, group: dist.ProcessGroup, sent: Tensor, scatter_dim: int, gather_dim: int) -> Tensor:
+        ctx.group, ctx.scatter_dim, ctx.gather_dim = group, scatter_dim, gather_dim
+        parts = torch.stack(sent.tensor_split(dist.get_world_size(group), scatter_dim))
+        received = torch.empty_like(parts)
+        dist.all_to_all_single(received, parts, group=group)
+        return torch.cat(received.unbind(), gather_dim)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Any, None, None]:
+        return None, _Exchange.apply(ctx.group, gradients[0], ctx.gather_dim, ctx.scatter_dim), None, None
+
+
+def _gather_seq_scatter_heads(states: Tensor, seq_dim: int, head_dim: int) -> Any:
+    group = get_ulysses_sequence_parallel_group()
+    return _Exchange.apply(group, states, head_dim, seq_dim) if group else states
+
+
+def _gather_heads_scatter_seq(states: Tensor, seq_dim: int, head_dim: int) -> Any:
+    group = get_ulysses_sequence_parallel_group()
+    return _Exchange.apply(group, states, seq_dim, head_dim) if group else states
+
+
+# ------------------------------------------------------------------------ verl's and transformers' functions above both
+
+
+def _with(function: Callable[..., Any], **replaced: Any) -> Any:
+    """A copy of a function that finds these values under the names of globals; the function itself stays as it is."""
+    assert isinstance(function, FunctionType)
+    copy = FunctionType(
+        function.__code__,
+        {**function.__globals__, **replaced},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def _found_flash_attention(*_: Any, **__: Any) -> tuple[Any, Any]:
+    """What transformers finds where flash-attn is installed (`lazy_import_flash_attention`)."""
+    functions = (
+        flash_attn_func,
+        flash_attn_varlen_func,
+        None,
+        transformers_flash._pad_input,
+        transformers_flash._unpad_input,
+    )
+    return functions, transformers_flash._lazy_define_process_function(flash_attn_varlen_func)
+
+
+def _autocast_half(q: Tensor, k: Tensor, v: Tensor, target_dtype: torch.dtype | None = None) -> Any:
+    """verl casts float32 to bfloat16 for flash-attn, which has no float32; a run in float32 stays in float32 here."""
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    return transformers_flash.fa_peft_integration_check(q, k, v, dtype)
+
+
+_flash_forward = _with(transformers_flash._flash_attention_forward, lazy_import_flash_attention=_found_flash_attention)
+_EXCHANGES = {
+    "_flash_attention_forward": _flash_forward,
+    "gather_seq_scatter_heads": _gather_seq_scatter_heads,
+    "gather_heads_scatter_seq": _gather_heads_scatter_seq,
+}
+_attention = _with(
+    transformers_attention.flash_attention_forward,
+    _flash_attention_forward=_with(monkey_patch._ulysses_flash_attention_forward, **_EXCHANGES),
+)
+_qwen2_forward = _with(
+    qwen2_vl.qwen2_vl_attn_forward,
+    _flash_use_top_left_mask=False,
+    _custom_flash_attention_forward=_with(
+        qwen2_vl._custom_flash_attention_forward,
+        **_EXCHANGES,
+        flash_attn_varlen_func=flash_attn_varlen_func,
+        fa_peft_integration_check=_autocast_half,
+        _flash_supports_window_size=True,
+        _flash_supports_deterministic=True,
+    ),
+)
+
+
+class _PackedQwen2Attention(Qwen2_5_VLAttention):
+    """The attention of Qwen2.5-VL as verl replaces it; for other `attn_implementation`s as it was."""
+
+    _stock_forward = Qwen2_5_VLAttention.forward  # verl replaces it later
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        forward = _qwen2_forward if self.config._attn_implementation == NAME else type(self)._stock_forward
+        return forward(self, *args, **kwargs)
+
+
+def register() -> None:
+    """Make the name known to transformers; models that are loaded later can have it."""
+    AttentionInterface.register(NAME, _attention)
+    AttentionMaskInterface.register(NAME, flash_attention_mask)  # none for packed sequences
+    if "Qwen2_5_VLAttention" not in get_patch_mapping():
+        register_patch_mapping({"Qwen2_5_VLAttention": _PackedQwen2Attention})
