@@ -25,7 +25,7 @@ test: test-fast  ## the fast tests, then real runs (real vLLM, real verl, no GPU
 test-fast: install  ## without Ray and vLLM, one process per core, under four minutes
 	$(PYTEST) -n logical --maxprocesses 8 --dist loadfile -m "not integration and not recipes and not cluster and not gpu"
 
-test-recipes: install  ## every recipe, two steps each; the asynchronous mode
+test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
 	$(PYTEST) -m recipes
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both
