@@ -29,7 +29,7 @@ test: install  ## all tests without Ray and vLLM, then real runs (real vLLM, rea
 test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow"
 
-test-recipes: install  ## every recipe, two steps each; the asynchronous mode
+test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
 	$(PYTEST) -m recipes
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both

@@ -3,6 +3,7 @@
 #
 #   GPU cluster   RAY_ADDRESS=auto NNODES=8 MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/longvt_grpo.sh
 #   laptop        DEVICE=cpu bash recipes/longvt_grpo.sh      # synthetic videos, tiny model, everything else the same
+#   rehearsal     REHEARSE=1 DEVICE=cpu bash recipes/longvt_grpo.sh   # the same with the options of the first (docs/cpu.md)
 #
 # Open questions need a judge (docs/judge.md). The synthetic ones are multiple-choice, unless OPEN_ENDED=1.
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.

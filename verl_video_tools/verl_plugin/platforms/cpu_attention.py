@@ -71,23 +71,24 @@ def flash_attn_varlen_func(
     """
     if tuple(window_size) != _NO_WINDOW:
         raise NotImplementedError("attention by torch on a CPU knows no sliding window")
-    parts = zip(
-        q.split(cu_seqlens_q.diff().tolist()),
-        k.split(cu_seqlens_k.diff().tolist()),
-        v.split(cu_seqlens_k.diff().tolist()),
-        strict=True,
+    q_lengths, k_lengths = (ends.diff().tolist() for ends in (cu_seqlens_q, cu_seqlens_k))
+    heads_first = (values.transpose(0, 1) for values in (q, k, v))  # (heads, tokens, size), as torch takes them
+    parts = (
+        values.split(sizes, 1) for values, sizes in zip(heads_first, (q_lengths, k_lengths, k_lengths), strict=True)
     )
     attended = [
         scaled_dot_product_attention(
-            *(part.transpose(0, 1)[None] for part in qkv),  # (1, heads, tokens, size)
+            q_part[None],
+            k_part[None],
+            v_part[None],
             dropout_p=dropout_p,
             is_causal=causal,
             scale=softmax_scale,
             enable_gqa=True,
-        )[0].transpose(0, 1)
-        for qkv in parts
+        )[0]
+        for q_part, k_part, v_part in zip(*parts, strict=True)
     ]
-    return torch.cat(attended)
+    return torch.cat(attended, 1).transpose(0, 1).contiguous()
 
 
 def flash_attn_func(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
