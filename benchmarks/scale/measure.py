@@ -39,11 +39,21 @@ def main() -> None:
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "TOKENIZERS_PARALLELISM": "false",
     }
+    os.environ |= _recipe_variables()
     case = CASES[options.method]
     os.environ[SCRIPT_VARIABLE] = str(write_script(case, options.inputs))
     result = run(case, options)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _recipe_variables() -> dict[str, str]:
+    """Those of `recipes/grpo.sh` that change what workers do, as the measured commit has them."""
+    import verl_video_tools
+
+    recipe = (Path(verl_video_tools.__file__).parents[1] / "recipes" / "grpo.sh").read_text()
+    name = "VERL_DATAPROTO_SERIALIZATION_METHOD"
+    return {name: "numpy"} if name in recipe else {}
 
 
 def write_script(case: Case, inputs: Path) -> Path:
