@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle learn clean
+.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -73,6 +73,9 @@ bench-ladder: install  ## what a FrameMind group's first looks cost beside one r
 
 bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
 	python -m benchmarks.needle_bounds
+
+bench-scale: install  ## a step of each method at full size: what hosts do, measured, beside a model of the GPUs; METHODS="longvt ..."
+	python -m benchmarks.scale $(if $(METHODS),--methods $(METHODS))
 
 METHOD ?= framethinker
 SEED ?= 0

@@ -270,6 +270,7 @@ def test_a_cluster_is_joined_with_the_variables_that_workers_need(
     }
     assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
     assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
+    assert passed["VERL_DATAPROTO_SERIALIZATION_METHOD"] == "numpy", "sender and receiver have to agree"
 
 
 LOSS_AGGREGATION = {

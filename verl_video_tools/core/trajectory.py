@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -193,10 +193,14 @@ class Trajectory:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able dict; `from_dict` is its inverse. The error of a call is a text, as `CallError` writes it."""
-        data = asdict(self)
-        for turn in data["turns"]:
-            for call in turn["calls"]:
-                call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
+        # `asdict` copies each value of each frame by itself: 30 ms for 752 frames, on the event loop of all rollouts.
+        turns = [replace(turn, calls=[replace(call, frames=[]) for call in turn.calls]) for turn in self.turns]
+        data = asdict(replace(self, initial_frames=[], turns=turns))
+        data["initial_frames"] = _frame_dicts(self.initial_frames)
+        for turn, made in zip(self.turns, data["turns"], strict=True):
+            for call, record in zip(turn.calls, made["calls"], strict=True):
+                record["frames"] = _frame_dicts(call.frames)
+                record["error"] = None if call.error is None else str(call.error)
         return data
 
     @classmethod
@@ -221,6 +225,13 @@ class Trajectory:
                 "cache": CacheUse(**data.get("cache", {})),
             }
         )
+
+
+def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
+    return [{name: getattr(frame, name) for name in _FRAME_FIELDS} for frame in frames]
+
+
+_FRAME_FIELDS = [each.name for each in fields(FrameRecord)]
 
 
 def _frames_in_words(indices: Sequence[int]) -> str:
