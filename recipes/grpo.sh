@@ -37,10 +37,17 @@ if [ "$SYNTHETIC" = 0 ]; then
     # They decode. A group stays with one of them.
     most_workers=$((16 * NNODES))
     AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}
+    # GiB of processed images that an inference server keeps: those of all rollouts under way on it, by `vvt plan`. With a
+    # model that it does not know vLLM's default stays.
+    MM_CACHE_GB=${MM_CACHE_GB:-$("$PYTHON" -m verl_video_tools.cli plan --print mm-cache-gb --model "$MODEL_PATH" \
+        --method "${PLAN_METHOD:-$METHOD}" --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" \
+        --tp "$ROLLOUT_TP" --batch-size "$TRAIN_BATCH_SIZE" --n "$ROLLOUT_N" --prompt-length "$MAX_PROMPT_LENGTH" \
+        --response-length "$MAX_RESPONSE_LENGTH" || echo 4)}
     SETTING_OPTIONS=(
         actor_rollout_ref.rollout.max_num_batched_tokens=32768
         actor_rollout_ref.rollout.agent.num_workers="$AGENT_WORKERS" data.val_batch_size="$VAL_BATCH_SIZE"
         transfer_queue.backend.SimpleStorage.num_data_storage_units="$STORAGE_UNITS"
+        +actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb="$MM_CACHE_GB"
         "${REAL_OPTIONS[@]}" "${REAL_LENGTHS[@]}")
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/${METHOD}_sft}

@@ -9,6 +9,7 @@
 # Further arguments are verl options, e.g. trainer.total_training_steps=2. Started again, it resumes from its checkpoint.
 set -euo pipefail
 METHOD=mixed
+PLAN_METHOD=longvt # shows the most
 METHODS=(framethinker videozoomer longvt videobrain framemind)
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

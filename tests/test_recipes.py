@@ -27,6 +27,8 @@ from omegaconf import DictConfig, OmegaConf
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
+from verl_video_tools.planner.recipes import RECIPES as RECIPES_PLANNED
+from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
 from verl_video_tools.video import fit_envelope, image_tokens
@@ -613,3 +615,48 @@ def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
     assert (model.use_remove_padding, model.override_config.attn_implementation) == (False, "sdpa")
     model = composed("framethinker_grpo", "gpu").actor_rollout_ref.model
     assert model.use_remove_padding and "attn_implementation" not in model.override_config
+
+
+@pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
+def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Composed) -> None:
+    config, planned = composed(f"{method}_grpo", "gpu"), RECIPES_PLANNED[method]
+    actor, rollout, kwargs = (
+        config.actor_rollout_ref.actor,
+        config.actor_rollout_ref.rollout,
+        config.data.mm_processor_kwargs,
+    )
+    assert planned == RunOptions(
+        batch_size=config.data.train_batch_size,
+        mini_batch_size=actor.ppo_mini_batch_size,
+        rollouts=rollout.n,
+        prompt_length=config.data.max_prompt_length,
+        response_length=config.data.max_response_length,
+        micro_batch_size=actor.ppo_micro_batch_size_per_gpu,
+        min_pixels=kwargs.min_pixels,
+        max_pixels=kwargs.max_pixels,
+        utilization=rollout.gpu_memory_utilization,
+        tp=rollout.tensor_model_parallel_size,
+        ulysses=actor.ulysses_sequence_parallel_size,
+        offload=actor.fsdp_config.optimizer_offload,
+        reference=actor.use_kl_loss,
+        ref_offload=config.actor_rollout_ref.ref.fsdp_config.param_offload,
+        entropy=actor.entropy_coeff > 0,
+        chunked_entropy=actor.entropy_from_logits_with_chunking,
+        freeze_vision=actor.freeze_vision_tower,
+    )
+
+
+def test_the_processor_cache_holds_the_rollouts_under_way(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cache_gb(recipe: str, folder: str, **environment: str) -> str:
+        (tmp_path / folder).mkdir()
+        variables = {**SETTINGS["gpu"], "MODEL_PATH": "Qwen/Qwen2.5-VL-7B-Instruct", **environment}
+        name = "+actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb="
+        found = [text for text in _arguments(recipe, tmp_path / folder, **variables) if text.startswith(name)]
+        return found[0].removeprefix(name)
+
+    assert int(cache_gb("videozoomer_grpo", "planned", NNODES="1")) > int(cache_gb("videozoomer_grpo", "two")) > 4
+    assert int(cache_gb("mixed_grpo", "mixed")) >= 4
+    assert cache_gb("longvt_grpo", "own", MM_CACHE_GB="7") == "7"
+    assert cache_gb("longvt_grpo", "unknown", MODEL_PATH="nobody/no-model") == "4", "vLLM's default"

@@ -30,6 +30,7 @@ from verl_video_tools.cli.haystack import Haystack
 from verl_video_tools.cli.logic import Logic
 from verl_video_tools.cli.mcp import MCP
 from verl_video_tools.cli.path import ConfigPath
+from verl_video_tools.cli.plan import Plan
 from verl_video_tools.cli.probe import Probe
 from verl_video_tools.cli.reflect import Reflect
 from verl_video_tools.cli.replay import Replay
@@ -63,6 +64,7 @@ data_app = typer.Typer(help="Make, check and convert rows.")
 app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
 COMMANDS: dict[str, type] = {
     "budget": Budget,
+    "plan": Plan,
     "mcp": MCP,
     "report": Report,
     "eval": Evaluate,

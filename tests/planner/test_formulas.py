@@ -1,0 +1,164 @@
+"""The planner's formulas, by numbers that were worked out by hand, and its sizes against real objects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import FrameRecord, ImagePart, VideoInfo
+from verl_video_tools.methods import get_method
+from verl_video_tools.planner.constants import CONSTANTS, GPUS, find_gpu
+from verl_video_tools.planner.gpu_memory import (
+    actor_memory,
+    engine_memory,
+    kv_bytes_per_token,
+    layer_parameters,
+    logits_bytes,
+    sharded_bytes,
+    text_activation_bytes,
+)
+from verl_video_tools.planner.host_memory import (
+    checkpoint_bytes,
+    feature_bytes,
+    groups_per_server,
+    queue_image_bytes,
+    rollouts_per_server,
+    step_image_tokens,
+)
+from verl_video_tools.planner.models import ModelShape, count_parameters, find_model, known_models
+from verl_video_tools.planner.recipes import RunOptions, recipe_options
+from verl_video_tools.planner.seconds import stage_seconds, text_forward_flops
+from verl_video_tools.planner.workload import Workload, estimated_tokens, plan_workload
+from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
+
+HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
+SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
+WORK = Workload(4, 50, 40, 2, 25, 20, 3, 1.5, 10, 1000, groups=6, rollouts=8, is_shared=True)
+
+
+def test_memory_of_the_actor_by_hand() -> None:
+    assert sharded_bytes(1000, 4, 8) == 500
+    assert layer_parameters(SMALL) == 8 * (16 + 8 + 48)  # q, k and v; o; gate, up and down
+    assert text_activation_bytes(SMALL, 10) == 2 * 10 * (2 * 8 + 2 * (32 + 16 + 48))
+    assert logits_bytes(SMALL, 10, RunOptions()) == 2 * 2 * 10 * 10
+    assert logits_bytes(SMALL, 10, RunOptions(entropy=True)) == 4 * 2 * 10 * 10
+    two, four = (actor_memory(SMALL, RunOptions(ulysses=size), WORK, 8, 1000) for size in (2, 4))
+    assert two.logits == 2 * four.logits and two.weights == four.weights == 500
+    frozen = actor_memory(SMALL, RunOptions(freeze_vision=True), WORK, 8, 1000)
+    assert (frozen.gradients, frozen.optimizer) == (400, 800)
+
+
+def test_memory_of_the_engine_by_hand() -> None:
+    assert kv_bytes_per_token(find_model("qwen2.5-vl-7b"), 1) == 57_344  # 2 x 28 layers x 4 heads x 128 x 2 bytes
+    assert kv_bytes_per_token(find_model("qwen2.5-vl-7b"), 8) == 57_344 / 4, "heads are copied"
+    gpu = find_gpu("H100")
+    engine = engine_memory(find_model("qwen2.5-vl-7b"), RunOptions(utilization=0.5), gpu, 10_000)
+    assert engine.weights + engine.kv_cache + engine.overhead == 0.5 * gpu.memory_bytes
+    assert engine.longest_rollouts == engine.kv_cache / (10_000 * 57_344)
+
+
+def test_images_of_a_step_by_hand() -> None:
+    assert step_image_tokens(WORK) == 6 * (40 + 8 * 3 * 20)
+    assert step_image_tokens(replace(WORK, is_shared=False)) == 6 * 8 * (40 + 3 * 20)
+    assert queue_image_bytes(WORK, SMALL) == step_image_tokens(WORK) * 2352
+    assert (groups_per_server(6, 4), rollouts_per_server(6, 8, 4)) == (2, 16)
+    assert (groups_per_server(16, 64), rollouts_per_server(16, 16, 64)) == (1, 4)
+    assert feature_bytes(WORK, SMALL, 4) == (2 * 40 + 16 * 3 * 20) * 9408
+
+
+def test_bytes_of_an_image_token() -> None:
+    sizes = {name: find_model(name) for name in known_models()}
+    assert sizes["qwen2.5-vl-7b"].feature_bytes_per_image_token == 9408
+    assert sizes["qwen3-vl-8b"].feature_bytes_per_image_token == 12_288
+
+
+def test_work_by_hand() -> None:
+    assert text_forward_flops(SMALL, 10) == 2 * 800 * 10 + 4 * 2 * 8 * 10 * 5
+    options = recipe_options("longvt")
+    model, gpu = find_model("qwen2.5-vl-7b"), find_gpu("h100")
+    work = plan_workload(get_method("longvt"), HOUR, estimated_tokens(28, options), options)
+    eight, sixteen = (
+        stage_seconds(model, options, work, gpu, num_gpus=gpus, num_cores=96, frame_pixels=1920 * 1080)
+        for gpus in (8, 16)
+    )
+    assert eight["update"] == pytest.approx(2 * sixteen["update"])
+    assert eight["decoding"] == sixteen["decoding"]
+
+
+@pytest.mark.parametrize("name", known_models())
+def test_published_models_are_counted_and_not_guessed(name: str) -> None:
+    entry = known_models()[name]
+    assert count_parameters(entry["config"]) == (entry["num_parameters"], entry["num_vision_parameters"])
+    assert entry["source"].startswith("https://huggingface.co/Qwen/")
+
+
+def test_constants_have_sources_and_units() -> None:
+    assert all(one.unit and one.source for one in CONSTANTS.values())
+    assert all(gpu.source for gpu in GPUS.values())
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(UsageError, match=r"'qwen9'.*qwen2\.5-vl-3b, qwen2\.5-vl-7b, qwen3-vl-8b"):
+        find_model("qwen9")
+    with pytest.raises(UsageError, match=r"'tpu'.*h100"):
+        find_gpu("tpu")
+
+
+def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UsageError, match="not that of a Qwen-VL model"):
+        find_model(str(tmp_path))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_checkpoint_of_the_tiny_model(family: Family, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(base_model_dir(family), dtype=torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    shape = find_model(str(base_model_dir(family)))
+    assert shape.num_parameters == sum(parameter.numel() for parameter in model.parameters())
+    weights = dict(model.named_parameters())  # tied ones once
+    torch.save({"model": weights, "optimizer": optimizer.state_dict()}, tmp_path / "checkpoint.pt")
+    size = (tmp_path / "checkpoint.pt").stat().st_size
+    assert size == pytest.approx(checkpoint_bytes(shape.num_parameters), rel=0.05)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a group of three stores, initial frames once, is what the formula says."""
+    stored_images = pytest.importorskip("verl_video_tools.verl_plugin.stored_images")
+    blocks: list[int] = []
+    monkeypatch.setattr(stored_images.tq, "kv_batch_put", lambda fields, **_: blocks.append(fields["pixels"].numel()))
+    shape = find_model(str(base_model_dir(family)))
+    side = 2 * shape.factor
+    images = [
+        ImagePart(FrameRecord(index, float(index), side, side), np.zeros((side, side, 3), np.uint8))
+        for index in range(4)
+    ]
+    stored_images.put_block("a_initial", images, shared=True)
+    for rollout in range(3):
+        stored_images.put_block(f"a_{rollout}-called", images[:2], shared=False)
+    work = replace(
+        WORK, initial_image_tokens=4 * 4, call_image_tokens=2 * 4, max_calls=1, groups=1, rollouts=3, is_shared=True
+    )
+    assert sum(blocks) == queue_image_bytes(work, shape)
+
+
+@pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain"])
+def test_estimated_text_is_near_a_tokenizer(method: str) -> None:
+    """Images exactly; text of the method's prompt without one, so only its order of magnitude is told."""
+    from verl_video_tools.planner.workload import IMAGE
+
+    options = recipe_options(method)
+    work = plan_workload(get_method(method), HOUR, estimated_tokens(28, options), options)
+    text = work.initial_tokens - work.initial_image_tokens
+    assert IMAGE and 3 * work.initial_frames < text < 20 * work.initial_frames + 3000

@@ -1,0 +1,81 @@
+"""`vvt plan`: what it prints, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from verl_video_tools.cli.main import run
+
+LONGVT = ["plan", "--model", "qwen2.5-vl-7b", "--method", "longvt"]
+
+
+@pytest.mark.parametrize("gpus", ["8", "64"])
+def test_a_run_that_fits(gpus: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LONGVT, "--gpus", gpus]) == 0
+    text = capsys.readouterr().out
+    assert "fits (modelled" in text and f"NNODES={int(gpus) // 8}\n" in text and "bound by" in text
+
+
+def test_a_run_that_cannot_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LONGVT, "--gpus", "8", "--gpu", "a100-40gb"]) == 1
+    text = capsys.readouterr().out
+    assert "cannot fit: the actor's update takes" in text and "NNODES=" not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--host-memory-gb", "100"], "a node needs"),
+        (["--shm-gb", "1"], "/dev/shm needs"),
+        (["--prompt-length", "1000"], "prompts of"),
+        (["--no-offload", "--utilization", "0.95"], "of the actor stay"),
+        (["--utilization", "0.2"], "holds no rollout"),
+    ],
+)
+def test_reasons(options: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LONGVT, *options]) == 1
+    assert reason in capsys.readouterr().out
+
+
+def test_for_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LONGVT, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (
+        found["fits"] and found["modelled"] and found["step_seconds"] == pytest.approx(sum(found["seconds"].values()))
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["plan", "--model", "qwen9", "--method", "longvt"], "'qwen9'"),
+        ([*LONGVT, "--gpu", "tpu"], "'tpu'"),
+        ([*LONGVT, "--gpus", "12"], "12"),
+        ([*LONGVT, "--ulysses", "3"], "--ulysses 3"),
+        (["plan", "--model", "qwen2.5-vl-7b", "--method", "guess"], "guess"),
+    ],
+)
+def test_bad_usage(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == 2
+    assert named in capsys.readouterr().err
+
+
+def test_a_plan_of_a_known_model_needs_no_torch() -> None:
+    program = (
+        "import sys; from verl_video_tools.cli.main import run; "
+        f"run({[*LONGVT, '--print', 'mm-cache-gb']!r}); sys.exit('torch' in sys.modules)"
+    )
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout == "4\n"
+
+
+@pytest.mark.parametrize(("module", "page"), [("published", "planning"), ("memory_page", "memory")])
+def test_tables_of_the_documentation(module: str, page: str) -> None:
+    text = (Path(__file__).parents[2] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert import_module(f"verl_video_tools.planner.{module}").table() in text

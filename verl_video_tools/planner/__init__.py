@@ -1,0 +1,1 @@
+"""What a training run needs and takes, modelled before it starts: memory, time, disk, and options that follow."""

@@ -1,0 +1,137 @@
+"""Memory of one GPU, in bytes, modelled: the actor while it updates, the inference engine while it generates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verl_video_tools.planner.constants import GPU, constant
+from verl_video_tools.planner.models import ModelShape
+from verl_video_tools.planner.recipes import RunOptions
+from verl_video_tools.planner.workload import Workload
+
+
+@dataclass(frozen=True)
+class ActorMemory:
+    """Bytes on one GPU at the peak of an update."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    reference: float
+    gathered: float
+    activations: float
+    logits: float
+    context: float
+
+    @property
+    def resident(self) -> float:
+        return self.weights + self.gradients + self.optimizer + self.reference
+
+    @property
+    def total(self) -> float:
+        moving = self.gathered + self.activations + self.logits
+        return self.context + constant("fragmentation") * (self.resident + moving)
+
+
+@dataclass(frozen=True)
+class EngineMemory:
+    """Bytes of an inference engine on one GPU, and how many of the longest rollouts its cache holds at once."""
+
+    weights: float
+    kv_cache: float
+    overhead: float
+    budget: float
+    longest_rollouts: float
+
+
+def sharded_bytes(num_parameters: int, bytes_per_parameter: float, num_gpus: int) -> float:
+    """Of what FSDP divides among GPUs, on each of them."""
+    return num_parameters * bytes_per_parameter / num_gpus
+
+
+def layer_parameters(model: ModelShape) -> int:
+    """Of one layer of the language model: attention and a gated MLP."""
+    width = (model.heads + 2 * model.kv_heads) * model.head_dim + model.heads * model.head_dim
+    return model.hidden * (width + 3 * model.intermediate)
+
+
+def gathered_bytes(model: ModelShape) -> float:
+    """bf16 weights that are whole on every GPU at a time: two layers, and embedding and output."""
+    return 2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden)
+
+
+def text_activation_bytes(model: ModelShape, tokens: float) -> float:
+    """bf16, with gradient checkpointing: the input of each layer, and all inside one layer with its gradients.
+
+    Args:
+        tokens: of a micro-batch on this GPU.
+    """
+    inside = 2 * (4 * model.hidden + (model.heads + 2 * model.kv_heads) * model.head_dim + 3 * model.intermediate)
+    return 2 * tokens * (model.layers * model.hidden + inside)
+
+
+def vision_activation_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
+    """Likewise of the vision tower, which runs on all images of a sequence on every GPU, whatever Ulysses divides.
+
+    Its pixel tensor counts in float32.
+    """
+    patches = image_tokens * model.merge**2
+    inside = 2 * (7 * model.vision_hidden + 3 * model.vision_intermediate)
+    kept = 0 if frozen else model.vision_layers * model.vision_hidden
+    pixels = 2 * image_tokens * model.feature_bytes_per_image_token
+    return 2 * patches * (kept + inside) + pixels
+
+
+def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float:
+    """Logits of a micro-batch on this GPU, their gradient, and what the entropy of the loss adds."""
+    copies = constant("logit_copies")
+    if options.entropy:
+        copies += constant("chunked_entropy_copies" if options.chunked_entropy else "entropy_copies")
+    return copies * 2 * tokens * model.vocabulary
+
+
+def actor_memory(
+    model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int, longest_tokens: int
+) -> ActorMemory:
+    """At the peak of an update. With offloading weights and optimiser come back for it, and the reference does not.
+
+    Args:
+        longest_tokens: of each sequence of the micro-batch.
+    """
+    trained = model.num_text_parameters if options.freeze_vision else model.num_parameters
+    tokens = options.micro_batch_size * longest_tokens / options.ulysses
+    images = options.micro_batch_size * workload.longest_image_tokens
+    is_reference_there = options.reference and not options.ref_offload
+    return ActorMemory(
+        weights=sharded_bytes(model.num_parameters, constant("weight_bytes"), num_gpus),
+        gradients=sharded_bytes(trained, constant("gradient_bytes"), num_gpus),
+        optimizer=sharded_bytes(trained, constant("optimizer_bytes"), num_gpus),
+        reference=sharded_bytes(model.num_parameters, constant("reference_bytes") * is_reference_there, num_gpus),
+        gathered=gathered_bytes(model),
+        activations=text_activation_bytes(model, tokens)
+        + vision_activation_bytes(model, images, frozen=options.freeze_vision),
+        logits=logits_bytes(model, tokens, options),
+        context=constant("context_bytes"),
+    )
+
+
+def kv_bytes_per_token(model: ModelShape, tp: int) -> float:
+    """On each GPU of a server; with more GPUs than heads of keys, heads are copied."""
+    heads = max(1.0, model.kv_heads / tp)
+    return 2 * model.layers * heads * model.head_dim * constant("inference_bytes")
+
+
+def engine_memory(model: ModelShape, options: RunOptions, gpu: GPU, longest_tokens: int) -> EngineMemory:
+    """Of a vLLM engine that takes `gpu_memory_utilization` of the GPU."""
+    budget = options.utilization * gpu.memory_bytes
+    weights = model.num_parameters * constant("inference_bytes") / options.tp
+    overhead = constant("engine_overhead_bytes")
+    kv_cache = budget - weights - overhead
+    longest = max(0.0, kv_cache) / (longest_tokens * kv_bytes_per_token(model, options.tp))
+    return EngineMemory(weights, kv_cache, overhead, budget, longest)
+
+
+def resident_while_generating(memory: ActorMemory, options: RunOptions) -> float:
+    """Bytes of the actor that stay on the GPU beside the engine. Gradients are freed after the update."""
+    kept = 0.0 if options.offload else memory.weights + memory.optimizer
+    return kept + memory.reference + memory.context

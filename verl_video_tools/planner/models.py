@@ -1,0 +1,131 @@
+"""Sizes of models: of the published ones from `models.json`, of others counted on torch's meta device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """What memory and time of a Qwen-VL model follow from.
+
+    Attributes:
+        num_parameters: all, tied ones once.
+        num_vision_parameters: those of the vision tower with its mergers.
+        layers, hidden, heads, kv_heads, head_dim, intermediate, vocabulary: of the language model.
+        vision_layers, vision_hidden, vision_intermediate: of the vision tower.
+        patch: side of a patch in pixels. A token of an image is `merge` x `merge` patches.
+        temporal_patch: how often the processor repeats an image in time.
+    """
+
+    name: str
+    num_parameters: int
+    num_vision_parameters: int
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    vision_layers: int
+    vision_hidden: int
+    vision_intermediate: int
+    patch: int
+    merge: int
+    temporal_patch: int
+
+    @property
+    def factor(self) -> int:
+        """Sides of images are multiples of it, in pixels."""
+        return self.patch * self.merge
+
+    @property
+    def stored_bytes_per_image_token(self) -> int:
+        """8-bit RGB pixels, as they lie in TransferQueue and in Ray's object store."""
+        return 3 * self.factor**2
+
+    @property
+    def feature_bytes_per_image_token(self) -> int:
+        """The processor's tensor in bfloat16, as vLLM's processor cache holds it."""
+        return 2 * self.temporal_patch * self.stored_bytes_per_image_token
+
+    @property
+    def num_text_parameters(self) -> int:
+        return self.num_parameters - self.num_vision_parameters
+
+
+@cache
+def known_models() -> Mapping[str, Mapping[str, Any]]:
+    """Entries of `models.json` by name: published configurations with their sources, and what was counted of them."""
+    entries: Mapping[str, Mapping[str, Any]] = json.loads(Path(__file__).with_name("models.json").read_text("utf-8"))
+    return entries
+
+
+def find_model(name: str) -> ModelShape:
+    """A model by a name of `models.json`, its name on the hub, or a folder with `config.json`.
+
+    A folder's parameters are counted, which imports torch and transformers; published ones have been counted.
+
+    Raises:
+        UsageError: it is neither, or the configuration is of another kind.
+    """
+    for known, entry in known_models().items():
+        if name.lower() in (known, entry["hub_name"].lower()):
+            return _shape(known, entry["config"], entry["num_parameters"], entry["num_vision_parameters"])
+    file = Path(name) / "config.json"
+    if not file.is_file():
+        known_names = ", ".join(known_models())
+        raise UsageError(f"--model {name!r} is no folder with a config.json and none of those known: {known_names}")
+    try:
+        config = json.loads(file.read_text("utf-8"))
+        return _shape(name, config, *count_parameters(config))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"--model {name!r}: its config.json is not that of a Qwen-VL model: {error!r}") from error
+
+
+def count_parameters(config: Mapping[str, Any]) -> tuple[int, int]:
+    """Parameters of transformers' model of a configuration: all, tied ones once, and those of the vision tower.
+
+    Raises:
+        KeyError: there is no `model_type`.
+        ValueError: transformers knows no such model.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    settings = json.loads(json.dumps(dict(config)))  # transformers takes parts of it over
+    with torch.device("meta"):
+        model = AutoModelForImageTextToText.from_config(AutoConfig.for_model(settings.pop("model_type"), **settings))
+    model.tie_weights()
+    sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    return sum(sizes.values()), sum(size for name, size in sizes.items() if ".visual." in name)
+
+
+def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision_parameters: int) -> ModelShape:
+    text, vision = config.get("text_config", config), config["vision_config"]
+    return ModelShape(
+        name=name,
+        num_parameters=num_parameters,
+        num_vision_parameters=num_vision_parameters,
+        layers=text["num_hidden_layers"],
+        hidden=text["hidden_size"],
+        heads=text["num_attention_heads"],
+        kv_heads=text["num_key_value_heads"],
+        head_dim=text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"],
+        intermediate=text["intermediate_size"],
+        vocabulary=text["vocab_size"],
+        vision_layers=vision["depth"],
+        vision_hidden=vision["hidden_size"],
+        vision_intermediate=vision["intermediate_size"],
+        patch=vision["patch_size"],
+        merge=vision["spatial_merge_size"],
+        temporal_patch=vision["temporal_patch_size"],
+    )

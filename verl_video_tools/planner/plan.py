@@ -1,0 +1,192 @@
+"""A plan: everything modelled for one run, why it fits or not, and the options that follow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Method, VideoInfo
+from verl_video_tools.planner.constants import GB, GPU
+from verl_video_tools.planner.gpu_memory import (
+    ActorMemory,
+    EngineMemory,
+    actor_memory,
+    engine_memory,
+    resident_while_generating,
+)
+from verl_video_tools.planner.host_memory import HostMemory, host_memory
+from verl_video_tools.planner.models import ModelShape
+from verl_video_tools.planner.recipes import RunOptions
+from verl_video_tools.planner.seconds import stage_seconds
+from verl_video_tools.planner.workload import Workload, plan_workload
+from verl_video_tools.rollout.tokens import ModelTokens
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Of equal nodes. `shm_bytes` is None where it is not known."""
+
+    gpu: GPU
+    num_gpus: int
+    gpus_per_node: int
+    host_bytes: float
+    cores_per_node: int
+    shm_bytes: float | None = None
+
+    @property
+    def nodes(self) -> int:
+        return math.ceil(self.num_gpus / self.gpus_per_node)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All figures are modelled, in bytes and seconds.
+
+    Attributes:
+        actor: with the fullest rollouts planned; `warnings` tell of the longest that the limits allow.
+        reasons: why it cannot fit; none where it does.
+        warnings: what fits and will hurt.
+    """
+
+    method: str
+    model: ModelShape
+    cluster: Cluster
+    options: RunOptions
+    workload: Workload
+    actor: ActorMemory
+    engine: EngineMemory
+    host: HostMemory
+    seconds: dict[str, float]
+    reasons: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def fits(self) -> bool:
+        return not self.reasons
+
+    @property
+    def step_seconds(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def bound_by(self) -> str:
+        return max(self.seconds, key=lambda name: self.seconds[name])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a machine."""
+        derived = {"fits": self.fits, "step_seconds": self.step_seconds, "bound_by": self.bound_by, "modelled": True}
+        totals = {"actor_total_bytes": self.actor.total, "host_total_bytes": self.host.total}
+        return asdict(self) | derived | totals | {"settings": settings(self)}
+
+
+def make_plan(
+    method: Method, info: VideoInfo, model: ModelShape, tokens: ModelTokens, options: RunOptions, cluster: Cluster
+) -> Plan:
+    """Model a run.
+
+    Raises:
+        UsageError: the GPUs cannot be divided as the options say.
+    """
+    _check(options, cluster)
+    workload = plan_workload(method, info, tokens, options)
+    actor, at_limits = (
+        actor_memory(model, options, workload, cluster.num_gpus, tokens_each)
+        for tokens_each in (workload.fullest_tokens, workload.longest_tokens)
+    )
+    engine = engine_memory(model, options, cluster.gpu, workload.longest_tokens)
+    host = host_memory(model, options, workload, cluster.num_gpus, cluster.gpus_per_node)
+    seconds = stage_seconds(
+        model,
+        options,
+        workload,
+        cluster.gpu,
+        num_gpus=cluster.num_gpus,
+        num_cores=cluster.nodes * cluster.cores_per_node,
+        frame_pixels=info.width * info.height,
+    )
+    reasons, warnings = _judge(options, cluster, workload, actor, engine, host)
+    if actor.total <= cluster.gpu.memory_bytes < at_limits.total:
+        warnings.append(
+            f"a rollout of {workload.longest_tokens:,} tokens, which the limits allow, would take "
+            f"{at_limits.total / GB:.0f} GB of a GPU's {cluster.gpu.memory_bytes / GB:.0f} in the update"
+        )
+    return Plan(
+        method.name, model, cluster, options, workload, actor, engine, host, seconds, tuple(reasons), tuple(warnings)
+    )
+
+
+def settings(plan: Plan) -> list[str]:
+    """Variables of our recipes, and verl options that follow them on the command line."""
+    options, cluster = plan.options, plan.cluster
+    variables = {
+        "NNODES": cluster.nodes,
+        "NDEVICES_PER_NODE": min(cluster.num_gpus, cluster.gpus_per_node),
+        "ROLLOUT_TP": options.tp,
+        "ROLLOUT_N": options.rollouts,
+        "TRAIN_BATCH_SIZE": options.batch_size,
+        "MINI_BATCH_SIZE": options.mini_batch_size,
+        "MICRO_BATCH_SIZE": options.micro_batch_size,
+        "MAX_PROMPT_LENGTH": options.prompt_length,
+        "MAX_RESPONSE_LENGTH": options.response_length,
+        "MAX_MODEL_LEN": options.prompt_length + options.response_length,
+        "MM_CACHE_GB": plan.host.mm_cache_gb,
+        "AGENT_WORKERS": min(options.batch_size, 16 * cluster.nodes),
+    }
+    return [
+        *(f"{name}={value}" for name, value in variables.items()),
+        f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={options.ulysses}",
+        f"actor_rollout_ref.rollout.gpu_memory_utilization={options.utilization}",
+    ]
+
+
+def _check(options: RunOptions, cluster: Cluster) -> None:
+    if cluster.num_gpus > cluster.gpus_per_node and cluster.num_gpus % cluster.gpus_per_node:
+        raise UsageError(f"--gpus {cluster.num_gpus} are no whole nodes of {cluster.gpus_per_node}")
+    for name in ("tp", "ulysses"):
+        if cluster.num_gpus % getattr(options, name):
+            raise UsageError(f"--{name} {getattr(options, name)} does not divide --gpus {cluster.num_gpus}")
+
+
+def _judge(
+    options: RunOptions,
+    cluster: Cluster,
+    workload: Workload,
+    actor: ActorMemory,
+    engine: EngineMemory,
+    host: HostMemory,
+) -> tuple[list[str], list[str]]:
+    has = cluster.gpu.memory_bytes
+    reasons, warnings = [], []
+    if actor.total > has:
+        largest = max(("logits", "activations", "resident"), key=lambda name: getattr(actor, name))
+        reasons.append(
+            f"the actor's update takes {actor.total / GB:.0f} GB of a GPU's {has / GB:.0f}, most of it {largest}: "
+            "shorter rollouts, a smaller micro-batch, larger Ulysses, or more GPUs"
+        )
+    if engine.longest_rollouts < 1:
+        reasons.append(
+            f"vLLM's cache of {max(0.0, engine.kv_cache) / GB:.0f} GB holds no rollout of {workload.longest_tokens:,} "
+            "tokens: larger --tp or --utilization"
+        )
+    beside = resident_while_generating(actor, options)
+    if beside + engine.budget > has:
+        reasons.append(
+            f"while vLLM holds {engine.budget / GB:.0f} GB, {beside / GB:.0f} GB of the actor stay on a GPU of "
+            f"{has / GB:.0f}: offload them, or a smaller --utilization"
+        )
+    if workload.initial_tokens > options.prompt_length:
+        reasons.append(f"prompts of {workload.initial_tokens:,} tokens exceed {options.prompt_length:,}")
+    if host.total > cluster.host_bytes:
+        reasons.append(
+            f"a node needs {host.total / GB:.0f} GB of memory and has {cluster.host_bytes / GB:.0f}: a smaller batch, "
+            "fewer frames, or more nodes"
+        )
+    if cluster.shm_bytes is not None and host.shm > cluster.shm_bytes:
+        reasons.append(f"/dev/shm needs {host.shm / GB:.0f} GB and has {cluster.shm_bytes / GB:.0f}")
+    if 0 < workload.max_calls < 2 and workload.call_frames:
+        warnings.append("only one call at the largest size fits into a rollout's limits")
+    if options.chunked_entropy:
+        warnings.append("entropy in chunks keeps more copies of the logits than verl's default, once it is recompiled")
+    return reasons, warnings

@@ -1,0 +1,104 @@
+"""Predicted beside published: `python -m verl_video_tools.planner.published` prints the table of docs/planning.md.
+
+Where a paper does not say what a prediction needs (numbers of steps, batches, lengths), `assumed` says what was taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.methods import get_method
+from verl_video_tools.planner.constants import constant, find_gpu
+from verl_video_tools.planner.models import find_model
+from verl_video_tools.planner.plan import Cluster, make_plan
+from verl_video_tools.planner.recipes import RunOptions, recipe_options
+from verl_video_tools.planner.workload import estimated_tokens
+
+
+@dataclass(frozen=True)
+class PublishedRun:
+    """A published duration, and the run that we take it for. `seconds` is of `num_steps` steps."""
+
+    name: str
+    published: str
+    seconds: float
+    num_steps: int
+    method: str
+    model: str
+    gpu: str
+    num_gpus: int
+    video_seconds: float
+    options: RunOptions
+    assumed: str
+
+
+_ASSUMED_GROUPS = replace(RunOptions(), batch_size=32, rollouts=8)
+RUNS = (
+    PublishedRun(
+        "VideoZoomer, RL",
+        "45 h on 16 H100",
+        45 * 3600,
+        200,
+        "videozoomer",
+        "qwen2.5-vl-7b",
+        "h100",
+        16,
+        900.0,
+        recipe_options("videozoomer"),
+        "200 steps, which are not published; videos of 15 minutes",
+    ),
+    PublishedRun(
+        "ParaVT, a step",
+        "about 250 s on 8 x 80 GB",
+        250,
+        1,
+        "framethinker",
+        "qwen2.5-vl-7b",
+        "h100",
+        8,
+        900.0,
+        replace(_ASSUMED_GROUPS, prompt_length=16_384),
+        "H100; our FrameThinker stands for its method, with 32 x 8 rollouts",
+    ),
+    PublishedRun(
+        "VideoBrain, all",
+        "472 H20-hours",
+        472 * 3600 / 8,
+        400,
+        "videobrain",
+        "qwen3-vl-8b",
+        "h20",
+        8,
+        900.0,
+        recipe_options("videobrain"),
+        "all of it reinforcement learning, 400 steps; 8 GPUs",
+    ),
+)
+
+
+def predicted_step_seconds(run: PublishedRun) -> float:
+    """Of one step, modelled."""
+    model = find_model(run.model)
+    cluster = Cluster(
+        find_gpu(run.gpu), run.num_gpus, 8, constant("host_bytes"), cores_per_node=int(constant("host_cores"))
+    )
+    info = VideoInfo(run.video_seconds, round(run.video_seconds * 30), 30.0, 1920, 1080)
+    tokens = estimated_tokens(model.factor, run.options)
+    return make_plan(get_method(run.method), info, model, tokens, run.options, cluster).step_seconds
+
+
+def table() -> str:
+    """Markdown."""
+    lines = ["| run | published | of a step | modelled | error | assumed |", "|---|---|---|---|---|---|"]
+    for run in RUNS:
+        published, predicted = run.seconds / run.num_steps, predicted_step_seconds(run)
+        error = predicted / published - 1
+        lines.append(
+            f"| {run.name} | {run.published} | {published:.0f} s | {predicted:.0f} s | {error:+.0%} | {run.assumed} |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
