@@ -1,4 +1,6 @@
-"""Bytes of one image in vLLM's processor cache: `VERL_PLATFORM=cpu python -m tests.integration.processor_cache_sizes MODEL_DIR SIDE`.
+"""Bytes of one image in vLLM's processor cache.
+
+    VERL_PLATFORM=cpu python -m tests.integration.processor_cache_sizes MODEL_DIR SIDE
 
 Prints one JSON object: the image's tokens, and the bytes that vLLM's cache counts for it, in bfloat16.
 """
