@@ -154,11 +154,9 @@ def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain"])
-def test_estimated_text_is_near_a_tokenizer(method: str) -> None:
-    """Images exactly; text of the method's prompt without one, so only its order of magnitude is told."""
-    from verl_video_tools.planner.workload import IMAGE
-
+def test_estimated_text_has_the_right_order(method: str) -> None:
+    """No tokenizer is compared with here: labels of frames and the prompt, roughly."""
     options = recipe_options(method)
     work = plan_workload(get_method(method), HOUR, estimated_tokens(28, options), options)
     text = work.initial_tokens - work.initial_image_tokens
-    assert IMAGE and 3 * work.initial_frames < text < 20 * work.initial_frames + 3000
+    assert 3 * work.initial_frames < text < 20 * work.initial_frames + 3000

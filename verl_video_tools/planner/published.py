@@ -1,6 +1,7 @@
 """Predicted beside published: `python -m verl_video_tools.planner.published` prints the table of docs/planning.md.
 
-Where a paper does not say what a prediction needs (numbers of steps, batches, lengths), `assumed` says what was taken.
+Where a paper does not say what a prediction needs (batches, lengths), `assumed` says what was taken. An error is stated
+only against a published step: against a whole run the number of steps would be free to choose.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from verl_video_tools.planner.workload import estimated_tokens
 
 @dataclass(frozen=True)
 class PublishedRun:
-    """A published duration, and the run that we take it for. `seconds` is of `num_steps` steps."""
+    """A published duration, and the run that we take it for. `seconds` is of the whole run, or of a step where
+    `is_step`: how many steps a run had is not published."""
 
     name: str
     published: str
     seconds: float
-    num_steps: int
+    is_step: bool
     method: str
     model: str
     gpu: str
@@ -39,20 +41,20 @@ RUNS = (
         "VideoZoomer, RL",
         "45 h on 16 H100",
         45 * 3600,
-        200,
+        False,
         "videozoomer",
         "qwen2.5-vl-7b",
         "h100",
         16,
         900.0,
         recipe_options("videozoomer"),
-        "200 steps, which are not published; videos of 15 minutes",
+        "videos of 15 minutes",
     ),
     PublishedRun(
         "ParaVT, a step",
         "about 250 s on 8 x 80 GB",
         250,
-        1,
+        True,
         "framethinker",
         "qwen2.5-vl-7b",
         "h100",
@@ -65,14 +67,14 @@ RUNS = (
         "VideoBrain, all",
         "472 H20-hours",
         472 * 3600 / 8,
-        400,
+        False,
         "videobrain",
         "qwen3-vl-8b",
         "h20",
         8,
         900.0,
         recipe_options("videobrain"),
-        "all of it reinforcement learning, 400 steps; 8 GPUs",
+        "all of it reinforcement learning; 8 GPUs",
     ),
 )
 
@@ -90,13 +92,12 @@ def predicted_step_seconds(run: PublishedRun) -> float:
 
 def table() -> str:
     """Markdown."""
-    lines = ["| run | published | of a step | modelled | error | assumed |", "|---|---|---|---|---|---|"]
+    lines = ["| run | published | a step, modelled | error | assumed |", "|---|---|---|---|---|"]
     for run in RUNS:
-        published, predicted = run.seconds / run.num_steps, predicted_step_seconds(run)
-        error = predicted / published - 1
-        lines.append(
-            f"| {run.name} | {run.published} | {published:.0f} s | {predicted:.0f} s | {error:+.0%} | {run.assumed} |"
-        )
+        predicted = predicted_step_seconds(run)
+        num_steps = run.seconds / predicted
+        error = f"{predicted / run.seconds - 1:+.0%}" if run.is_step else f"none: {num_steps:.0f} such steps"
+        lines.append(f"| {run.name} | {run.published} | {predicted:.0f} s | {error} | {run.assumed} |")
     return "\n".join(lines)
 
 
