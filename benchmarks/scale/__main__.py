@@ -47,19 +47,26 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     """Each method in processes of its own."""
     inputs = (options.out / "inputs").resolve()
     prepare(inputs)
-    methods: dict[str, Any] = {}
-    for method in options.methods:
-        arguments = ["--rollouts", str(options.rollouts)] if options.rollouts else []
-        arguments += ["--profile"] if options.profile else []
-        print(f"{method} ...", flush=True)
-        out = options.out.resolve() / f"{method}.json"
-        _child(options, "measure", method, "--inputs", str(inputs), "--out", str(out), *arguments)
-        methods[method] = json.loads(out.read_text())
+
+    def one(method: str, name: str, *arguments: str) -> Any:
+        print(f"{name} ...", flush=True)
+        out = options.out.resolve() / f"{name}.json"
+        arguments += ("--profile",) if options.profile else ()
+        _child(options, "measure", name, method, "--inputs", str(inputs), "--out", str(out), *arguments)
+        return json.loads(out.read_text())
+
+    def rollouts(method: str) -> str:
+        return str(options.rollouts or CASES[method].group_size)
+
+    methods = {method: one(method, method, "--rollouts", rollouts(method)) for method in options.methods}
+    result = {"commit": next(iter(methods.values()))["commit"], "methods": methods}
+    if "longvt" in methods and not options.code:
+        few = str(min(4, int(rollouts("longvt"))))
+        result["stock_front_end"] = one("longvt", "stock_front_end", "--front-end", "stock", "--rollouts", few)
     print("vLLM's front end ...", flush=True)
     out = options.out.resolve() / "front_end.json"
-    _child(options, "front_end", str(inputs / "qwen2_5_vl"), str(out))
-    commit = next(iter(methods.values()))["commit"]
-    return {"commit": commit, "methods": methods, "front_end": json.loads(out.read_text())}
+    _child(options, "front_end", "front_end", str(inputs / "qwen2_5_vl"), str(out))
+    return result | {"front_end": json.loads(out.read_text())}
 
 
 def report(before: dict[str, Any], after: dict[str, Any], folder: Path) -> str:
@@ -91,14 +98,14 @@ def into_docs(text: str, drawn: Path) -> None:
     (_DOCS / "images" / "scale.svg").write_bytes(drawn.read_bytes())
 
 
-def _child(options: argparse.Namespace, program: str, *arguments: str) -> None:
+def _child(options: argparse.Namespace, program: str, name: str, *arguments: str) -> None:
     """Run a part in a process that finds the package to be measured first."""
     code = (options.code or Path.cwd()).resolve()
     path = os.pathsep.join([str(code), str(_FOLDER.parent.resolve())])
     environment = os.environ | {"PYTHONPATH": path, "VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"}
     if not (code / "verl_video_tools" / "verl_plugin").exists():  # the installed entry point names a module it lacks
         environment["VERL_USE_EXTERNAL_MODULES"] = "verl_video_tools.plugin"
-    log = options.out / f"{program}_{arguments[0].split('/')[-1]}.log"
+    log = options.out / f"{name}.log"
     with log.open("w") as file:
         process = subprocess.run(
             [sys.executable, "-m", f"scale.{program}", *arguments],
@@ -110,7 +117,7 @@ def _child(options: argparse.Namespace, program: str, *arguments: str) -> None:
             check=False,
         )
     if process.returncode:
-        sys.exit(f"bench-scale: {program} {arguments[0]} failed; the end of {log}:\n{log.read_text()[-3000:]}")
+        sys.exit(f"bench-scale: {name} failed; the end of {log}:\n{log.read_text()[-3000:]}")
 
 
 if __name__ == "__main__":

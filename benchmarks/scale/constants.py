@@ -44,6 +44,13 @@ QUEUE_UNITS = {"before": (8, 8), "after": (8, 16)}
 QUEUE_READS = 3
 """Passes over a row's images in a step: old log-probabilities, the reference's, the update."""
 
+BUS_BYTES_PER_SECOND = 20e9
+"""8-bit images from a host to its GPU, pageable memory on PCI Express 5. Assumed."""
+
+PROCESSOR_TRAFFIC = 100
+"""Bytes of GPU memory that the image processor reads and writes for a byte of 8-bit images: a dozen passes in float32.
+Assumed."""
+
 # --------------------------------------------------------------------------------------------- models, by the method's
 
 MODEL_PARAMETERS = {"qwen2_5_vl": 7.6e9, "qwen3_vl": 8.2e9}

@@ -23,16 +23,16 @@ class HostWork:
         worker_loop_seconds: CPU seconds of a worker's event loop for a rollout: one after the other.
         worker_seconds: CPU seconds of a worker for a rollout, threads included.
         server_seconds: CPU seconds of an inference server for a rollout; one interpreter, so one after the other.
-        actor_seconds: CPU seconds of a training process for a rollout's images in one pass.
-        queue_bytes: of images, for a rollout, in each pass.
+        queue_bytes: of images, that a training process reads for a rollout in each pass.
+        makes_tensors: it reads 8-bit images and makes the tensors itself, on its GPU.
         prefills: times that a group's initial frames are computed, for each server that could.
     """
 
     worker_loop_seconds: float
     worker_seconds: float
     server_seconds: float
-    actor_seconds: float
     queue_bytes: float
+    makes_tensors: bool
     prefills: float
 
 
@@ -68,7 +68,7 @@ class Step:
         host_wait: how much longer the busiest host resource takes for the same rollouts; GPUs wait.
         queue: reading rows from the queue.
         gpu_training: log-probabilities and update, with what is fixed.
-        actor_host: images made into tensors by the training processes.
+        tensors: images made into tensors by the training processes (modelled).
         bound_by: the resource that bounds the rollouts.
     """
 
@@ -76,12 +76,12 @@ class Step:
     host_wait: float
     queue: float
     gpu_training: float
-    actor_host: float
+    tensors: float
     bound_by: str
 
     @property
     def seconds(self) -> float:
-        return self.gpu_rollout + self.host_wait + self.queue + self.gpu_training + self.actor_host
+        return self.gpu_rollout + self.host_wait + self.queue + self.gpu_training + self.tensors
 
     @property
     def gpu_share(self) -> float:
@@ -119,6 +119,13 @@ def gpu_training_seconds(size: StepSize, num_gpus: int) -> float:
     return size.num_rollouts * passes * forward / num_gpus / (c.GPU_FLOPS * c.TRAINING_UTILISATION) + c.FIXED_SECONDS
 
 
+def tensor_seconds(work: HostWork) -> float:
+    """Modelled: a rollout's images copied to a GPU, and there through the model's image processor."""
+    if not work.makes_tensors:
+        return 0.0
+    return work.queue_bytes * (1 / c.BUS_BYTES_PER_SECOND + c.PROCESSOR_TRAFFIC / c.GPU_BYTES_PER_SECOND)
+
+
 def prefills_per_group(size: StepSize, work: HostWork, num_gpus: int, version: Version) -> float:
     """How often a group's initial frames are computed in a step on so many servers.
 
@@ -154,7 +161,7 @@ def step(size: StepSize, work: HostWork, *, version: Version, nodes: int, gpu_sp
         host_wait=max(0.0, host - gpu),
         queue=queue_bytes / units / c.QUEUE_UNIT_BYTES_PER_SECOND,
         gpu_training=gpu_training_seconds(size, num_gpus) / gpu_speed,
-        actor_host=c.QUEUE_READS * size.num_rollouts / num_gpus * work.actor_seconds / c.CORE_SPEED,
+        tensors=tensor_seconds(work) * c.QUEUE_READS * size.num_rollouts / num_gpus,
         bound_by="GPUs" if gpu >= host else busiest,
     )
 

@@ -128,8 +128,10 @@ def step(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     from tensordict import NonTensorData, NonTensorStack, TensorDict
     from verl.workers.rollout.replica import RolloutMode
     from verl.workers.rollout.router import get_router_handle
+    from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
 
     from .actors import ProbedClient, ProbedServer, ProbedWorker
+    from .code_under_test import Server
 
     config = configuration(case, options)
     rollout = config.actor_rollout_ref.rollout
@@ -187,8 +189,8 @@ def step(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     return {
         "method": case.method,
         "commit": _commit(),
-        "router": options.router,
-        "front_end": options.front_end,
+        "router": "ours" if rollout.get("router_config_path") else "verl",
+        "front_end": "stock" if Server is vLLMHttpServer else options.front_end,
         "num_groups": len(uids),
         "group_size": rollout.n,
         "status": sorted({listed[uid]["status"] for uid in uids}),

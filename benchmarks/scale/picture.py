@@ -11,7 +11,7 @@ _PARTS = {
     "gpu_training": ("training (modelled)", "#7fb2d6"),
     "host_wait": ("GPUs wait for hosts", "#d1495b"),
     "queue": ("queue", "#edae49"),
-    "actor_host": ("tensors of images", "#9a6fb0"),
+    "tensors": ("tensors of images (modelled)", "#9a6fb0"),
 }
 
 

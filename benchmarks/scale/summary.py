@@ -11,10 +11,6 @@ from .critical_path import HostWork, StepSize
 Measured = Mapping[str, Any]
 """The result of `measure` for one method."""
 
-_PATCH_BYTES = 2
-_COPIES_OF_PIXELS = 4
-"""A processor's tensor in bfloat16 and doubled in time, over the 8-bit pixels that it was made from."""
-
 
 def num_rollouts(measured: Measured) -> int:
     return int(measured["num_groups"] * measured["group_size"])
@@ -38,17 +34,30 @@ def encodes_per_group(measured: Measured) -> float:
     )
 
 
-def queue_copies(measured: Measured) -> float:
-    """Copies of a group's initial frames in the queue."""
+def queue_copies(measured: Measured, group_size: int) -> float:
+    """Copies of a group's initial frames in the queue: one, or one in each row."""
     queue = measured["queue"]
-    if not queue["rows_with_references"]:
-        return float(queue["num_rows"] / measured["num_groups"])
-    return 1.0 if queue["shared_block_bytes"] else 0.0
+    return 1.0 if queue["rows_with_references"] else group_size * queue["num_rows"] / num_rollouts(measured)
+
+
+def validation_bytes(measured: Measured) -> float:
+    """Of pixels that the queue holds of one short rollout of a validation."""
+    queue = measured["validation"]
+    return float(queue["tensor_bytes"] + queue["block_bytes"])
 
 
 def queue_bytes_per_rollout(measured: Measured) -> float:
     queue = measured["queue"]
     return float((queue["tensor_bytes"] + queue["block_bytes"]) / num_rollouts(measured))
+
+
+def read_bytes_per_rollout(measured: Measured) -> float:
+    """What a training process reads for a rollout, without those that it may have kept."""
+    queue, rollouts = measured["queue"], num_rollouts(measured)
+    shared = queue["shared_block_bytes"]
+    blocks_per_group = max(1, round(encodes_per_group(measured)))  # of initial frames: FrameMind has one for each rung
+    shown = shared / blocks_per_group / measured["num_groups"]
+    return float(shown + (queue["tensor_bytes"] + queue["block_bytes"] - shared) / rollouts)
 
 
 def host_work(measured: Measured) -> HostWork:
@@ -59,8 +68,8 @@ def host_work(measured: Measured) -> HostWork:
         worker_loop_seconds=max(0.0, worker["loop_cpu_seconds"]) / rollouts,
         worker_seconds=worker["cpu_seconds"] / rollouts,
         server_seconds=sum(server["cpu_seconds"] for server in measured["servers"]) / rollouts,
-        actor_seconds=measured.get("actor", {}).get("cpu_seconds", 0.0),
-        queue_bytes=queue_bytes_per_rollout(measured),
+        queue_bytes=read_bytes_per_rollout(measured),
+        makes_tensors=bool(measured["queue"]["rows_with_references"]),
         prefills=max(1.0, prefills_per_group(measured) / max(1, servers_reached)),
     )
 

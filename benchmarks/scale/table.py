@@ -14,10 +14,11 @@ from .summary import (
     prefills_per_group,
     queue_bytes_per_rollout,
     queue_copies,
+    validation_bytes,
 )
 
 Result = Mapping[str, Any]
-"""`commit`, `methods` (of `measure`, by name), `front_end` (of `front_end`)."""
+"""`commit`, `methods` (of `measure`, by name), `front_end` (of `front_end`), `stock_front_end` (LongVT without)."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,10 @@ def _longvt(value: Callable[[Measured], float]) -> Callable[[Result], float]:
     return lambda result: value(result["methods"]["longvt"])
 
 
+def _loop_per_rollout(measured: Measured) -> float:
+    return float(measured["worker"]["loop_cpu_seconds"] / num_rollouts(measured))
+
+
 def _turn(number: int, name: str) -> Callable[[Result], float]:
     return lambda result: float(result["front_end"]["turns"][number][name])
 
@@ -52,8 +57,13 @@ MEASURES: tuple[Measure, ...] = (
     Measure("initial-frame encodes per group, two replicas", _longvt(encodes_per_group), 1.1, ""),
     Measure(
         "event loop of an agent loop worker, per rollout",
-        _longvt(lambda measured: measured["worker"]["loop_cpu_seconds"] / num_rollouts(measured)),
+        _longvt(_loop_per_rollout),
         0.05,
+    ),
+    Measure(
+        "the same with vLLM's own front end",
+        lambda result: _loop_per_rollout(result.get("stock_front_end") or result["methods"]["longvt"]),
+        None,
     ),
     Measure(
         "longest pause of that loop, its own work",
@@ -69,7 +79,18 @@ MEASURES: tuple[Measure, ...] = (
     Measure("vLLM front end, later turn, 1,152 cached images", _turn(1, "cpu_seconds"), 0.25),
     Measure("of it on the event loop, 1,152 images", _turn(1, "loop_cpu_seconds"), 0.02),
     Measure("longest pause of the server's loop, its own work", _longvt(_server("longest_busy_pause_seconds")), None),
-    Measure("copies of initial frames in the queue, group of 16", _longvt(queue_copies), 1.1, ""),
+    Measure(
+        "copies of initial frames in the queue, group of 16",
+        _longvt(lambda measured: queue_copies(measured, 16)),
+        1.1,
+        "",
+    ),
+    Measure(
+        "pixels of a short validation rollout in the queue",
+        _longvt(lambda measured: validation_bytes(measured) / 1e6),
+        0.0,
+        "MB",
+    ),
     Measure(
         "bytes of images in the queue per rollout",
         _longvt(lambda measured: queue_bytes_per_rollout(measured) / 1e6),
@@ -151,7 +172,7 @@ def steps_table(steps: Iterable[Mapping[str, Any]], gpu_speed: float = 1.0) -> s
             step["version"],
             *(
                 f"{step[name]:.0f}"
-                for name in ("gpu_rollout", "host_wait", "queue", "gpu_training", "actor_host", "seconds")
+                for name in ("gpu_rollout", "host_wait", "queue", "gpu_training", "tensors", "seconds")
             ),
             f"{step['gpu_share']:.0%}",
             step["bound_by"],
@@ -159,7 +180,7 @@ def steps_table(steps: Iterable[Mapping[str, Any]], gpu_speed: float = 1.0) -> s
         for step in steps
         if step["gpu_speed"] == gpu_speed
     ]
-    head = ["method", "GPUs", "", "rollouts on GPUs*", "waiting for hosts", "queue", "training*", "tensors", "step*"]
+    head = ["method", "GPUs", "", "rollouts on GPUs*", "waiting for hosts", "queue", "training*", "tensors*", "step*"]
     return table([*head, "GPUs busy*", "rollouts bound by"], rows) + "\n\\* modelled\n"
 
 

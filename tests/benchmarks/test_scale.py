@@ -23,7 +23,7 @@ SIZE = critical_path.StepSize(
     image_tokens=45_000,
 )
 NO_WORK = critical_path.HostWork(
-    worker_loop_seconds=0, worker_seconds=0, server_seconds=0, actor_seconds=0, queue_bytes=0, prefills=1
+    worker_loop_seconds=0, worker_seconds=0, server_seconds=0, queue_bytes=0, makes_tensors=False, prefills=1
 )
 
 
@@ -53,6 +53,7 @@ def measured(**changes: Any) -> dict[str, Any]:
             "block_bytes": 0,
             "shared_block_bytes": 0,
         },
+        "validation": {"tensor_bytes": 0, "block_bytes": 0},
         **changes,
     }
 
@@ -82,9 +83,11 @@ def test_rollouts_look_at_places_of_their_own(method: str) -> None:
 def test_what_is_counted_on_two_servers() -> None:
     assert summary.prefills_per_group(measured()) == pytest.approx(2.04)
     assert summary.encodes_per_group(measured()) == 2.0
-    assert summary.queue_copies(measured()) == 4.0
-    references = {**measured()["queue"], "rows_with_references": 4, "shared_block_bytes": 72_000_000}
-    assert summary.queue_copies(measured(queue=references)) == 1.0
+    assert summary.queue_copies(measured(), 16) == 16.0
+    blocks = {"tensor_bytes": 0, "block_bytes": 200_000_000, "shared_block_bytes": 72_000_000}
+    references = {**measured()["queue"], **blocks, "rows_with_references": 4}
+    assert summary.read_bytes_per_rollout(measured(queue=references)) == 72e6 / 2 + 32e6
+    assert summary.queue_copies(measured(queue=references), 16) == 1.0
     work = summary.host_work(measured())
     assert (work.worker_loop_seconds, work.server_seconds, work.queue_bytes) == (0.5, 4.0, 2e8)
     assert work.prefills == pytest.approx(1.02)
@@ -118,7 +121,13 @@ def test_servers_that_compute_a_groups_frames(nodes: int, before: int, after: in
 
 
 def test_the_queue_is_read_once_for_each_pass() -> None:
-    step = critical_path.step(SIZE, replace(NO_WORK, queue_bytes=3e6), version="before", nodes=1)
+    work = replace(NO_WORK, queue_bytes=3e6)
+    step = critical_path.step(SIZE, work, version="before", nodes=1)
+    assert (
+        step.tensors
+        == 0
+        < critical_path.step(SIZE, replace(work, makes_tensors=True), version="after", nodes=1).tensors
+    )
     assert step.queue == pytest.approx(3 * 256 * 3e6 / 8 / constants.QUEUE_UNIT_BYTES_PER_SECOND)
 
 
