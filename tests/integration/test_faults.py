@@ -115,7 +115,7 @@ def test_stale_weights_part_engine_and_actor(lines: list[dict]) -> None:
 
 def test_a_run_warns_that_engine_and_actor_differ(faulty_run: Run) -> None:
     for step in (1, 2, 3):  # wrong positions from the first step on, stale weights besides from the first update on
-        assert f"step {step}: engine and actor differ by" in faulty_run.log
+        assert f"step {step}: alarm engine_gap: engine and actor differ by" in faulty_run.log
 
 
 def test_a_flagged_rollout_moves_no_siblings_advantage(lines: list[dict]) -> None:

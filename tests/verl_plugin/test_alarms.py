@@ -36,8 +36,9 @@ NAN = float("nan")
         ({SCORE: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.5]}, {}),
         ({ENTROPY: [0.5, 0.005, 0.004, 0.003, 0.5]}, {3: ["entropy_collapse"]}),
         ({ENTROPY: [0.5, 0.5, 0.5, 2.0, 3.0, 4.0, 0.5]}, {5: ["entropy_explosion"]}),
-        ({GAP: [0.001, 0.2, 0.3, 0.4, 0.5, 0.0]}, {1: ["engine_gap"], 4: ["engine_gap"]}),  # at once, then every third
+        ({GAP: [0.001, 0.2, 0.3, 0.0]}, {1: ["engine_gap"], 2: ["engine_gap"]}),  # at once, in every step
         ({GAP: [0.05, NAN, 0.0]}, {}),  # at the limit; not compared by verl
+        ({GAP: [0.2, NAN]}, {0: ["engine_gap"]}),
         ({RATE: [0.5, 0.0, 0.04, 0.0, 0.0, 0.0, 0.0]}, {3: ["no_differences"], 6: ["no_differences"]}),
         (
             {"rollout/flagged": [4.0, 4.0, 3.0, 0.0], "rollout/count": [16.0, 16.0, 10.0, 16.0]},

@@ -83,7 +83,10 @@ RULES: Mapping[str, tuple[str, Callable[[Values, int, float], str | None]]] = {
     "flagged_rollouts": ("rollout/flagged_share", _flagged_rollouts),
     "no_differences": ("group/unequal_reward_rate", _no_differences),
 }
-"""Each rule looks at one metric and says what is wrong, or nothing. All but `engine_gap` wait for `patience_steps`."""
+"""Each rule looks at one metric and says what is wrong, or nothing."""
+
+_IMMEDIATE = "engine_gap"
+"""Waits for no `patience_steps`, and is reported in every step: the updates are wrong from the first one on."""
 
 
 class Alarms:
@@ -118,7 +121,7 @@ class Alarms:
     def check(self, step: int, metrics: Mapping[str, Any]) -> list[str]:
         """Look at the metrics of a finished step; returns the alarms that were reported now.
 
-        An alarm that lasts is reported every `patience_steps` steps.
+        An alarm that lasts is reported every `patience_steps` steps, `engine_gap` in every step.
         """
         flagged, count = metrics.get("rollout/flagged"), metrics.get("rollout/count")
         known = {**metrics, **({"rollout/flagged_share": flagged / count} if flagged is not None and count else {})}
@@ -129,13 +132,14 @@ class Alarms:
         reported = []
         for name, (metric, rule) in RULES.items():
             values = self._history[metric]
-            waits = name != "engine_gap" and len(values) < self._patience
-            if self._actions[name] == "off" or metric not in known or not values or waits:
+            interval = 1 if name == _IMMEDIATE else self._patience
+            is_logged = not math.isnan(float(known.get(metric, math.nan)))  # verl writes NaN where it did not compare
+            if self._actions[name] == "off" or not is_logged or len(values) < interval:
                 continue
             message = rule(values, self._patience, self._max_probs_diff)
             if message is None:
                 self._last_report.pop(name, None)
-            elif step - self._last_report.get(name, step - self._patience) >= self._patience:
+            elif step - self._last_report.get(name, step - interval) >= interval:
                 self._last_report[name] = step
                 reported.append(name)
                 self._report(name, step, message)
