@@ -13,8 +13,8 @@ try:
 
     PLUGIN = "verl_video_tools.verl_plugin.plugin"
 except ImportError:  # commit 051fa21
-    from verl_video_tools.agent_loop.worker import VideoAgentLoopWorker  # type: ignore[import-not-found, no-redef]
-    from verl_video_tools.config import config_path  # type: ignore[import-not-found, no-redef]
+    from verl_video_tools.agent_loop.worker import VideoAgentLoopWorker  # type: ignore[import-not-found, no-redef]  # of 051fa21
+    from verl_video_tools.config import config_path  # type: ignore[import-not-found, no-redef]  # of 051fa21
 
     PLUGIN = "verl_video_tools.plugin"
 else:

@@ -104,7 +104,7 @@ class ScriptedExecutor(Executor):
         self._counts["initial_tokens"] = max(self._counts["initial_tokens"], self._initial[new.req_id])
 
     def _next(self, req_id: str) -> int:
-        variant, turn = map(int, _REQUEST_ID.search(req_id).groups())  # type: ignore[union-attr]
+        variant, turn = map(int, _REQUEST_ID.search(req_id).groups())  # type: ignore[union-attr]  # all ids match
         said = self._turns[variant % len(self._turns)][turn]
         number = self._said[req_id]
         self._said[req_id] += 1
