@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +33,7 @@ from verl_video_tools.replay import areplay
 from verl_video_tools.rollout.context import DROPPED_MARK
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
+from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
 from verl_video_tools.verl_plugin.settings import unpack_record
 
 pytestmark = pytest.mark.usefixtures("context_method")
@@ -161,6 +163,7 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
     result = await rollout()
     worker, reward_worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__), RewardWorker()
     worker.processor, worker.tokenizer, worker.mm_processor_kwargs = processor(), tokenizer(), {}
+    worker._finished = BackgroundLoop("finished rollouts")
     worker.distillation_enabled, worker.reward_loop_worker_handles = False, [reward_worker]
     role = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": None}}
     worker.config = OmegaConf.create({"actor_rollout_ref": {"actor": role, "ref": role}})
@@ -175,6 +178,7 @@ async def test_verl_stores_a_row_for_each_turn_with_the_rollouts_reward(monkeypa
     monkeypatch.setattr(AgentLoopWorker, "_compute_multi_modal_inputs", noted)
 
     async def put(keys: list[str], fields: Any, tags: list[dict], partition_id: str) -> None:
+        assert threading.current_thread().name == "finished rollouts"  # the loop of running rollouts goes on
         for i, key in enumerate(keys):
             names = fields.keys()  # a TensorDict iterates over rows
             stored[key] = {name: fields[name][i] for name in names} | {"tag": tags[i]}

@@ -14,7 +14,8 @@ tensors in the queue for each rollout. With `actor_rollout_ref.rollout.custom.vi
 hold verl's tensors, in the precision in which the model will read them: verl keeps the processor's float32, though FSDP
 casts it to bfloat16 before anything else.
 
-Position ids are computed in a thread.
+What verl does with a finished rollout runs in an event loop of its own (`background_loop`): it makes tensors of token
+lists for milliseconds, in which no other rollout of the worker could take its next turn.
 
 Selected by the trainer `video_tools` through verl's option `rollout.agent.agent_loop_manager_class`.
 """
@@ -168,10 +169,12 @@ def _row(
 class VideoAgentLoopWorker(_Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         from verl_video_tools.verl_plugin.agent_loop_worker import stores_images
+        from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
         from verl_video_tools.verl_plugin.stored_images import BlockWriter
 
         super().__init__(*args, **kwargs)
         self._writer = BlockWriter()
+        self._finished = BackgroundLoop("finished rollouts")
         self._stores_images = stores_images(self.config)
 
     async def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
@@ -184,7 +187,13 @@ class VideoAgentLoopWorker(_Worker):
     async def _agent_loop_postprocess(
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
     ) -> None:
-        """Prepares in threads what verl's method would compute on the event loop."""
+        """Leaves the event loop of the rollouts."""
+        await self._finished.run(self._store_rollout(output, validate, **kwargs))
+
+    async def _store_rollout(
+        self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
+    ) -> None:
+        """Prepares in threads what verl's method would compute on its event loop."""
         from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, forward_dtype, rollout_task, row_inputs
 
         task = rollout_task()

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import ray
 
 from verl_video_tools.core.errors import InvariantError
-from verl_video_tools.core.types import ImagePart
+from verl_video_tools.core.types import FrameRecord, ImagePart
 
 
 class ImageObject:
@@ -71,8 +71,10 @@ def store(images: Sequence[ImagePart]) -> ImageObject:
     return ImageObject(ray.put(arrays), [image_name(array) for array in arrays if array is not None])
 
 
-_initial: WeakValueDictionary[str, ImageObject] = WeakValueDictionary()
-_in_progress: dict[str, asyncio.Task[ImageObject]] = {}
+_Shown = tuple[str, tuple[FrameRecord, ...]]
+"""A group, and which frames its rollouts start with."""
+_initial: WeakValueDictionary[_Shown, ImageObject] = WeakValueDictionary()
+_in_progress: dict[_Shown, asyncio.Task[ImageObject]] = {}
 
 
 class ImageSender:
@@ -102,7 +104,7 @@ class ImageSender:
         return [SentImages(stored.reference, first, stored.names[first:stop]) for stored, first, stop in pieces]
 
     async def _shared(self, images: Sequence[ImagePart]) -> ImageObject:
-        key = f"{self._group} {[image.record for image in images]}"
+        key = self._group, tuple(image.record for image in images)
         if (found := _initial.get(key)) is not None:
             return found
         task = _in_progress.get(key)
