@@ -1,4 +1,7 @@
-"""What vLLM's engine gets from our front end is what it gets from its own (`front_end_requests` has the comparison)."""
+"""What vLLM's engine gets from our front end is what it gets from its own (`front_end_requests` has the comparison).
+
+Two engines generate the same tokens from it (`front_end_tokens`).
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,13 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 def compare(family: Family, cache_gb: float) -> dict[str, Any]:
+    return output_of("front_end_requests", str(base_model_dir(family)), str(cache_gb))
+
+
+def output_of(program: str, *arguments: str) -> dict[str, Any]:
+    """vLLM warns, and warnings are errors here: it runs in a process of its own."""
     process = subprocess.run(
-        [sys.executable, "-m", "tests.integration.front_end_requests", str(base_model_dir(family)), str(cache_gb)],
+        [sys.executable, "-m", f"tests.integration.{program}", *arguments],
         env=os.environ | {"VERL_PLATFORM": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_LOGGING_LEVEL": "ERROR"},
         capture_output=True,
         text=True,
@@ -39,3 +47,10 @@ def test_64_interleaved_requests_with_images_thrown_out_of_the_cache() -> None:
     result = compare("qwen2_5_vl", cache_gb=0.008)
     assert result["num_evicted"] > 100
     assert result["differences"] == []
+
+
+def test_two_engines_generate_the_same_tokens() -> None:
+    result = output_of("front_end_tokens", str(base_model_dir("qwen2_5_vl")))
+    assert result["num_tokens"] == 3 * 4 * 4 * 6  # groups, rollouts, turns, tokens
+    assert result["differing"] == [] and result["ties"] == []
+    assert result["largest_difference"] <= 1e-5 < result["difference_of_reversed"]
