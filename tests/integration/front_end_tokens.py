@@ -4,9 +4,10 @@
 
 Rollouts run at the same time; each takes several turns of greedy tokens, adds images after each, and stays on one of
 two engines. The same engines, emptied, then get the same rollouts through the other front end, and at last with each
-message's images in reversed order, which has to show. Prints one JSON object: how many tokens were compared, the largest
-difference of two log-probabilities, that of reversed images, which rollouts ended in a tie (the two best tokens within
-1e-5), and which differed.
+message's images in reversed order, which has to show.
+
+Prints one JSON object: how many tokens were compared, the largest difference of two log-probabilities, that of reversed
+images, which rollouts ended in a tie (the two best tokens within 1e-5), and which differed.
 """
 
 from __future__ import annotations
