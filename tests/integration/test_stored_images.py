@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,21 +21,23 @@ from verl.utils.model import extract_multi_modal_inputs
 from tests.verl_plugin.harness import ScriptedServer, answer, choose, make_row, model_dir, video
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.synthetic import FAMILIES, Family
+from verl_video_tools.verl_plugin.actor_check import storage_units
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.config import config_path
-from verl_video_tools.verl_plugin.stored_images import PARTITION_ID, get_block, put_block, release
+from verl_video_tools.verl_plugin.stored_images import PARTITION_ID, BlockWriter, get_block, put_block, release
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 SCRIPT = [choose(10, 40), choose(50, 90), answer("B")]
 GROUP = 4
+BACKEND = {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 2}}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def queue() -> Iterator[None]:
     """A Ray of its own with TransferQueue's real controller and storage units."""
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-    tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 2}}}))
+    tq.init(OmegaConf.create({"backend": BACKEND}))
     yield
     tq.close()
     ray.shutdown()
@@ -169,3 +173,73 @@ def test_blocks_outlive_their_worker_and_not_their_group() -> None:
     assert release(["other"])["payload/shared_bytes"] == 24
     assert not tq.kv_list().get(PARTITION_ID)
     tq.kv_clear(keys=["other"], partition_id="train")
+
+
+def held_bytes() -> int:
+    """Of tensors in the storage units themselves, whatever the controller knows."""
+
+    def count(unit: Any) -> int:
+        values = [value for by_key in unit.storage_data.field_data.values() for value in by_key.values()]
+        return sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
+
+    units = storage_units(OmegaConf.create(BACKEND))
+    return sum(ray.get([unit.__ray_call__.remote(count) for unit in units]))
+
+
+def test_no_bytes_are_left_after_20_steps_in_which_workers_are_killed() -> None:
+    """A group whose worker dies is cleared, as verl's buffer clears one that failed, and asked again by another."""
+
+    @ray.remote
+    class Worker:
+        def __init__(self) -> None:
+            tq.init()
+            self.writer = BlockWriter()
+
+        async def rollouts(self, uid: str) -> None:
+            from verl_video_tools.core.types import FrameRecord, ImagePart
+
+            def images(number: int) -> list[ImagePart]:
+                pixels = torch.full((56, 84, 3), number, dtype=torch.uint8).numpy()
+                return [ImagePart(FrameRecord(index, 0.0, 84, 56), pixels) for index in range(number)]
+
+            for session in range(GROUP):
+                await self.writer.write(uid, session, 8, [*images(8), *images(4)])
+                row = TensorDict({"input_ids": torch.arange(100)[None]}, [1])
+                key = f"{uid}_{session}_0"
+                await tq.async_kv_batch_put(keys=[key], partition_id="train", fields=row, tags=[{"status": "success"}])
+
+    def begin(worker: Any, uid: str) -> Any:
+        tq.kv_batch_put(keys=[uid], partition_id="train", tags=[{"is_prompt": True, "status": "running"}])
+        return worker.rollouts.remote(uid)
+
+    def clear(uid: str) -> None:
+        keys = [key for key in tq.kv_list()["train"] if key.split("_")[0] == uid]
+        if keys:
+            tq.kv_clear(keys=keys, partition_id="train")
+
+    draw = random.Random(0)
+    before = held_bytes()
+    workers = [Worker.remote() for _ in range(2)]
+    ray.get([begin(worker, f"warm-{number}") for number, worker in enumerate(workers)])
+    assert held_bytes() - before >= 2 * (8 + GROUP * 4) * 56 * 84 * 3
+    uids, most = ["warm-0", "warm-1"], 0
+    for step in range(20):
+        running = {f"s{step}-{number}": begin(worker, f"s{step}-{number}") for number, worker in enumerate(workers)}
+        if step % 4 == 2:
+            time.sleep(draw.uniform(0, 0.05))  # at any moment of its group
+            ray.kill(workers[0])
+            clear(lost := f"s{step}-0")
+            del running[lost]
+            workers[0] = Worker.remote()
+            running[f"{lost}-again"] = begin(workers[0], f"{lost}-again")
+        ray.get(list(running.values()))
+        most = max(most, held_bytes())
+        if step % 5 == 3:  # a group is evicted, not trained on
+            clear(next(iter(running)))
+        release([*uids, *running])
+        for uid in [*uids, *running]:
+            clear(uid)
+        uids = []
+    assert most > before
+    assert not tq.kv_list().get(PARTITION_ID)
+    assert held_bytes() == before
