@@ -17,6 +17,21 @@ FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
 LORA_RANK=${LORA_RANK:-0} # 0 trains all weights
 LORA_ALPHA=${LORA_ALPHA:-16}
 LORA_SYNC=${LORA_SYNC:-merged} # what the inference engine gets: the merged weights, or the adapter beside the first ones
+ROLLOUT_CORRECTION=${ROLLOUT_CORRECTION:-off} # importance weights for what engine and actor differ by (docs/training.md)
+case $ROLLOUT_CORRECTION in                   # verl's presets decoupled_token_is, decoupled_seq_is, decoupled_seq_is_rs
+off) CORRECTION=() ;;
+token_tis) CORRECTION=(algorithm.rollout_correction.rollout_is=token) ;;
+sequence_tis) CORRECTION=(algorithm.rollout_correction.rollout_is=sequence) ;;
+mis)
+    CORRECTION=(
+        algorithm.rollout_correction.rollout_is=sequence
+        algorithm.rollout_correction.rollout_rs=seq_sum_k1 algorithm.rollout_correction.rollout_rs_threshold=0.5_2.0)
+    ;;
+*)
+    echo "ROLLOUT_CORRECTION must be off, token_tis, sequence_tis or mis, got '$ROLLOUT_CORRECTION'" >&2
+    exit 2
+    ;;
+esac
 LOGGER=${LOGGER:-'["console","file"]'}
 # A file per start, since verl's logger empties its own; `vvt report` reads them all.
 export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
@@ -127,7 +142,7 @@ REWARD=(
     reward.reward_manager.source=importlib reward.reward_manager.name=VideoToolsRewardManager
     reward.reward_manager.module.path=pkg://verl_video_tools.verl_plugin.reward_manager
 )
-ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False)
+ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False ${CORRECTION[@]+"${CORRECTION[@]}"})
 TRAINER=(
     trainer.v1.trainer_mode=video_tools
     trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"
