@@ -1,5 +1,5 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays ENTROPY_MEMORY, CPU_RL and CPU_PLAIN and the
+# PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and the
 # functions quoted, files and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -25,10 +25,6 @@ if [ "$DEVICE" = cpu ] || [ "$REHEARSE" != 0 ]; then SYNTHETIC=1; else SYNTHETIC
 OUTPUT_DIR=${OUTPUT_DIR:-$PWD/outputs}   # demo data, checkpoints and trajectories
 DEMO_DIR=${DEMO_DIR:-$OUTPUT_DIR/demo_$METHOD} # the synthetic world with questions for this method (`vvt demo`)
 BASE_FAMILY=${BASE_FAMILY:-qwen2_5_vl}         # the tiny model that learns there: qwen2_5_vl or qwen3_vl
-
-# For a loss with entropy: without these the actor holds several copies of the logits, 12 GB each for 40,000 tokens.
-ENTROPY_MEMORY=(
-    actor_rollout_ref.actor.entropy_from_logits_with_chunking=True actor_rollout_ref.actor.entropy_checkpointing=True)
 
 CPU_RL=()    # options that a GRPO run needs on a machine without a GPU; docs/cpu.md says why each
 CPU_PLAIN=() # and those that make it faster, or its numbers exact, which a rehearsal does without

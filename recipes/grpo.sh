@@ -14,6 +14,24 @@ ROLLOUT_TP=${ROLLOUT_TP:-1}
 ROLLOUT_N=${ROLLOUT_N:-8}
 NNODES=${NNODES:-1}
 FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
+LORA_RANK=${LORA_RANK:-0} # 0 trains all weights
+LORA_ALPHA=${LORA_ALPHA:-16}
+LORA_SYNC=${LORA_SYNC:-merged} # what the inference engine gets: the merged weights, or the adapter beside the first ones
+ROLLOUT_CORRECTION=${ROLLOUT_CORRECTION:-off} # importance weights for what engine and actor differ by (docs/training.md)
+case $ROLLOUT_CORRECTION in                   # verl's presets decoupled_token_is, decoupled_seq_is, decoupled_seq_is_rs
+off) CORRECTION=() ;;
+token_tis) CORRECTION=(algorithm.rollout_correction.rollout_is=token) ;;
+sequence_tis) CORRECTION=(algorithm.rollout_correction.rollout_is=sequence) ;;
+mis)
+    CORRECTION=(
+        algorithm.rollout_correction.rollout_is=sequence
+        algorithm.rollout_correction.rollout_rs=seq_sum_k1 algorithm.rollout_correction.rollout_rs_threshold=0.5_2.0)
+    ;;
+*)
+    echo "ROLLOUT_CORRECTION must be off, token_tis, sequence_tis or mis, got '$ROLLOUT_CORRECTION'" >&2
+    exit 2
+    ;;
+esac
 LOGGER=${LOGGER:-'["console","file"]'}
 # A file per start, since verl's logger empties its own; `vvt report` reads them all.
 export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
@@ -60,10 +78,11 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     source "$REPO/recipes/synthetic.sh"
     collect_fields +actor_rollout_ref.rollout.custom.video_tools.
     SETTING_OPTIONS=(
-        # Whole weights in float32 beside the shards; verl's merger would round them to bfloat16.
-        actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]'
         +trainer.video_tools.poll_interval_seconds=0.2 # steps of a tiny model are short
         "${FIELDS[@]}" ${SYNTHETIC_OPTIONS[@]+"${SYNTHETIC_OPTIONS[@]}"})
+    # Whole weights in float32 beside the shards; verl's merger would round them. With LoRA they would bear PEFT's names.
+    [ "$LORA_RANK" != 0 ] ||
+        SETTING_OPTIONS+=(actor_rollout_ref.actor.checkpoint.save_contents='[model,optimizer,extra,hf_model]')
     if [ "$REHEARSE" != 0 ]; then
         collect_rehearsal_options
         SETTING_OPTIONS+=("${REHEARSAL_OPTIONS[@]}")
@@ -77,7 +96,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         # What was set from outside is meant for this run.
         env -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
-            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u FREEZE_VISION_TOWER \
+            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
             SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
 fi
@@ -89,6 +108,18 @@ DATA=(
     data.filter_overlong_prompts=False data.truncation=error
 )
 MODEL=(actor_rollout_ref.model.path="$(quoted "$MODEL_PATH")")
+case $LORA_SYNC in
+merged) merge=True ;;
+adapter) merge=False ;;
+*)
+    echo "LORA_SYNC must be merged or adapter, got '$LORA_SYNC'" >&2
+    exit 2
+    ;;
+esac
+[ "$LORA_RANK" = 0 ] || MODEL+=( # the adapter leaves the vision tower alone, as in the cold start
+    actor_rollout_ref.model.lora_rank="$LORA_RANK" actor_rollout_ref.model.lora_alpha="$LORA_ALPHA"
+    actor_rollout_ref.model.target_modules=all-linear actor_rollout_ref.model.exclude_modules='.*visual.*'
+    actor_rollout_ref.model.lora.merge=$merge)
 ACTOR=(
     actor_rollout_ref.actor.strategy=fsdp2 actor_rollout_ref.ref.strategy=fsdp2
     actor_rollout_ref.actor.optim.lr="$LEARNING_RATE"
@@ -111,7 +142,7 @@ REWARD=(
     reward.reward_manager.source=importlib reward.reward_manager.name=VideoToolsRewardManager
     reward.reward_manager.module.path=pkg://verl_video_tools.verl_plugin.reward_manager
 )
-ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False)
+ALGORITHM=(algorithm.adv_estimator=grpo algorithm.use_kl_in_reward=False ${CORRECTION[@]+"${CORRECTION[@]}"})
 TRAINER=(
     trainer.v1.trainer_mode=video_tools
     trainer.project_name="$(quoted "$PROJECT_NAME")" trainer.experiment_name="$(quoted "$EXPERIMENT_NAME")"

@@ -5,8 +5,7 @@
 #   from the synthetic world   model, videos, rows, fields of the method, token limits and batch sizes (not REAL_LENGTHS)
 #   of its own                 two devices and Ulysses over both; on a CPU a stand-in for flash-attn, and CPU_RL
 #
-# Options on the command line come last: importance sampling (algorithm.rollout_correction.rollout_is=token) and LoRA
-# (actor_rollout_ref.model.lora_rank=8 actor_rollout_ref.model.lora.merge=True) are rehearsed where they are asked for.
+# LORA_RANK and ROLLOUT_CORRECTION are rehearsed where they are asked for.
 FIRST_STEPS=2
 NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-2}
 TOTAL_STEPS=$FIRST_STEPS SAVE_FREQ=1

@@ -14,9 +14,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 RETRIEVAL=actor_rollout_ref.rollout.custom.video_tools.retrieval
 REAL_OPTIONS=(
+    actor_rollout_ref.actor.ulysses_sequence_parallel_size=2
     actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.75
-    actor_rollout_ref.rollout.enable_chunked_prefill=True
-    "${ENTROPY_MEMORY[@]}")
+    actor_rollout_ref.rollout.enable_chunked_prefill=True)
 if [ "$SYNTHETIC" = 0 ]; then # the published script
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen3-VL-8B-Instruct}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}

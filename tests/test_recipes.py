@@ -353,7 +353,6 @@ REAL = (
     "actor_rollout_ref.actor.fsdp_config.optimizer_offload",
     "actor_rollout_ref.ref.fsdp_config.param_offload",
     "actor_rollout_ref.rollout.gpu_memory_utilization",
-    "actor_rollout_ref.actor.entropy_checkpointing",
     "actor_rollout_ref.actor.fsdp_config._target_",
 )
 """Options that a rehearsal has from the recipe's real run."""
@@ -568,13 +567,70 @@ def test_paper_values_of_videobrain(composed: Composed) -> None:
     assert options.retrieval.num_threads == 16, "ours"
 
 
+@pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("recipe", grpo_recipes())
-def test_a_loss_with_entropy_holds_no_copies_of_the_logits(recipe: str, composed: Composed) -> None:
-    actor = composed(recipe, "gpu").actor_rollout_ref.actor
-    chunked = actor.entropy_from_logits_with_chunking and actor.entropy_checkpointing
-    engine = actor.fsdp_config  # verl hands the actor's values on to it
-    assert (engine.entropy_from_logits_with_chunking and engine.entropy_checkpointing) == chunked
-    assert chunked == (actor.entropy_coeff > 0)
+def test_entropy_is_computed_in_one_piece(recipe: str, setting: str, composed: Composed) -> None:
+    """verl compiles chunks anew for every number of them, until torch gives up: then they take three times the memory
+    of its default (benchmarks/entropy.py). In the synthetic world as well: no option is real data's alone."""
+    actor = composed(recipe, setting).actor_rollout_ref.actor
+    for options in (actor, actor.fsdp_config):
+        assert not options.entropy_from_logits_with_chunking and not options.entropy_checkpointing
+        assert options.use_torch_compile == (setting == "gpu")
+
+
+CORRECTIONS = {
+    "off": "disabled",
+    "token_tis": "decoupled_token_is",
+    "sequence_tis": "decoupled_seq_is",
+    "mis": "decoupled_seq_is_rs",
+}
+"""`ROLLOUT_CORRECTION`, and verl's preset of it."""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "correction"),
+    [
+        *((recipe, "mis") for recipe in grpo_recipes()),
+        *(("longvt_grpo", name) for name in CORRECTIONS if name != "mis"),
+    ],
+)
+def test_every_recipe_corrects_for_the_engine_on_request(
+    recipe: str, correction: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from verl.trainer.config.algorithm import RolloutCorrectionConfig
+    from verl.utils.config import omega_conf_to_dataclass
+
+    variables = {} if correction == "off" else {"ROLLOUT_CORRECTION": correction}
+    monkeypatch.setitem(SETTINGS, correction, {"DEVICE": "cpu", **variables})
+    options = _composed(recipe, correction, tmp_path).algorithm.rollout_correction
+    found = omega_conf_to_dataclass(options, RolloutCorrectionConfig)
+    assert found == getattr(RolloutCorrectionConfig, CORRECTIONS[correction])()
+
+
+def test_an_unknown_correction_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(AssertionError, match="must be off, token_tis, sequence_tis or mis, got 'tis'"):
+        _arguments("longvt_grpo", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), ROLLOUT_CORRECTION="tis")
+
+
+LORA = {"LORA_RANK": "32", "LORA_ALPHA": "64", "LORA_SYNC": "adapter"}
+
+
+@pytest.mark.parametrize("recipe", grpo_recipes())
+def test_every_recipe_trains_an_adapter_of_the_language_model_on_request(
+    recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert composed(recipe, "cpu").actor_rollout_ref.model.lora_rank == 0
+    monkeypatch.setitem(SETTINGS, "lora", {"DEVICE": "cpu", **LORA})
+    model = _composed(recipe, "lora", tmp_path).actor_rollout_ref.model
+    assert (model.lora_rank, model.lora_alpha, model.lora.merge) == (32, 64, False)
+    assert model.target_modules == "all-linear" and model.exclude_modules == ".*visual.*"
+
+
+def test_an_unknown_way_to_send_an_adapter_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(AssertionError, match="LORA_SYNC must be merged or adapter, got 'both'"):
+        _arguments("longvt_grpo", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), LORA_SYNC="both")
 
 
 def test_agent_loop_workers_are_as_many_as_there_is_work_for(
@@ -641,7 +697,6 @@ def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Comp
         reference=actor.use_kl_loss,
         ref_offload=config.actor_rollout_ref.ref.fsdp_config.param_offload,
         entropy=actor.entropy_coeff > 0,
-        chunked_entropy=actor.entropy_from_logits_with_chunking,
         freeze_vision=actor.freeze_vision_tower,
     )
 

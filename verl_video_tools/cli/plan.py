@@ -46,7 +46,6 @@ class Plan:
     reference: Annotated[bool | None, typer.Option(help=f"A loss with KL. {_DEFAULT}")] = None
     ref_offload: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
     entropy: Annotated[bool | None, typer.Option(help=f"A loss with entropy. {_DEFAULT}")] = None
-    chunked_entropy: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
     freeze_vision: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     only: Annotated[

@@ -62,6 +62,7 @@ class Constant:
 
 
 _FINDINGS = "measured by this project at 051fa21: one thread of a server CPU"
+_ENTROPY = "measured on a CPU: python -m benchmarks.entropy"
 _VERL = "verl 0.9.1: fp32 master weights, fp32 gradients, AdamW"
 CONSTANTS = {
     # ------------------------------------------------------------------------------------------------ GPU memory
@@ -71,8 +72,9 @@ CONSTANTS = {
     "reference_bytes": Constant(2, "bytes per parameter of the reference", "verl 0.9.1: bf16 where it only infers"),
     "inference_bytes": Constant(2, "bytes per parameter and per value of the KV cache", "bf16"),
     "logit_copies": Constant(2, "bf16 copies of the logits", "logits and their gradient"),
-    "entropy_copies": Constant(2, "further bf16 copies of the logits", _FINDINGS + ", verl's default"),
-    "chunked_entropy_copies": Constant(5.8, "further bf16 copies of the logits", _FINDINGS + ", after ten lengths"),
+    "entropy_copies": Constant(
+        2, "further bf16 copies of the logits", _ENTROPY + ", verl's default, after ten lengths"
+    ),
     "context_bytes": Constant(3 * GiB, "bytes per GPU", "assumed: CUDA contexts, NCCL, what a sleeping vLLM keeps"),
     "fragmentation": Constant(1.1, "factor on what the actor holds", "assumed"),
     "engine_overhead_bytes": Constant(5 * GiB, "bytes per GPU", "assumed: vLLM's activations and CUDA graphs"),

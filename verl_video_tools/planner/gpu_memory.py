@@ -84,9 +84,7 @@ def vision_activation_bytes(model: ModelShape, image_tokens: float, *, frozen: b
 
 def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float:
     """Logits of a micro-batch on this GPU, their gradient, and what the entropy of the loss adds."""
-    copies = constant("logit_copies")
-    if options.entropy:
-        copies += constant("chunked_entropy_copies" if options.chunked_entropy else "entropy_copies")
+    copies = constant("logit_copies") + constant("entropy_copies") * options.entropy
     return copies * 2 * tokens * model.vocabulary
 
 

@@ -1,30 +1,51 @@
-"""The table of images in docs/memory.md: `python -m verl_video_tools.planner.memory_page` prints it."""
+"""Tables of images and of Ulysses in docs/memory.md: `python -m verl_video_tools.planner.memory_page` prints them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
 
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.constants import GB
+from verl_video_tools.planner.gpu_memory import actor_memory
 from verl_video_tools.planner.host_memory import mm_cache_gb, queue_image_bytes
-from verl_video_tools.planner.models import find_model
-from verl_video_tools.planner.recipes import RECIPES, recipe_options
-from verl_video_tools.planner.workload import estimated_tokens, plan_workload
+from verl_video_tools.planner.models import ModelShape, find_model
+from verl_video_tools.planner.recipes import RECIPES, RunOptions, recipe_options
+from verl_video_tools.planner.workload import Workload, estimated_tokens, plan_workload
 
 SERVERS = 8
+ULYSSES = (1, 2, 4, 8)
 
 
-def table() -> str:
+def tables() -> list[str]:
     """Markdown, for an hour of 1920x1080."""
+    return [images_table(), ulysses_table()]
+
+
+def _recipes() -> Iterator[tuple[str, str, ModelShape, RunOptions, Workload]]:
+    """Method, name of the model, and the recipe's options on eight GPUs."""
     info = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
+    for method in RECIPES:
+        name = "qwen3-vl-8b" if method == "videobrain" else "qwen2.5-vl-7b"
+        model, options = find_model(name), recipe_options(method)
+        yield (
+            method,
+            name,
+            model,
+            options,
+            plan_workload(get_method(method), info, estimated_tokens(model.factor, options), options),
+        )
+
+
+def images_table() -> str:
+    """Images of a step."""
     lines = [
         "| | questions x rollouts | initial frames, a rollout | calls, a rollout | a step, all nodes "
         f"| `mm_processor_cache_gb`, {SERVERS} GPUs |",
         "|---|---|---|---|---|---|",
     ]
-    for method in RECIPES:
-        name = "qwen3-vl-8b" if method == "videobrain" else "qwen2.5-vl-7b"
-        model, options = find_model(name), recipe_options(method)
-        work = plan_workload(get_method(method), info, estimated_tokens(model.factor, options), options)
+    for method, name, model, options, work in _recipes():
         each = model.stored_bytes_per_image_token / 1e6
         lines.append(
             f"| `{method}`, {name} | {work.groups} x {work.rollouts} | {work.initial_image_tokens * each:.0f} MB "
@@ -34,5 +55,24 @@ def table() -> str:
     return "\n".join(lines)
 
 
+def ulysses_table() -> str:
+    """Memory of the actor on a GPU, by the number of GPUs that share a sequence; the recipe's in bold."""
+    lines = [
+        "| | longest rollout x `MICRO_BATCH_SIZE` | " + " | ".join(f"Ulysses {size}" for size in ULYSSES) + " |",
+        "|---|---|" + "---|" * len(ULYSSES),
+    ]
+    for method, name, model, options, work in _recipes():
+        cells = []
+        for size in ULYSSES:
+            memory = actor_memory(model, replace(options, ulysses=size), work, SERVERS, work.fullest_tokens)
+            cells.append(f"{memory.total / 1e9:.0f} GB")
+            if size == options.ulysses:
+                cells[-1] = f"**{cells[-1]}**"
+        lines.append(
+            f"| `{method}`, {name} | {work.fullest_tokens:,} x {options.micro_batch_size} | {' | '.join(cells)} |"
+        )
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
-    print(table())
+    print("\n\n".join(tables()))

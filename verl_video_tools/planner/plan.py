@@ -187,6 +187,4 @@ def _judge(
         reasons.append(f"/dev/shm needs {host.shm / GB:.0f} GB and has {cluster.shm_bytes / GB:.0f}")
     if 0 < workload.max_calls < 2 and workload.call_frames:
         warnings.append("only one call at the largest size fits into a rollout's limits")
-    if options.chunked_entropy:
-        warnings.append("entropy in chunks keeps more copies of the logits than verl's default, once it is recompiled")
     return reasons, warnings

@@ -34,7 +34,6 @@ class RunOptions:
     reference: bool = True
     ref_offload: bool = False
     entropy: bool = False
-    chunked_entropy: bool = False
     freeze_vision: bool = False
 
 
@@ -51,7 +50,7 @@ RECIPES = {
         utilization=0.7,
         ref_offload=True,
         entropy=True,
-        chunked_entropy=True,
+        ulysses=2,
     ),
     "longvt": RunOptions(
         batch_size=16,
@@ -76,6 +75,7 @@ RECIPES = {
         utilization=0.7,
         tp=4,
         offload=False,
+        ulysses=4,
     ),
     "videobrain": RunOptions(
         response_length=16_384,
@@ -83,8 +83,8 @@ RECIPES = {
         utilization=0.75,
         ref_offload=True,
         entropy=True,
-        chunked_entropy=True,
         freeze_vision=True,
+        ulysses=2,
     ),
 }
 """By method. One without a recipe takes the defaults of `RunOptions`."""

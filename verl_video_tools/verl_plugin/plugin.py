@@ -23,7 +23,7 @@ from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
 from verl_video_tools.verl_plugin.post_import import import_after
 
 SUPPORTED_VERL_VERSION = "0.9.1"
-TRAINER_NAMES = ("video_tools", "video_tools_colocate_async")
+TRAINER_NAMES = ("video_tools", "video_tools_colocate_async", "video_tools_separate_async")
 REWARD_MANAGER_PATH = "pkg://verl_video_tools.verl_plugin.reward_manager"
 REWARD_MANAGER_NAME = "VideoToolsRewardManager"
 

@@ -42,7 +42,13 @@ from typing import Any, ClassVar
 from ray.exceptions import RayActorError
 from transfer_queue import KVBatchMeta
 from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
-from verl.trainer.ppo.v1 import PPOTrainer, PPOTrainerColocateAsync, PPOTrainerSync, register_trainer
+from verl.trainer.ppo.v1 import (
+    PPOTrainer,
+    PPOTrainerColocateAsync,
+    PPOTrainerSeparateAsync,
+    PPOTrainerSync,
+    register_trainer,
+)
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 from verl.utils.import_utils import resolve_config_path
 
@@ -170,7 +176,7 @@ class VideoToolsMixin(PPOTrainer):
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")
-        replicas = self.llm_server_manager.get_replicas()
+        replicas = [replica for manager in self._rollout_server_managers() for replica in manager.get_replicas()]
         self._actors.add("training worker", self.actor_rollout_wg.workers)
         self._actors.add("inference server", [server for replica in replicas for server in replica.servers])
         self._actors.add("reward worker", self.reward_loop_manager.reward_loop_workers)
@@ -337,7 +343,8 @@ class VideoToolsMixin(PPOTrainer):
         lines = self._lines(batch, global_steps, trained=True)
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
-        metrics.update(imbalance(self.llm_server_manager.global_load_balancer))
+        # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
+        metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
         self._alarms.check(global_steps, metrics)
         self._records.write(global_steps, lines)
 
@@ -368,3 +375,17 @@ class VideoToolsColocateAsyncTrainer(VideoToolsMixin, PPOTrainerColocateAsync):
     """A step trains on the groups that finish first; the others are interrupted and go on under the next policy."""
 
     verl_mode = "colocate_async"
+
+
+@register_trainer("video_tools_separate_async")
+class VideoToolsSeparateAsyncTrainer(VideoToolsMixin, PPOTrainerSeparateAsync):
+    """Engine and trainer have devices of their own, and neither waits for the other's step to end."""
+
+    verl_mode = "separate_async"
+
+    def _setup(self) -> None:
+        if not self._enable_hybrid_replicas:
+            # verl 0.9.1 then logs a line at this point with an argument that no logger takes, and the run ends with a
+            # TypeError, unless the line's level is not logged.
+            logging.getLogger(PPOTrainerSeparateAsync.__module__).setLevel(logging.WARNING)
+        super()._setup()

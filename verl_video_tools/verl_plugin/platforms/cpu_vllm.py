@@ -24,7 +24,13 @@ class CpuWorkerExtension(vLLMColocateWorkerExtension):
     def update_weights_from_ipc(
         self, peft_config: Any = None, base_sync_done: bool = False, use_shm: bool = False
     ) -> None:
-        """Receive all buckets, then reload. Overrides verl's in-place copy (see the module's docstring)."""
+        """Receive all buckets, then reload. Overrides verl's in-place copy (see the module's docstring).
+
+        An adapter is added beside the weights; verl's own way to do so needs no in-place copy.
+        """
+        if peft_config and base_sync_done:
+            super().update_weights_from_ipc(peft_config, base_sync_done, use_shm)
+            return
         received: list[tuple[str, torch.Tensor]] = []
         receiver = BucketedWeightReceiver(
             zmq_handle=self._get_zmq_handle(), device=torch.device("cpu"), use_shm=use_shm
