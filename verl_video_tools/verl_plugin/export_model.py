@@ -37,14 +37,9 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
             weights bear PEFT's names and there are no others.
         subprocess.CalledProcessError: verl's merger failed; its output says why.
     """
-    step_file = checkpoint_dir / _STEP_FILE
-    if not step_file.is_file():
-        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({_STEP_FILE} is missing); train first")
+    checkpoint = last_checkpoint(checkpoint_dir)
     out_dir = out_dir.resolve()  # behind a link, what it leads to is replaced
     _check_replaceable(checkpoint_dir.resolve(), out_dir)
-    checkpoint = checkpoint_dir / f"{_STEP_PREFIX}{step_file.read_text().strip()}"
-    if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
-        checkpoint = checkpoint / "actor"
     unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     if _has_whole_weights(checkpoint):
@@ -57,6 +52,21 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
             merge_adapter(unfinished)
     shutil.rmtree(out_dir, ignore_errors=True)
     unfinished.rename(out_dir)
+    return checkpoint
+
+
+def last_checkpoint(checkpoint_dir: Path) -> Path:
+    """Folder of the last finished checkpoint of a run's actor, or of fine-tuning.
+
+    Raises:
+        UsageError: there is none.
+    """
+    step_file = checkpoint_dir / _STEP_FILE
+    if not step_file.is_file():
+        raise UsageError(f"{checkpoint_dir} holds no finished checkpoint ({_STEP_FILE} is missing); train first")
+    checkpoint = checkpoint_dir / f"{_STEP_PREFIX}{step_file.read_text().strip()}"
+    if (checkpoint / "actor").is_dir():  # of reinforcement learning, which has more than one model
+        return checkpoint / "actor"
     return checkpoint
 
 

@@ -1,0 +1,69 @@
+"""A checkpoint of two devices goes on with one, and with three."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.verl_plugin.harness import model_dir
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.verl_plugin.reshard_checkpoint import reshard
+
+REPO = Path(__file__).parents[2]
+
+
+def run(module: str, num_ranks: int, *arguments: str) -> None:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={num_ranks}"] if num_ranks else []
+    program = subprocess.run(
+        [sys.executable, *launcher, "-m", module, *arguments],
+        cwd=REPO,
+        env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert program.returncode == 0, program.stderr[-4000:]
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As a run leaves it; its checkpoint lies in `global_step_1/actor`."""
+    folder = tmp_path_factory.mktemp("run")
+    run("tests.verl_plugin.resharding", 2, str(model_dir("qwen2_5_vl")), str(folder), "write")
+    (folder / "global_step_1").mkdir()
+    (folder / "global_step_1" / "actor").symlink_to(folder / "checkpoint")
+    (folder / "latest_checkpointed_iteration.txt").write_text("1")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_devices", [1, 3])
+def test_weights_moments_and_schedule_are_the_same_bits(num_devices: int, run_dir: Path) -> None:
+    run("verl_video_tools.verl_plugin.reshard_checkpoint", 0, str(run_dir), str(num_devices))
+    run("tests.verl_plugin.resharding", num_devices, str(model_dir("qwen2_5_vl")), str(run_dir), "read")
+    expected: dict[str, Any] = torch.load(run_dir / "state_2.pt")
+    found: dict[str, Any] = torch.load(run_dir / f"state_{num_devices}.pt")
+    for kind in ("weights", "moments"):
+        assert found[kind].keys() == expected[kind].keys()
+        differing = [name for name in expected[kind] if not torch.equal(found[kind][name], expected[kind][name])]
+        assert differing == []
+    assert any(name.endswith("exp_avg") and value.any() for name, value in found["moments"].items())
+    assert found["schedule"] == expected["schedule"]
+
+
+@pytest.mark.slow
+def test_what_cannot_be_cut_anew_is_refused(run_dir: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="of 2 devices already"):
+        reshard(run_dir / "checkpoint", 2)
+    with pytest.raises(UsageError, match="no complete set of model_world_size"):
+        reshard(tmp_path, 2)
+    shutil.copy(run_dir / "checkpoint" / "model_world_size_2_rank_1.pt", tmp_path)
+    with pytest.raises(UsageError, match="was it cut short"):
+        reshard(tmp_path, 1)
