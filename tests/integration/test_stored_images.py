@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import ray
 import torch
 import transfer_queue as tq
 from hydra import compose, initialize_config_module
-from omegaconf import OmegaConf
 from tensordict import NonTensorData, NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.utils.model import extract_multi_modal_inputs
@@ -23,20 +21,10 @@ from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.stored_images import PARTITION_ID, get_block, put_block, release
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("transfer_queue")]
 
 SCRIPT = [choose(10, 40), choose(50, 90), answer("B")]
 GROUP = 4
-
-
-@pytest.fixture(scope="module", autouse=True)
-def queue() -> Iterator[None]:
-    """A Ray of its own with TransferQueue's real controller and storage units."""
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-    tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 2}}}))
-    yield
-    tq.close()
-    ray.shutdown()
 
 
 def run_config(family: Family, *options: str) -> Any:
