@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.judge_server import JudgeServer, Reply
+from tests.turns.framethinker import answer, choose, get, turn
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.errors import UsageError
@@ -24,21 +25,8 @@ TIMED_QUESTION = "What happens at 0:34?\nA. nothing\nB. a goal"
 # ------------------------------------------------------------------------------------------------------------- scripts
 
 
-def a(thought: str, action: str) -> str:
-    return f"<think>{thought}</think><action>{action}</action>"
-
-
-def choose(start: int, end: int, thought: str | None = None) -> str:
-    thought = f"I look between {start} and {end}" if thought is None else thought
-    return a(thought, f"choose frames between {start} and {end}")
-
-
-def get(time: str) -> str:
-    return a("when is that", f"get frame number at time {time}")
-
-
-ANSWER = a("done", "output answer: B")
-WRONG = a("done", "output answer: C")
+ANSWER = answer("B")
+WRONG = answer("C")
 
 
 @dataclass
@@ -74,13 +62,13 @@ AT_100_S = [  # T = 3000 frames at 30 per second
     Case("the whole video", [choose(0, 2999), ANSWER], 0.0, ccv=0),
     Case("the whole video, end exclusive", [choose(0, 3000), ANSWER], 1.02),
     Case("frame number 0 earns no time bonus", [get("0:00"), choose(0, 100), ANSWER], 1.02, question=TIMED_QUESTION),
-    Case("answer with a full stop", [a("done", "output answer: B.")], 0.0),
-    Case("small letter", [a("done", "output answer: b")], 0.0),
-    Case("letter and text", [a("done", "output answer: B. The dog")], 0.0),
-    Case("no colon", [a("done", "output answer B")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]),
+    Case("answer with a full stop", [turn("done", "output answer: B.")], 0.0),
+    Case("small letter", [turn("done", "output answer: b")], 0.0),
+    Case("letter and text", [turn("done", "output answer: B. The dog")], 0.0),
+    Case("no colon", [turn("done", "output answer B")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]),
     Case(
         "two actions in one turn",
-        [a("100 and 200", "choose frames between 100 and 200") + "<action>output answer: B</action>"],
+        [turn("100 and 200", "choose frames between 100 and 200") + "<action>output answer: B</action>"],
         0.0,
         ccv=0,
         stop="invalid_action",
@@ -133,8 +121,10 @@ AT_100_S = [  # T = 3000 frames at 30 per second
         question=TIMED_QUESTION,
         errors=["multiple_calls", "multiple_calls"],
     ),
-    Case("empty answer", [a("done", "output answer:")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]),
-    Case("answer on the next line", [a("done", "output answer:\nB")], 1.0),
+    Case(
+        "empty answer", [turn("done", "output answer:")], 0.0, ccv=0, stop="invalid_action", errors=["malformed_call"]
+    ),
+    Case("answer on the next line", [turn("done", "output answer:\nB")], 1.0),
     Case("a number before the pair", [choose(100, 200, "3 people, 100 to 200"), ANSWER], 1.02),
     Case("leading zeros", [choose(100, 200, "0100 0200"), ANSWER], 1.02),
     Case("hyphens", [choose(100, 200, "frame-100 to frame-200"), ANSWER], 1.02),
@@ -192,7 +182,7 @@ AT_100_S = [  # T = 3000 frames at 30 per second
     ),
     Case(
         "decimal frame number",
-        [a("100 and 200", "choose frames between 100 and 200.5"), ANSWER],
+        [turn("100 and 200", "choose frames between 100 and 200.5"), ANSWER],
         0.0,
         ccv=0,
         stop="invalid_action",
@@ -203,7 +193,7 @@ AT_100_S = [  # T = 3000 frames at 30 per second
     ),
     Case(
         "words before the action: executed as published, but scored 0",
-        [a("100 and 200", "now choose frames between 100 and 200"), ANSWER],
+        [turn("100 and 200", "now choose frames between 100 and 200"), ANSWER],
         0.0,
         ccv=0,
         stop="invalid_action",
@@ -358,8 +348,8 @@ def test_end_of_the_video(make_video: MakeVideo) -> None:
     for compat in ("strict", "reference"):
         result = run(make_video(), [choose(2991, 3000), ANSWER], compat)
         assert indices(result["turns"][0]["calls"][0]["frames"]) == list(range(2992, 3000))
-        for turn in (choose(3000, 5000), choose(2992, 3000)):
-            refused = run(make_video(), [turn, ANSWER], compat)
+        for zoom in (choose(3000, 5000), choose(2992, 3000)):
+            refused = run(make_video(), [zoom, ANSWER], compat)
             assert (refused["stop_reason"], refused["turns"][0]["observation"]) == ("invalid_action", None)
 
 
@@ -491,7 +481,7 @@ def test_an_odd_judge_is_one_clear_line(
 @pytest.mark.parametrize(("answer", "score"), [("a cat", 1.0), ("dog", 0.0)])
 def test_an_open_question_is_judged(make_video: MakeVideo, answer: str, score: float) -> None:
     pytest.importorskip("openai", reason="the extra `judge` is not installed")
-    turns = [a("done", f"output answer: {answer}")]
+    turns = [turn("done", f"output answer: {answer}")]
     with JudgeServer() as server:
         result = replay("framethinker", make_video(), "What animal?", "cat", turns, judge_base_url=server.base_url)
     assert (result["reward"]["score"], len(server.requests)) == (score, 1)
@@ -531,7 +521,7 @@ def test_extra_and_settings_reach_row_and_method(make_video: MakeVideo) -> None:
         make_video(),
         QUESTION,
         "B",
-        [a("done", "output answer: a goal")],
+        [turn("done", "output answer: a goal")],
         extra={"options": ["nothing", "a goal"]},
         settings={"answer_grading": "choice", "accuracy_reward": 3},
     )

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.turns.tagged import answer, think, zoom
 from tests.videos.files import MakeVideo, read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoError
 from verl_video_tools.core.types import Sample, StopReason, content_images, content_text
@@ -26,18 +27,6 @@ from verl_video_tools.rollout.episode import Episode
 QUESTION = "What happens?\nA. nothing\nB. a goal\nC. a foul"
 
 # ------------------------------------------------------------------------------------------------------------- scripts
-
-
-def think(action: str) -> str:
-    return f"<think>so</think>{action}"
-
-
-def zoom(start: float, end: float, fps: Any = 2) -> str:
-    return think(f"<video_zoom>{json.dumps({'segment': [start, end], 'fps': fps})}</video_zoom>")
-
-
-def answer(text: str) -> str:
-    return think(f"<answer>{text}</answer>")
 
 
 GOOD = zoom(4, 6)

@@ -14,7 +14,8 @@ from tensordict import NonTensorData, NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.utils.model import extract_multi_modal_inputs
 
-from tests.verl_plugin.harness import ScriptedServer, answer, choose, make_row, model_dir, video
+from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import ScriptedServer, make_row, model_dir, video
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker

@@ -71,18 +71,6 @@ def video(num_frames: int = 200, fps: int = 10, width: int = 96, height: int = 6
     return str(write_video(path, num_frames=num_frames, fps=fps, width=width, height=height))
 
 
-def choose(start: int, end: int) -> str:
-    return f"<think>between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
-
-
-def get(time: str) -> str:
-    return f"<think>time {time}</think><action>get frame number at time {time}</action>"
-
-
-def answer(letter: str) -> str:
-    return f"<think>seen enough</think><action>output answer: {letter}</action>"
-
-
 @dataclass(frozen=True)
 class Unended:
     """A turn that the engine ends without an end-of-turn token, as after a stop string."""

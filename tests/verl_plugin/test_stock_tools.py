@@ -7,7 +7,6 @@ processor, H.264 files). The pictures carry their frame number, so a wrong frame
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
 from examples.tiny_models.tiny_model import make_processor, make_tokenizer
+from tests.turns.tagged import tool_call
 from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Method
@@ -408,10 +408,6 @@ def assert_tokens_fit_images(rollout: Rollout, processor: Any) -> None:
         previous = token
     grids = processor.image_processor(images=output.multi_modal_data["images"])["image_grid_thw"]
     assert runs == [int(grid.prod()) // 4 for grid in grids]
-
-
-def tool_call(name: str, **arguments: Any) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
 
 
 ANSWER = "<answer>A</answer>"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.turns.tagged import tool_call
 from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
@@ -45,8 +46,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> str:
 def call(start: Any, end: Any, **arguments: Any) -> str:
     """A call as checkpoints write it; `run` puts the path of its video in."""
     arguments = {"video_path": "PATH", "start_time": start, "end_time": end, **arguments}
-    payload = {"name": "crop_video", "arguments": arguments}
-    return f"<tool_call>{json.dumps(payload)}</tool_call>"
+    return tool_call("crop_video", **arguments)
 
 
 def crop(start: Any, end: Any, **arguments: Any) -> str:

@@ -4,7 +4,6 @@ J with a number names one of the acceptance cases that the project started from.
 second.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.methods.frame_index import awaited
+from tests.turns.tagged import tool_call
+from tests.turns.videobrain import answer, clip, think, uniform
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import (
     CallError,
@@ -44,26 +45,6 @@ COMPATS = pytest.mark.parametrize("compat", ["strict", "reference"])
 
 
 # ------------------------------------------------------------------------------------------------------------- scripts
-
-
-def call(name: str, **arguments: Any) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
-def think(action: str = "", thought: str = "so") -> str:
-    return f"<thinking>{thought}</thinking>{action}"
-
-
-def uniform(start: Any, end: Any, **arguments: Any) -> str:
-    return think(call("uniform_sample", start_frame=start, end_frame=end, **arguments))
-
-
-def clip(start: Any, end: Any, prompt: Any) -> str:
-    return think(call("clip_sample", start_frame=start, end_frame=end, prompt=prompt))
-
-
-def answer(text: str = "B") -> str:
-    return think(f"<answer>{text}</answer>")
 
 
 @dataclass
@@ -156,7 +137,7 @@ LEGACY = think('<tool_call>{"action": "choose_frames", "frame_range": [0, 100]}<
         ),
         pytest.param([uniform(100, 100), answer()], "invalid_action", id="an empty segment"),
         pytest.param([BROKEN, answer()], "invalid_action", id="malformed JSON"),
-        pytest.param([think(call("zoom")), answer()], "invalid_action", id="unknown tool"),
+        pytest.param([think(tool_call("zoom")), answer()], "invalid_action", id="unknown tool"),
         pytest.param(
             [think("<tool_call>[1, 2]</tool_call>"), answer()], "invalid_action", id="a JSON list for an object"
         ),
