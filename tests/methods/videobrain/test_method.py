@@ -4,13 +4,12 @@ J with a number names one of the acceptance cases that the project started from.
 second.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.methods.doubles import ScoringRetriever, StubJudge
 from tests.methods.frame_index import awaited
 from tests.turns.tagged import tool_call
 from tests.turns.videobrain import answer, clip, think, uniform
@@ -45,37 +44,6 @@ COMPATS = pytest.mark.parametrize("compat", ["strict", "reference"])
 
 
 # ------------------------------------------------------------------------------------------------------------- scripts
-
-
-@dataclass
-class ScoringRetriever:
-    """Scores candidates by their position as the key of `best_frames` orders them, and remembers what it was asked."""
-
-    error: Exception | None = None
-    queries: list[tuple[str, int, int, float]] = field(default_factory=list)
-
-    async def best_frames(
-        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
-    ) -> list[int]:
-        if self.error is not None:
-            raise self.error
-        self.queries.append((text, len(candidates), num_frames, deadline_seconds))
-        positions = sorted(range(len(candidates)), key=lambda position: -((37 * position) % 101))
-        return [candidates[position] for position in positions[:num_frames]]
-
-
-@dataclass
-class StubJudge:
-    """Gives one label to every answer, and remembers the answers."""
-
-    label: AnswerLabel | None
-    answers: list[str] = field(default_factory=list)
-
-    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        self.answers.append(answer)
-        if self.label is None:
-            raise JudgeError("out of reach")
-        return self.label
 
 
 async def run(
