@@ -14,6 +14,7 @@ import pytest
 
 from tests.chat_server import chat_reply, texts_of
 from tests.judge_server import JudgeServer, Reply, completion
+from tests.turns.framethinker import answer, choose, get
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
@@ -29,12 +30,8 @@ NAMES = [form.name for form in FORMS]
 BY_NAME = {form.name: form for form in FORMS}
 
 
-def choose(start: int, end: int) -> str:
-    return f"<think>between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
-
-
-GET = "<think>when is 0:04</think><action>get frame number at time 0:04</action>"
-ANSWER = "<think>so</think><action>output answer: B</action>"
+GET = get("0:04")
+ANSWER = answer("B")
 DIALOGUES = {
     "A": [ANSWER],
     "B": [choose(40, 80), ANSWER],

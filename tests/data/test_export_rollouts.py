@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import UsageError
@@ -33,12 +34,7 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def crop(start: float, end: float) -> str:
-    call = {"name": "crop_video", "arguments": {"start_time": start, "end_time": end}}
-    return f"<think>there</think><tool_call>{json.dumps(call)}</tool_call>"
-
-
-def answer(letter: str) -> str:
-    return f"<think>so</think><answer>{letter}</answer>"
+    return think(tool_call("crop_video", start_time=start, end_time=end), "there")
 
 
 GOOD = [crop(2, 6), answer("B")]

@@ -15,7 +15,8 @@ from omegaconf import OmegaConf
 import verl_video_tools.services.retrieval
 import verl_video_tools.verl_plugin.settings
 import verl_video_tools.verl_plugin.sft_dataset
-from tests.verl_plugin.harness import answer, choose, processor, run_loop, tokenizer
+from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import processor, run_loop, tokenizer
 from verl_video_tools.core.errors import RetrievalError, RowError
 from verl_video_tools.core.types import Method, Sample, Tool, ToolContext, ToolPlan, VideoInfo
 from verl_video_tools.data.sft import execute, write_sft_rows

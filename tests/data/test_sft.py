@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from tests.turns.framethinker import answer
 from verl_video_tools.cli.main import data_app as app
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Sample, StopReason
@@ -34,10 +35,6 @@ class Fixed:
 
     def script(self, spec: Any, question: Any) -> Script:
         return self._script
-
-
-def answer(letter: str) -> str:
-    return f"<think>so it is</think><action>output answer: {letter}</action>"
 
 
 def test_perfect_rollouts_are_all_kept(demo_dir: Path, rows: list[dict[str, Any]], tmp_path: Path) -> None:

@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from tests.judge_server import JudgeServer
+from tests.turns.tagged import answer
 from verl_video_tools.core.types import RolloutLimits
 from verl_video_tools.data.formats import BenchmarkFiles
 
 ZOOM = '<think>there</think><video_zoom>{"segment": [1.0, 3.0], "fps": 2}</video_zoom>'
 ZOOMED_FRAMES = 4
 GLANCE = 2
-
-
-def answer(text: str) -> str:
-    return f"<think>so</think><answer>{text}</answer>"
 
 
 # The questions of the sample: right at once, right after a look, wrong.

@@ -21,12 +21,12 @@ from tests.evaluation.eval_command import (
     GLANCE,
     SCRIPTS,
     ZOOMED_FRAMES,
-    answer,
     command,
     result_of,
     serving,
 )
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
+from tests.turns.tagged import answer
 from tests.verl_plugin.harness import model_dir, processor
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +19,25 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+import ray
+import transfer_queue as tq
 from datasets import Dataset
+from omegaconf import OmegaConf
 
 REPO = Path(__file__).parents[2]
 RUN_TIMEOUT_SECONDS = 1200
 MAX_PROBS_DIFF = 1e-4
 """Mean difference of probabilities, or of their logarithms, that engine and actor may have in float32."""
+
+
+@pytest.fixture(scope="module")
+def transfer_queue() -> Iterator[None]:
+    """A Ray of its own with TransferQueue's real controller and storage units."""
+    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    tq.init(OmegaConf.create({"backend": {"SimpleStorage": {"num_data_storage_units": 2}}}))
+    yield
+    tq.close()
+    ray.shutdown()
 
 
 @dataclass(frozen=True)

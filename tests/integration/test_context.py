@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from tests.context_method import NAME
+from tests.integration.advantages import assert_advantages_of_groups
 from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.tokens import placeholder_runs
@@ -83,13 +83,7 @@ def test_engine_and_actor_agree_on_every_turn(lines: list[dict]) -> None:
 
 
 def test_the_advantage_is_the_rollouts(lines: list[dict]) -> None:
-    groups = defaultdict(list)
-    for line in lines:
-        groups[line["step"], line["uid"]].append(line)
-    for members in groups.values():
-        scores = np.array([line["reward"]["score"] for line in members])
-        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6)
-        assert [line["advantage"] for line in members] == pytest.approx(list(expected), abs=1e-4)
+    assert_advantages_of_groups(lines)
     for line in lines:
         values = {value for sequence in line["sequences"] for value in sequence["advantages"]}
         assert values == {line["advantage"]}

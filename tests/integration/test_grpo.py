@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from tests.integration.advantages import assert_advantages_of_groups
 from tests.integration.conftest import GROUP_SIZE, MAX_PROBS_DIFF, NUM_STEPS, Run
 from tests.integration.parity import compare, load, response_logprobs, summarise
 from tests.recorded.record import DATA
@@ -183,13 +184,7 @@ def test_rewards_equal_a_recomputation_from_the_record(lines: list[dict]) -> Non
 
 
 def test_advantages_are_those_of_the_group(lines: list[dict]) -> None:
-    groups = defaultdict(list)
-    for line in lines:
-        groups[line["step"], line["uid"]].append(line)
-    for members in groups.values():
-        scores = np.array([line["reward"]["score"] for line in members])
-        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6)
-        assert [line["advantage"] for line in members] == pytest.approx(list(expected), abs=1e-4)
+    assert_advantages_of_groups(lines)
 
 
 def test_training_metrics_reach_the_logger(grpo_run: Run) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,8 @@ from tensordict import NonTensorData, NonTensorStack, TensorDict
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopWorkerTQ
 from verl.utils.model import extract_multi_modal_inputs
 
-from tests.verl_plugin.harness import ScriptedServer, answer, choose, make_row, model_dir, video
+from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import ScriptedServer, make_row, model_dir, video
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.actor_check import storage_units
@@ -26,21 +26,11 @@ from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.stored_images import PARTITION_ID, BlockWriter, get_block, put_block, release
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300), pytest.mark.usefixtures("transfer_queue")]
 
 SCRIPT = [choose(10, 40), choose(50, 90), answer("B")]
 GROUP = 4
 BACKEND = {"storage_backend": "SimpleStorage", "SimpleStorage": {"num_data_storage_units": 2}}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def queue() -> Iterator[None]:
-    """A Ray of its own with TransferQueue's real controller and storage units."""
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
-    tq.init(OmegaConf.create({"backend": BACKEND}))
-    yield
-    tq.close()
-    ray.shutdown()
 
 
 def run_config(family: Family, *options: str) -> Any:

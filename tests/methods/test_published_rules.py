@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.methods import published_framethinker, published_videobrain
+from tests.methods.doubles import StubJudge
 from tests.methods.frame_index import awaited
 from verl_video_tools.core.errors import CallRejected
 from verl_video_tools.core.types import (
@@ -225,14 +226,6 @@ class Scattered:
         self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
     ) -> list[int]:
         return self.best(candidates, text)[:num_frames]
-
-
-@dataclass(frozen=True)
-class StubJudge:
-    label: AnswerLabel
-
-    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        return self.label
 
 
 def _videobrain_turn(rng: random.Random, info: VideoInfo, said: list[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.methods.videobrain.test_method import ScoringRetriever
+from tests.methods.doubles import ScoringRetriever
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.types import FrameRecord, ImagePart, Sample, VideoInfo, content_text
 from verl_video_tools.data.sft import execute

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tests.judge_server import JudgeServer
+from tests.methods.doubles import ScoringRetriever
 from tests.recorded.scripts import VIDEOS, Script, scripts
 from tests.videos.files import write_grey
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.replay import replay
-
-
-@dataclass
-class ScoringRetriever:
-    """A retriever without a model: scores candidates by their position."""
-
-    async def best_frames(
-        self, video_path: str, candidates: Sequence[int], text: str, num_frames: int, deadline_seconds: float
-    ) -> list[int]:
-        positions = sorted(range(len(candidates)), key=lambda position: -((37 * position) % 101))
-        return [candidates[position] for position in positions[:num_frames]]
 
 
 def replay_lines(folder: Path) -> Iterator[str]:

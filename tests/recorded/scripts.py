@@ -5,11 +5,16 @@ A script is data: nothing of the package is imported here. `VIDEO` in a turn sta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
+
+from tests.turns import framethinker, tagged, videobrain
+from tests.turns.framethinker import choose, get, turn
+from tests.turns.tagged import think, tool_call, zoom
+from tests.turns.videobrain import clip, uniform
+from tests.turns.videobrain import think as brain
 
 CHOICE = "What happens at 0:34?\nA. nothing\nB. a goal\nC. a foul"
 CHOICE_EXTRA = {"question_type": "mc", "options": ["nothing", "a goal", "a foul"]}
@@ -46,45 +51,8 @@ class Script:
 # ----------------------------------------------------------------------------------------------------- turns by method
 
 
-def _think(action: str, thought: str = "so", tag: str = "think") -> str:
-    return f"<{tag}>{thought}</{tag}>{action}"
-
-
-def _action(thought: str, action: str) -> str:
-    return f"<think>{thought}</think><action>{action}</action>"
-
-
-def _choose(start: Any, end: Any, thought: str | None = None) -> str:
-    thought = f"between {start} and {end}" if thought is None else thought
-    return _action(thought, f"choose frames between {start} and {end}")
-
-
-def _time(text: str) -> str:
-    return _action("when is that", f"get frame number at time {text}")
-
-
-def _zoom(start: Any, end: Any, fps: Any = 2) -> str:
-    return _think(f"<video_zoom>{json.dumps({'segment': [start, end], 'fps': fps})}</video_zoom>")
-
-
-def _call(name: str, **arguments: Any) -> str:
-    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
-
-
 def _crop(start: Any, end: Any, **arguments: Any) -> str:
-    return _call("crop_video", video_path="VIDEO", start_time=start, end_time=end, **arguments)
-
-
-def _brain(action: str) -> str:
-    return _think(action, tag="thinking")
-
-
-def _uniform(start: Any, end: Any, **arguments: Any) -> str:
-    return _brain(_call("uniform_sample", start_frame=start, end_frame=end, **arguments))
-
-
-def _clip(start: Any, end: Any, prompt: Any = "a goal") -> str:
-    return _brain(_call("clip_sample", start_frame=start, end_frame=end, prompt=prompt))
+    return tool_call("crop_video", video_path="VIDEO", start_time=start, end_time=end, **arguments)
 
 
 def _mind(*calls: str, end: str = "<turn_sum>seen</turn_sum>") -> str:
@@ -92,11 +60,11 @@ def _mind(*calls: str, end: str = "<turn_sum>seen</turn_sum>") -> str:
 
 
 ANSWERS = {
-    "framethinker": lambda text: _action("done", f"output answer: {text}"),
-    "videozoomer": lambda text: _think(f"<answer>{text}</answer>"),
-    "longvt": lambda text: _think(f"<answer>{text}</answer>"),
-    "videobrain": lambda text: _brain(f"<answer>{text}</answer>"),
-    "framemind": lambda text: _think(f"<answer>{text}</answer>"),
+    "framethinker": framethinker.answer,
+    "videozoomer": tagged.answer,
+    "longvt": tagged.answer,
+    "videobrain": videobrain.answer,
+    "framemind": tagged.answer,
     "direct": lambda text: f"<answer>{text}</answer>",
 }
 """An answering turn in each method's grammar."""
@@ -105,98 +73,104 @@ B = {method: write("B") for method, write in ANSWERS.items()}
 
 TURNS: dict[str, dict[str, list[str]]] = {
     "framethinker": {
-        "zoom": [_choose(100, 200), B["framethinker"]],
-        "zoom, wrong": [_choose(100, 200), ANSWERS["framethinker"]("C")],
-        "time and zoom": [_time("0:34"), _choose(300, 380), B["framethinker"]],
-        "time without zoom": [_time("0:34"), B["framethinker"]],
-        "same segment twice": [_choose(100, 200), _choose(100, 200), B["framethinker"]],
-        "numbers reversed in the thought": [_choose(100, 200, "200 then 100"), B["framethinker"]],
-        "whole video": [_choose(0, 599), B["framethinker"]],
-        "reversed": [_choose(200, 100), B["framethinker"]],
-        "too short": [_choose(100, 105), B["framethinker"]],
-        "beyond the end": [_choose(500, 900), B["framethinker"]],
-        "outside": [_choose(700, 900), B["framethinker"]],
-        "time beyond the end": [_time("99:59"), _choose(100, 200), B["framethinker"]],
-        "malformed time": [_time("0:3"), B["framethinker"]],
-        "decimal frame": [_action("100 and 200", "choose frames between 100 and 200.5"), B["framethinker"]],
-        "unknown action": [_action("so", "rewind the tape"), B["framethinker"]],
-        "two actions": [_choose(100, 200) + "<action>choose frames between 300 and 400</action>"],
-        "call and answer": [_choose(100, 200) + B["framethinker"]],
+        "zoom": [choose(100, 200), B["framethinker"]],
+        "zoom, wrong": [choose(100, 200), ANSWERS["framethinker"]("C")],
+        "time and zoom": [get("0:34"), choose(300, 380), B["framethinker"]],
+        "time without zoom": [get("0:34"), B["framethinker"]],
+        "same segment twice": [choose(100, 200), choose(100, 200), B["framethinker"]],
+        "numbers reversed in the thought": [choose(100, 200, "200 then 100"), B["framethinker"]],
+        "whole video": [choose(0, 599), B["framethinker"]],
+        "reversed": [choose(200, 100), B["framethinker"]],
+        "too short": [choose(100, 105), B["framethinker"]],
+        "beyond the end": [choose(500, 900), B["framethinker"]],
+        "outside": [choose(700, 900), B["framethinker"]],
+        "time beyond the end": [get("99:59"), choose(100, 200), B["framethinker"]],
+        "malformed time": [get("0:3"), B["framethinker"]],
+        "decimal frame": [turn("100 and 200", "choose frames between 100 and 200.5"), B["framethinker"]],
+        "unknown action": [turn("so", "rewind the tape"), B["framethinker"]],
+        "two actions": [choose(100, 200) + "<action>choose frames between 300 and 400</action>"],
+        "call and answer": [choose(100, 200) + B["framethinker"]],
         "no action": ["<think>hm</think>"],
         "no thought": ["<action>output answer: B</action>"],
-        "too many turns": [_choose(10 * i, 10 * i + 100) for i in range(7)],
-        "script ends early": [_choose(100, 200)],
-        "empty answer": [_action("done", "output answer:")],
+        "too many turns": [choose(10 * i, 10 * i + 100) for i in range(7)],
+        "script ends early": [choose(100, 200)],
+        "empty answer": [turn("done", "output answer:")],
     },
     "videozoomer": {
-        "zoom": [_zoom(4, 6), B["videozoomer"]],
-        "zoom, wrong": [_zoom(4, 6), ANSWERS["videozoomer"]("C")],
-        "two zooms": [_zoom(4, 6), _zoom(4.5, 5.5, 3), B["videozoomer"]],
-        "too many frames": [_zoom(0, 17, 1), B["videozoomer"]],
-        "reversed": [_zoom(6, 4), B["videozoomer"]],
-        "too short": [_zoom(10, 10.2), B["videozoomer"]],
-        "outside": [_zoom(150, 152), B["videozoomer"]],
-        "beyond the end": [_zoom(58, 63), B["videozoomer"]],
-        "negative start": [_zoom(-1, 1), B["videozoomer"]],
-        "no rate": [_think('<video_zoom>{"segment": [4, 6]}</video_zoom>'), B["videozoomer"]],
-        "rate in words": [_zoom(4, 6, "two"), B["videozoomer"]],
-        "rate of zero": [_zoom(4, 6, 0), B["videozoomer"]],
-        "no json": [_think("<video_zoom>4 to 6</video_zoom>"), B["videozoomer"]],
-        "unknown tool": [_think(_call("crop_video", start_time=1, end_time=2)), B["videozoomer"]],
-        "two calls": [_zoom(4, 6) + _zoom(8, 9), B["videozoomer"]],
-        "call and answer": [_zoom(4, 6) + B["videozoomer"], B["videozoomer"]],
+        "zoom": [zoom(4, 6), B["videozoomer"]],
+        "zoom, wrong": [zoom(4, 6), ANSWERS["videozoomer"]("C")],
+        "two zooms": [zoom(4, 6), zoom(4.5, 5.5, 3), B["videozoomer"]],
+        "too many frames": [zoom(0, 17, 1), B["videozoomer"]],
+        "reversed": [zoom(6, 4), B["videozoomer"]],
+        "too short": [zoom(10, 10.2), B["videozoomer"]],
+        "outside": [zoom(150, 152), B["videozoomer"]],
+        "beyond the end": [zoom(58, 63), B["videozoomer"]],
+        "negative start": [zoom(-1, 1), B["videozoomer"]],
+        "no rate": [think('<video_zoom>{"segment": [4, 6]}</video_zoom>'), B["videozoomer"]],
+        "rate in words": [zoom(4, 6, "two"), B["videozoomer"]],
+        "rate of zero": [zoom(4, 6, 0), B["videozoomer"]],
+        "no json": [think("<video_zoom>4 to 6</video_zoom>"), B["videozoomer"]],
+        "unknown tool": [think(tool_call("crop_video", start_time=1, end_time=2)), B["videozoomer"]],
+        "two calls": [zoom(4, 6) + zoom(8, 9), B["videozoomer"]],
+        "call and answer": [zoom(4, 6) + B["videozoomer"], B["videozoomer"]],
         "no thought": ["<answer>B</answer>"],
         "nothing": ["I do not know"],
-        "too many turns": [_zoom(i, i + 1) for i in range(7)],
-        "script ends early": [_zoom(4, 6)],
+        "too many turns": [zoom(i, i + 1) for i in range(7)],
+        "script ends early": [zoom(4, 6)],
         "answer in words": [ANSWERS["videozoomer"]("a goal")],
     },
     "longvt": {
-        "crop": [_think(_crop(10.0, 20.0)), B["longvt"]],
-        "crop, wrong": [_think(_crop(10.0, 20.0)), ANSWERS["longvt"]("C")],
-        "crop elsewhere": [_think(_crop(30.0, 40.0)), B["longvt"]],
-        "two crops": [_think(_crop(10, 14)), _think(_crop(12, 22.5)), B["longvt"]],
-        "two calls in one turn": [_think(_crop(10, 14) + _crop(16, 20)), B["longvt"]],
-        "six calls in one turn": [_think("".join(_crop(i, i + 3) for i in range(6))), B["longvt"]],
-        "another path": [_think(_call("crop_video", video_path="/etc/x.mp4", start_time=1, end_time=5)), B["longvt"]],
-        "no path": [_think(_call("crop_video", start_time=1, end_time=5)), B["longvt"]],
-        "reversed": [_think(_crop(20, 10)), B["longvt"]],
-        "too short": [_think(_crop(10, 10.01)), B["longvt"]],
-        "outside": [_think(_crop(100, 120)), B["longvt"]],
-        "beyond the end": [_think(_crop(50, 70)), B["longvt"]],
-        "time in words": [_think(_crop("ten", 20)), B["longvt"]],
-        "missing argument": [_think(_call("crop_video", start_time=10)), B["longvt"]],
-        "one argument too many": [_think(_crop(10, 20, fps=2)), B["longvt"]],
-        "unknown tool": [_think(_call("rewind", seconds=3)), B["longvt"]],
-        "no json": [_think("<tool_call>crop</tool_call>"), B["longvt"]],
-        "call and answer": [_think(_crop(10, 20)) + "<answer>B</answer>", B["longvt"]],
+        "crop": [think(_crop(10.0, 20.0)), B["longvt"]],
+        "crop, wrong": [think(_crop(10.0, 20.0)), ANSWERS["longvt"]("C")],
+        "crop elsewhere": [think(_crop(30.0, 40.0)), B["longvt"]],
+        "two crops": [think(_crop(10, 14)), think(_crop(12, 22.5)), B["longvt"]],
+        "two calls in one turn": [think(_crop(10, 14) + _crop(16, 20)), B["longvt"]],
+        "six calls in one turn": [think("".join(_crop(i, i + 3) for i in range(6))), B["longvt"]],
+        "another path": [
+            think(tool_call("crop_video", video_path="/etc/x.mp4", start_time=1, end_time=5)),
+            B["longvt"],
+        ],
+        "no path": [think(tool_call("crop_video", start_time=1, end_time=5)), B["longvt"]],
+        "reversed": [think(_crop(20, 10)), B["longvt"]],
+        "too short": [think(_crop(10, 10.01)), B["longvt"]],
+        "outside": [think(_crop(100, 120)), B["longvt"]],
+        "beyond the end": [think(_crop(50, 70)), B["longvt"]],
+        "time in words": [think(_crop("ten", 20)), B["longvt"]],
+        "missing argument": [think(tool_call("crop_video", start_time=10)), B["longvt"]],
+        "one argument too many": [think(_crop(10, 20, fps=2)), B["longvt"]],
+        "unknown tool": [think(tool_call("rewind", seconds=3)), B["longvt"]],
+        "no json": [think("<tool_call>crop</tool_call>"), B["longvt"]],
+        "call and answer": [think(_crop(10, 20)) + "<answer>B</answer>", B["longvt"]],
         "no thought": ["<answer>B</answer>"],
         "nothing": ["I do not know"],
-        "too many turns": [_think(_crop(2 * i, 2 * i + 4)) for i in range(8)],
-        "script ends early": [_think(_crop(10, 20))],
+        "too many turns": [think(_crop(2 * i, 2 * i + 4)) for i in range(8)],
+        "script ends early": [think(_crop(10, 20))],
     },
     "videobrain": {
-        "uniform": [_uniform(100, 200), B["videobrain"]],
-        "uniform, wrong": [_uniform(100, 200), ANSWERS["videobrain"]("C")],
-        "by text": [_clip(0, 599), B["videobrain"]],
-        "both": [_uniform(100, 200), _clip(200, 400), B["videobrain"]],
-        "same call twice": [_uniform(100, 200), _uniform(100, 200), B["videobrain"]],
-        "reversed": [_uniform(200, 100), B["videobrain"]],
-        "outside": [_uniform(700, 900), B["videobrain"]],
-        "beyond the end": [_uniform(500, 900), B["videobrain"]],
-        "number in words": [_uniform("ten", 100), B["videobrain"]],
-        "missing argument": [_brain(_call("uniform_sample", start_frame=3)), B["videobrain"]],
-        "text is a number": [_clip(0, 599, 7), B["videobrain"]],
-        "empty text": [_clip(0, 599, " "), B["videobrain"]],
-        "unknown tool": [_brain(_call("rewind", seconds=3)), B["videobrain"]],
-        "no json": [_brain("<tool_call>uniform</tool_call>"), B["videobrain"]],
-        "former action": [_brain('<tool_call>{"action": "choose_frames", "frame_range": [0, 90]}</tool_call>')],
-        "two calls": [_brain(_call("uniform_sample", start_frame=0, end_frame=9) * 2), B["videobrain"]],
-        "call and answer": [_uniform(100, 200) + B["videobrain"], B["videobrain"]],
+        "uniform": [uniform(100, 200), B["videobrain"]],
+        "uniform, wrong": [uniform(100, 200), ANSWERS["videobrain"]("C")],
+        "by text": [clip(0, 599), B["videobrain"]],
+        "both": [uniform(100, 200), clip(200, 400), B["videobrain"]],
+        "same call twice": [uniform(100, 200), uniform(100, 200), B["videobrain"]],
+        "reversed": [uniform(200, 100), B["videobrain"]],
+        "outside": [uniform(700, 900), B["videobrain"]],
+        "beyond the end": [uniform(500, 900), B["videobrain"]],
+        "number in words": [uniform("ten", 100), B["videobrain"]],
+        "missing argument": [brain(tool_call("uniform_sample", start_frame=3)), B["videobrain"]],
+        "text is a number": [clip(0, 599, 7), B["videobrain"]],
+        "empty text": [clip(0, 599, " "), B["videobrain"]],
+        "unknown tool": [brain(tool_call("rewind", seconds=3)), B["videobrain"]],
+        "no json": [brain("<tool_call>uniform</tool_call>"), B["videobrain"]],
+        "former action": [brain('<tool_call>{"action": "choose_frames", "frame_range": [0, 90]}</tool_call>')],
+        "two calls": [
+            brain(tool_call("uniform_sample", start_frame=0, end_frame=9) * 2),
+            B["videobrain"],
+        ],
+        "call and answer": [uniform(100, 200) + B["videobrain"], B["videobrain"]],
         "no thought": ["<answer>B</answer>"],
         "nothing": ["I do not know"],
-        "too many turns": [_uniform(20 * i, 20 * i + 100) for i in range(8)],
-        "script ends early": [_uniform(100, 200)],
+        "too many turns": [uniform(20 * i, 20 * i + 100) for i in range(8)],
+        "script ends early": [uniform(100, 200)],
     },
     "framemind": {
         "clip": [_mind("VideoClip(5, 9)"), B["framemind"]],
@@ -226,7 +200,7 @@ TURNS: dict[str, dict[str, list[str]]] = {
         "nothing": [""],
         "wrong": ["C"],
         "two turns": ["B", "C"],
-        "a call": [_call("crop_video", start_time=1, end_time=2)],
+        "a call": [tool_call("crop_video", start_time=1, end_time=2)],
         "no turn": [],
     },
 }

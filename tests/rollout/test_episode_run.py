@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import verl_video_tools.rollout.episode as episode_module
-from tests.verl_plugin.harness import QUESTION, answer, choose, video
+from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import QUESTION, video
 from tests.videos.files import write_video
 from verl_video_tools.core.errors import PolicyError
 from verl_video_tools.core.types import (

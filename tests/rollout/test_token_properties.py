@@ -11,19 +11,8 @@ import torch
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tests.verl_plugin.harness import (
-    Rollout,
-    ScriptedServer,
-    Unended,
-    answer,
-    choose,
-    get,
-    model_dir,
-    processor,
-    run_loop,
-    tokenizer,
-    video,
-)
+from tests.turns.framethinker import answer, choose, get
+from tests.verl_plugin.harness import Rollout, ScriptedServer, Unended, model_dir, processor, run_loop, tokenizer, video
 from verl_video_tools.core.types import IMAGE_MARK, StopReason
 from verl_video_tools.rollout.tokens import placeholder_runs
 from verl_video_tools.synthetic import FAMILIES, Family

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,6 +65,21 @@ def open_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(template, "chat_template", opening)
 
 
+def run_on_two_ranks(module: str, *arguments: str, timeout_seconds: float) -> None:
+    """Run a program of the tests as two training ranks on the CPU."""
+    repo = Path(__file__).parents[2]
+    two_ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    program = subprocess.run(
+        [sys.executable, *two_ranks, "-m", module, *arguments],
+        cwd=repo,
+        env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(repo)},
+        capture_output=True,
+        text=True,
+        timeout=timeout_seconds,
+    )
+    assert program.returncode == 0, program.stderr[-4000:]
+
+
 @lru_cache(maxsize=8)
 def video(num_frames: int = 200, fps: int = 10, width: int = 96, height: int = 64) -> str:
     """A small H.264 file; one per size and process."""
@@ -69,18 +87,6 @@ def video(num_frames: int = 200, fps: int = 10, width: int = 96, height: int = 6
     _KEPT_FOLDERS.append(folder)
     path = Path(folder.name) / "video.mp4"
     return str(write_video(path, num_frames=num_frames, fps=fps, width=width, height=height))
-
-
-def choose(start: int, end: int) -> str:
-    return f"<think>between {start} and {end}</think><action>choose frames between {start} and {end}</action>"
-
-
-def get(time: str) -> str:
-    return f"<think>time {time}</think><action>get frame number at time {time}</action>"
-
-
-def answer(letter: str) -> str:
-    return f"<think>seen enough</think><action>output answer: {letter}</action>"
 
 
 @dataclass(frozen=True)

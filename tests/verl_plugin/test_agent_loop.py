@@ -10,19 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.verl_plugin.harness import (
-    Rollout,
-    ScriptedServer,
-    Spelt,
-    Unended,
-    answer,
-    choose,
-    get,
-    make_row,
-    run_loop,
-    tokenizer,
-    video,
-)
+from tests.turns.framethinker import answer, choose, get
+from tests.verl_plugin.harness import Rollout, ScriptedServer, Spelt, Unended, make_row, run_loop, tokenizer, video
 from verl_video_tools.core.errors import InvariantError, SetupError
 from verl_video_tools.core.types import Content, StopReason
 from verl_video_tools.rollout.tokens import TokenCounter

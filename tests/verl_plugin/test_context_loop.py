@@ -13,14 +13,12 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from tests.context_method import NAME, FrameThinkerWithContext
+from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.harness import (
     QUESTION,
     Rollout,
     ScriptedServer,
     Unended,
-    answer,
-    choose,
-    get,
     make_row,
     model_dir,
     processor,

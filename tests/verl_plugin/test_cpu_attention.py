@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForImageTextToText
 
-from tests.verl_plugin.harness import model_dir
+from tests.verl_plugin.harness import model_dir, run_on_two_ranks
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.platforms import cpu_attention
 
-REPO = Path(__file__).parents[2]
-TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "tests.verl_plugin.packing"]
 Found = dict[str, dict[str, torch.Tensor]]
 
 
@@ -30,15 +24,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family, str], F
     @cache
     def run(family: Family, dtype: str) -> Found:
         folder = tmp_path_factory.mktemp(family)
-        program = subprocess.run(
-            [sys.executable, *TWO_RANKS, str(model_dir(family)), str(folder), dtype],
-            cwd=REPO,
-            env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)},
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert program.returncode == 0, program.stderr[-4000:]
+        run_on_two_ranks("tests.verl_plugin.packing", str(model_dir(family)), str(folder), dtype, timeout_seconds=280)
         values: Found = torch.load(folder / "found.pt")
         return values
 
@@ -49,6 +35,7 @@ def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
     return float((one - other).norm() / one.norm().clamp(min=1e-12))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["packed", "ulysses", "ulysses, one by one"])
 @pytest.mark.parametrize("family", FAMILIES)
@@ -63,6 +50,7 @@ def test_packed_sequences_equal_padded_ones(family: Family, how: str, found: Cal
     assert max(errors.values()) <= 1e-5, errors
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["packed", "ulysses"])
 def test_in_bfloat16_they_differ_by_rounding(how: str, found: Callable[[Family, str], Found]) -> None:

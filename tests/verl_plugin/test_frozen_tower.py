@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from verl.workers.config import FSDPEngineConfig
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from tests.verl_plugin.harness import model_dir
+from tests.verl_plugin.harness import model_dir, run_on_two_ranks
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.engine import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
@@ -33,7 +32,6 @@ from verl_video_tools.verl_plugin.engine.frozen_tower import (
 )
 
 REPO = Path(__file__).parents[2]
-TWO_RANKS = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "tests.verl_plugin.training"]
 
 
 # ------------------------------------------------------------------------------------------------ two ranks, two steps
@@ -46,15 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], dict
     @cache
     def run(family: Family) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(family)
-        program = subprocess.run(
-            [sys.executable, *TWO_RANKS, str(model_dir(family)), str(folder)],
-            cwd=REPO,
-            env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)},
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert program.returncode == 0, program.stderr[-4000:]
+        run_on_two_ranks("tests.verl_plugin.training", str(model_dir(family)), str(folder), timeout_seconds=200)
         found: dict[str, Any] = json.loads((folder / "found.json").read_text())
         return found
 

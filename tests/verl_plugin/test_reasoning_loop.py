@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.verl_plugin.harness import answer, choose, make_row, open_reasoning, processor, run_loop, tokenizer, video
+from tests.turns.framethinker import answer, choose
+from tests.verl_plugin.harness import make_row, open_reasoning, processor, run_loop, tokenizer, video
 from verl_video_tools.core.types import Sample, StopReason
 from verl_video_tools.methods import get_method
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset

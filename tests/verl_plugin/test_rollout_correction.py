@@ -17,7 +17,7 @@ from verl.trainer.config.algorithm import RolloutCorrectionConfig
 from verl.trainer.ppo.core_algos import compute_policy_loss_vanilla
 from verl.trainer.ppo.v1 import trainer_base
 
-from tests.verl_plugin.test_trainer_rows import MemoryQueue
+from tests.verl_plugin.trainer_batches import MemoryQueue
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.verl_plugin import trainer_advantages
 from verl_video_tools.verl_plugin.settings import pack_record

@@ -2,24 +2,21 @@
 
 import pytest
 
+from tests.turns.framethinker import answer, turn
 from verl_video_tools.methods.framethinker.reference import TranscriptFindings, read_transcript
 
 OBSERVATION = "frame 101: <image>\nframe 115: <image>"
 
 
-def a(thought: str, action: str) -> str:
-    return f"<think>{thought}</think><action>{action}</action>"
-
-
 def choose(start: int, end: int, thought: str = "") -> str:
-    return a(thought or f"between {start} and {end}", f"choose frames between {start} and {end}") + OBSERVATION
+    return turn(thought or f"between {start} and {end}", f"choose frames between {start} and {end}") + OBSERVATION
 
 
 def get(time: str, frame_number: int) -> str:
-    return a("when", f"get frame number at time {time}") + f"Frame number at time {time} is: {frame_number}."
+    return turn("when", f"get frame number at time {time}") + f"Frame number at time {time} is: {frame_number}."
 
 
-ANSWER = a("done", "output answer: B")
+ANSWER = answer("B")
 
 
 def found(transcript: str) -> tuple[bool, str | None, bool, bool]:
@@ -42,9 +39,9 @@ def found(transcript: str) -> tuple[bool, str | None, bool, bool]:
         (get("0:00", 0) + choose(0, 100) + ANSWER, True, False),
         ("<action>output answer: B</action><think>done</think>", False, False),
         # one turn that never waited for frames, and one that makes up the reply
-        (a("100 and 200", "choose frames between 100 and 200") + ANSWER, True, False),
-        (get("0:34", 815) + a("700 and 900", "choose frames between 700 and 900") + ANSWER, True, True),
-        (a("100 and 109", "choose frames between 100 and 109") + ANSWER, True, False),  # gap 9, also on long videos
+        (turn("100 and 200", "choose frames between 100 and 200") + ANSWER, True, False),
+        (get("0:34", 815) + turn("700 and 900", "choose frames between 700 and 900") + ANSWER, True, True),
+        (turn("100 and 109", "choose frames between 100 and 109") + ANSWER, True, False),  # gap 9, also on long videos
         ("chatter " + ANSWER + " chatter", False, False),
         # numbers without bound: the environment takes the end of the video for one beyond it
         (choose(100, 10**20) + ANSWER, True, False),
@@ -61,8 +58,8 @@ def test_consistent(transcript: str, chose: bool, found_number: bool) -> None:
         "",
         choose(100, 200),
         "<action>output answer: B</action>",
-        a("done", "output answer B"),
-        a("done", "output answer:"),
+        turn("done", "output answer B"),
+        turn("done", "output answer:"),
         choose(100, 200, "200 then 100") + ANSWER,
         choose(100, 200, "100 to 200, 8 frames") + ANSWER,
         choose(100, 200, "nothing") + ANSWER,
@@ -73,13 +70,13 @@ def test_consistent(transcript: str, chose: bool, found_number: bool) -> None:
         get("0:34", 815) + ANSWER,
         get("0:34", 815) + choose(565, 645) + ANSWER,
         get("0:34", 815) + choose(700, 900) + get("0:34", 815) + choose(800, 900) + ANSWER,
-        a("when", "get frame number at time 0:34") + choose(700, 900) + ANSWER,  # no reply
+        turn("when", "get frame number at time 0:34") + choose(700, 900) + ANSWER,  # no reply
         get("1234:56", 815) + choose(700, 900) + ANSWER,
         "</action>no reply<think>" + "</think>" + get("0:34", 815) + choose(700, 900) + ANSWER,
-        a("9 and " + "9" * 5000, "choose frames between 9 and " + "9" * 5000) + ANSWER,
+        turn("9 and " + "9" * 5000, "choose frames between 9 and " + "9" * 5000) + ANSWER,
         get("0:3", 815) + choose(700, 900) + ANSWER,
-        a("100 and 200", "now choose frames between 100 and 200") + ANSWER,
-        a("so", "look again") + ANSWER,
+        turn("100 and 200", "now choose frames between 100 and 200") + ANSWER,
+        turn("so", "look again") + ANSWER,
         "<think>100 and 200</think><action>choose frames between 100 and 200</action><action>output answer: B</action>",
     ],
 )
@@ -97,4 +94,4 @@ def test_inconsistent(transcript: str) -> None:
     ],
 )
 def test_the_answer_is_one_word(action: str, answer: str) -> None:
-    assert found(a("done", action))[:2] == (True, answer)
+    assert found(turn("done", action))[:2] == (True, answer)

@@ -5,12 +5,14 @@ seconds of a video of 100 seconds at 30 frames per second.
 """
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.methods.doubles import StubJudge
+from tests.turns.tagged import tool_call
 from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
@@ -45,8 +47,7 @@ def video(tmp_path_factory: pytest.TempPathFactory) -> str:
 def call(start: Any, end: Any, **arguments: Any) -> str:
     """A call as checkpoints write it; `run` puts the path of its video in."""
     arguments = {"video_path": "PATH", "start_time": start, "end_time": end, **arguments}
-    payload = {"name": "crop_video", "arguments": arguments}
-    return f"<tool_call>{json.dumps(payload)}</tool_call>"
+    return tool_call("crop_video", **arguments)
 
 
 def crop(start: Any, end: Any, **arguments: Any) -> str:
@@ -55,18 +56,6 @@ def crop(start: Any, end: Any, **arguments: Any) -> str:
 
 def answer(text: str = "a red scarf") -> str:
     return f"<think>seen enough</think><answer>{text}</answer>"
-
-
-@dataclass
-class StubJudge:
-    """Gives one label to every answer, and remembers the answers."""
-
-    label: AnswerLabel
-    answers: list[str] = field(default_factory=list)
-
-    async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
-        self.answers.append(answer)
-        return self.label
 
 
 F, P, W = AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT

@@ -8,16 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.turns.tagged import answer, video_zoom
 from verl_video_tools.core.types import FrameRecord, ImagePart, ParsedTurn, ToolCall, content_text
 from verl_video_tools.methods.videozoomer.grammar import labelled_frames, parse_turn, parse_turn_reference
-
-
-def zoom(body: str) -> str:
-    return f"<think>so</think><video_zoom>{body}</video_zoom>"
-
-
-def answer(text: str) -> str:
-    return f"<think>so</think><answer>{text}</answer>"
 
 
 def summary(parsed: ParsedTurn) -> object:
@@ -65,9 +58,9 @@ MALFORMED = ["malformed_call"]
     ],
 )
 def test_requests(body: str, strict: object, reference: object, well_formed: bool) -> None:
-    assert summary(parse_turn(zoom(body))) == strict
-    assert summary(parse_turn_reference(zoom(body))) == reference
-    assert parse_turn(zoom(body)).well_formed is well_formed
+    assert summary(parse_turn(video_zoom(body))) == strict
+    assert summary(parse_turn_reference(video_zoom(body))) == reference
+    assert parse_turn(video_zoom(body)).well_formed is well_formed
 
 
 @pytest.mark.parametrize(
@@ -90,11 +83,11 @@ def test_requests(body: str, strict: object, reference: object, well_formed: boo
         ("<think>so</think><tool_response>x</tool_response><answer>B</answer>", "B", "B", False),
         ("<think>a</think><think>b</think><answer>B</answer>", "B", "B", False),
         ("<think>maybe <answer>A</answer></think>", "A", "A", False),
-        (zoom('{"segment": [4, 6], "fps": 2}') + "<answer>B</answer>", GOOD, GOOD, False),
-        ("<answer>B</answer>" + zoom('{"segment": [4, 6], "fps": 2}'), GOOD, GOOD, False),
-        ("<think>never closed " + zoom('{"segment": [4, 6], "fps": 2}')[17:], GOOD, GOOD, False),
-        (zoom('{"segment": [4, 6], "fps": 2}') * 2, ["multiple_calls"] * 2, MALFORMED, False),
-        (zoom('{"segment": [4, 6], "fps": 2}') + zoom("no"), ["multiple_calls"] * 2, GOOD, False),
+        (video_zoom('{"segment": [4, 6], "fps": 2}') + "<answer>B</answer>", GOOD, GOOD, False),
+        ("<answer>B</answer>" + video_zoom('{"segment": [4, 6], "fps": 2}'), GOOD, GOOD, False),
+        ("<think>never closed " + video_zoom('{"segment": [4, 6], "fps": 2}')[17:], GOOD, GOOD, False),
+        (video_zoom('{"segment": [4, 6], "fps": 2}') * 2, ["multiple_calls"] * 2, MALFORMED, False),
+        (video_zoom('{"segment": [4, 6], "fps": 2}') + video_zoom("no"), ["multiple_calls"] * 2, GOOD, False),
         ("<video_zoom>" + answer("B"), "B", "B", False),
     ],
 )

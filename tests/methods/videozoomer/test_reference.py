@@ -4,14 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.turns.tagged import video_zoom
 from verl_video_tools.methods.videozoomer.reference import TurnFindings, grade_letter_reference, read_turns
 
 ZOOM = '<think>so</think><video_zoom>{"segment": [4, 6], "fps": 2}</video_zoom>'
 ANSWER = "<think>so</think><answer>B</answer>"
-
-
-def zoom(body: str) -> str:
-    return f"<think>so</think><video_zoom>{body}</video_zoom>"
 
 
 @pytest.mark.parametrize(
@@ -27,14 +24,14 @@ def zoom(body: str) -> str:
         ([ZOOM + " words after it", ANSWER], "B", True, 1),
         ([ZOOM] * 4 + [ANSWER], "B", True, 4),
         ([ZOOM, "words", ZOOM, ANSWER], "B", False, 1),
-        ([ZOOM, zoom("no"), ZOOM, ANSWER], "B", False, 2),  # counted up to the first malformed turn
+        ([ZOOM, video_zoom("no"), ZOOM, ANSWER], "B", False, 2),  # counted up to the first malformed turn
         ([ANSWER, ZOOM], "B", False, 0),
-        ([zoom('{"segment": [4, 6], "fps": 2, "more": 1}'), ANSWER], "B", True, 1),
-        ([zoom('{"segment": [4, 6, 8], "fps": "2"}'), ANSWER], "B", True, 1),
-        ([zoom('{"segment": [4, 6], "fps": NaN}'), ANSWER], "B", False, 1),
-        ([zoom('{"segment": [4, 6], "fps": 1e999}'), ANSWER], "B", False, 1),
-        ([zoom('{"segment": 4, "fps": 2}'), ANSWER], "B", False, 1),
-        ([zoom("[" * 5000), ANSWER], "B", False, 1),
+        ([video_zoom('{"segment": [4, 6], "fps": 2, "more": 1}'), ANSWER], "B", True, 1),
+        ([video_zoom('{"segment": [4, 6, 8], "fps": "2"}'), ANSWER], "B", True, 1),
+        ([video_zoom('{"segment": [4, 6], "fps": NaN}'), ANSWER], "B", False, 1),
+        ([video_zoom('{"segment": [4, 6], "fps": 1e999}'), ANSWER], "B", False, 1),
+        ([video_zoom('{"segment": 4, "fps": 2}'), ANSWER], "B", False, 1),
+        ([video_zoom("[" * 5000), ANSWER], "B", False, 1),
         (["<think>a</think><answer>B</answer></answer>"], "B", False, 0),
         (["<answer>B</answer>"], "B", False, 0),
         (["just B"], "just B", False, 0),

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,26 +14,13 @@ from typing import Any
 import pytest
 
 from tests.judge_server import MODEL, JudgeServer, Reply, compared, completion, sometimes_bad
+from tests.services.judge.asking import CASE, failure, in_turn, judge_once
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge, cache, client, make_judge
+from verl_video_tools.services.judge import JudgeConfig, JudgeCounters, LLMJudge, client, make_judge
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
-
-CASE = ("What animal is it?", "a brown dog and a cat", "A brown dog and a cat.")
-
-
-@pytest.fixture
-def server() -> Iterator[JudgeServer]:
-    with JudgeServer() as server:
-        yield server
-
-
-def in_turn(*replies: Reply) -> Any:
-    """Answers with each reply once, then with the honest verdict."""
-    left = list(replies)
-    return lambda request: left.pop(0) if left else compared(request)
 
 
 def cut(text: str) -> Reply:
@@ -45,18 +28,6 @@ def cut(text: str) -> Reply:
     reply = json.loads(completion(text).body or b"")
     reply["choices"][0]["finish_reason"] = "length"
     return Reply(json.dumps(reply).encode())
-
-
-async def judge_once(config: JudgeConfig, answer: str = CASE[2]) -> tuple[AnswerLabel, JudgeCounters]:
-    async with LLMJudge(config) as judge:
-        return await judge.judge(CASE[0], CASE[1], answer), judge.counters
-
-
-async def failure(config: JudgeConfig) -> tuple[str, JudgeCounters]:
-    async with LLMJudge(config) as judge:
-        with pytest.raises(JudgeError) as caught:
-            await judge.judge(*CASE)
-        return str(caught.value), judge.counters
 
 
 # ------------------------------------------------------------------------------------------------------------ verdicts
@@ -340,96 +311,6 @@ def test_several_event_loops_in_turn_and_in_threads(server: JudgeServer) -> None
     for thread in threads:
         thread.join()
     assert judge.counters.calls - judge.counters.failures == 5
-
-
-# ------------------------------------------------------------------------------------------------------------ on disk
-
-
-async def test_a_kept_verdict_needs_no_request(server: JudgeServer, tmp_path: Path) -> None:
-    config = JudgeConfig(base_url=server.base_url, model=MODEL, cache_dir=str(tmp_path))
-    await judge_once(config)
-    server.kill()
-    label, counters = await judge_once(config)
-    assert label is AnswerLabel.CORRECT
-    assert (len(server.requests), counters.cache_hits, counters.attempts) == (1, 1, 0)
-
-
-async def test_a_verdict_depends_on_everything_that_was_asked(server: JudgeServer, tmp_path: Path) -> None:
-    prompt = tmp_path / "prompt.txt"
-    prompt.write_text("other")
-    base = {"base_url": server.base_url, "cache_dir": str(tmp_path / "cache")}
-    await judge_once(JudgeConfig(**base))
-    await judge_once(JudgeConfig(**base), answer="a horse")
-    await judge_once(JudgeConfig(**base, model="other"))
-    await judge_once(JudgeConfig(**base, prompt_file=str(prompt)))
-    assert len(server.requests) == 4
-    assert len(list((tmp_path / "cache").rglob("*.json"))) == 4
-
-
-async def test_failures_are_not_kept(server: JudgeServer, tmp_path: Path) -> None:
-    config = JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path), max_attempts=1)
-    server.reply = in_turn(completion("?"))
-    await failure(config)
-    label, _ = await judge_once(config)
-    assert label is AnswerLabel.CORRECT
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b'{"label": "maybe"}', b"[]"])
-async def test_a_damaged_entry_is_asked_again(server: JudgeServer, tmp_path: Path, content: bytes) -> None:
-    config = JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path))
-    await judge_once(config)
-    (entry,) = tmp_path.rglob("*.json")
-    entry.write_bytes(content)
-    label, counters = await judge_once(config)
-    assert (label, counters.cache_hits, len(server.requests)) == (AnswerLabel.CORRECT, 0, 2)
-    assert json.loads(entry.read_text())["label"] == "correct"
-
-
-async def test_a_folder_that_cannot_be_written_costs_no_verdict(server: JudgeServer, tmp_path: Path) -> None:
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    label, _ = await judge_once(JudgeConfig(base_url=server.base_url, cache_dir=str(blocked)))
-    assert label is AnswerLabel.CORRECT
-
-
-async def test_a_full_disk_costs_no_verdict_and_leaves_nothing(
-    server: JudgeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(cache.Path, "write_text", full)
-    label, _ = await judge_once(JudgeConfig(base_url=server.base_url, cache_dir=str(tmp_path)))
-    assert label is AnswerLabel.CORRECT
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-PROCESS = """
-import asyncio, sys
-from verl_video_tools.services.judge import JudgeConfig, LLMJudge
-
-async def main():
-    async with LLMJudge(JudgeConfig(base_url=sys.argv[1], cache_dir=sys.argv[2])) as judge:
-        labels = await asyncio.gather(*(judge.judge("?", str(i), str(i % 10)) for i in range(40)))
-    print([label.value for label in labels])
-
-asyncio.run(main())
-"""
-
-
-def test_processes_share_a_folder(server: JudgeServer, tmp_path: Path) -> None:
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", PROCESS, server.base_url, str(tmp_path)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-    expected = str([("correct" if i < 10 else "incorrect") for i in range(40)]) + "\n"
-    together = [start(), start()]
-    assert [process.communicate(timeout=60)[0] for process in together] == [expected] * 2
-    assert len(list(tmp_path.rglob("*.json"))) == 40
-    assert list(tmp_path.rglob("*.partial")) == []
-    num_requests = len(server.requests)
-    assert start().communicate(timeout=60)[0] == expected
-    assert len(server.requests) == num_requests
 
 
 # -------------------------------------------------------------------------------------------------------------- config

@@ -1,19 +1,10 @@
-"""Every recipe's options compose against the installed verl, and its budgets hold what its method shows.
-
-A stub stands for the interpreter: it notes the command that the recipe would run and stops it there.
-"""
+"""Every recipe's options compose against the installed verl, and its budgets hold what its method shows."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +16,17 @@ from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
 from tests.method_costs import LABEL_TOKENS
+from tests.recipes.options import (
+    DOCS,
+    RECIPES,
+    SETTINGS,
+    WITHOUT_PLAN,
+    Composed,
+    grpo_recipes,
+    recipe_arguments,
+    recipe_config,
+    sft_recipes,
+)
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.recipes import RECIPES as RECIPES_PLANNED
@@ -33,26 +35,6 @@ from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
 from verl_video_tools.video import fit_envelope, image_tokens
 from verl_video_tools.video.sampling import linspace_indices
-
-RECIPES = Path(__file__).parents[1] / "recipes"
-DOCS = RECIPES.parent / "docs"
-STOPPED = 77
-STUB = f"""#!{sys.executable}
-import json, os, runpy, sys
-arguments = sys.argv[1:]
-for program in ("verl.trainer.main_ppo", "verl.trainer.sft_trainer", "verl_video_tools.verl_plugin.platforms.cpu_sft"):
-    if program in arguments:
-        json.dump(arguments[arguments.index(program) + 1 :], open(os.environ["STUB_OUTPUT"], "w"))
-        sys.exit({STOPPED})
-if "verl_video_tools.verl_plugin.lost_nodes" in arguments:
-    sys.exit("asked for lost nodes")
-os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
-"""
-SETTINGS = {
-    "cpu": {"DEVICE": "cpu"},
-    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "SFT_FILES": "cold.parquet", "NNODES": "2"},
-}
-
 
 VIDEOS = {
     "cpu": [VideoInfo(120.0, 600, 5.0, 56, 56)],
@@ -64,72 +46,6 @@ VIDEOS = {
 }
 TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
 """System prompt and question, or a turn and its wrapping."""
-
-Composed = Callable[[str, str], DictConfig]
-
-
-@pytest.fixture(scope="module")
-def composed(tmp_path_factory: pytest.TempPathFactory) -> Composed:
-    """`composed(recipe, setting)`: the configuration that `recipes/<recipe>.sh` hands to verl. Only to be read."""
-    return cache(lambda recipe, setting: _composed(recipe, setting, tmp_path_factory.mktemp(recipe)))
-
-
-def _composed(recipe: str, setting: str, folder: Path) -> DictConfig:
-    (folder / "model").mkdir()
-    (folder / "model" / "config.json").write_text("{}")
-    arguments = _arguments(recipe, folder, MODEL_PATH=str(folder / "model"), **SETTINGS[setting])
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=arguments)
-    for options in (OmegaConf.select(config, "actor_rollout_ref.rollout.custom.video_tools") or {}).values():
-        if prompt_file := options.get("prompt_file"):  # which `vvt demo` writes
-            Path(prompt_file).parent.mkdir(parents=True, exist_ok=True)
-            Path(prompt_file).touch()
-    return config
-
-
-def _arguments(recipe: str, folder: Path, **variables: str) -> list[str]:
-    """What the recipe hands to verl in this environment, in place of GRPO or of fine-tuning, whichever comes first."""
-    stub = folder / "bin" / "python"
-    stub.parent.mkdir(exist_ok=True)
-    stub.write_text(STUB)
-    stub.chmod(0o755)
-    vvt = folder / "bin" / "vvt"  # the data itself is not needed
-    vvt.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > '{folder}/vvt.txt'\n")
-    vvt.chmod(0o755)
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "PYTHON": str(stub),
-        "OUTPUT_DIR": str(folder),
-        "STUB_OUTPUT": str(folder / "arguments.json"),
-        **variables,
-    }
-    run = subprocess.run(
-        ["bash", str(RECIPES / f"{recipe}.sh"), "trainer.total_training_steps=2"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == STOPPED, run.stderr
-    assert ("asked for lost nodes" in run.stderr) == ("RAY_ADDRESS" in environment)
-    arguments: list[str] = json.loads((folder / "arguments.json").read_text())
-    return arguments
-
-
-def grpo_recipes() -> list[str]:
-    return sorted(path.stem for path in RECIPES.glob("*_grpo.sh"))
-
-
-def sft_recipes() -> list[str]:
-    return sorted(path.stem for path in RECIPES.glob("*_sft.sh"))
-
-
-def test_every_script_parses() -> None:
-    scripts = sorted(RECIPES.glob("*.sh"))
-    assert scripts
-    for script in scripts:
-        subprocess.run(["bash", "-n", str(script)], check=True)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -174,105 +90,10 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
         assert len(look) + len(call) * (method.max_turns - 1) <= rollout.limit_images
 
 
-@pytest.mark.parametrize("recipe", ["framethinker_grpo", "mixed_grpo"])
-def test_paths_of_any_characters(recipe: str, tmp_path: Path) -> None:
-    odd = tmp_path / "lr=1e-6, (a) [b] it's"
-    odd.mkdir()
-    (odd / "config.json").write_text("{}")
-    arguments = _arguments(recipe, tmp_path, DEVICE="cpu", OUTPUT_DIR=str(odd), MODEL_PATH=str(odd), CDPATH=".:/tmp")
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        config = compose("ppo_trainer", overrides=arguments)
-    assert config.trainer.default_local_dir == str(odd / recipe)
-    assert config.actor_rollout_ref.model.path == str(odd)
-    assert Path(config.data.train_files).parent.parent == odd
-    fields = config.actor_rollout_ref.rollout.custom.video_tools
-    assert Path(fields.framethinker.prompt_file).is_relative_to(odd)
-
-
-def test_lists_of_files_stay_lists(tmp_path: Path) -> None:
-    given = _arguments("framethinker_sft", tmp_path, DEVICE="cpu", TRAIN_FILES="[/a.parquet,/b.parquet]")
-    assert "data.train_files=[/a.parquet,/b.parquet]" in given
-
-
-@pytest.mark.parametrize(
-    ("variables", "options"),
-    [
-        ({}, ["--cold-start={folder}/longvt_sft/train.parquet", "--cold-share=0.94"]),
-        ({"SFT_FILES": "/c=d/1.parquet,/e f/2.parquet", "COLD_SHARE": "0.5"},
-         ["--cold-start=/c=d/1.parquet", "--cold-start=/e f/2.parquet", "--cold-share=0.5"]),
-        ({"COLD_SHARE": "0", "MIN_RL_STEP": "3", "MAX_RL_STEP": "20"}, ["--min-step=3", "--max-step=20"]),
-    ],
-)  # fmt: skip
-def test_rft_mixes_rows_of_the_cold_start(variables: dict[str, str], options: list[str], tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    arguments = _arguments(
-        "longvt_rft", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), SFT_DIR="/a=b", MAKE_DEMO="0", **variables
-    )
-    assert "data.train_files='/a=b/rft.parquet'" in arguments
-    words = (tmp_path / "vvt.txt").read_text().splitlines()
-    assert words[:2] == ["data", "export-rft"] and words[3] == "/a=b/rft.parquet"
-    given = [f"{name}={value}" for name, value in zip(words[4::2], words[5::2], strict=True)]
-    assert given == ["--min-iou=0.3", *(option.format(folder=tmp_path) for option in options)]
-
-
-def test_rft_on_real_data_asks_for_the_cold_start(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(AssertionError, match="SFT_FILES: parquet files of the cold start; or COLD_SHARE=0"):
-        _arguments("longvt_rft", tmp_path, DEVICE="gpu", MODEL_PATH=str(tmp_path))
-
-
-@pytest.mark.parametrize("method", ["framethinker", "mixed"])
-def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_path: Path) -> None:
-    """What a user sets is meant for reinforcement learning: its learning rate would leave the model as it is."""
-    meant_for_the_run = {
-        **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
-        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine", "FREEZE_VISION_TOWER": "1"},
-    }
-    within = _arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
-    alone = _arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
-    assert within == alone[:-1]  # but for the last: our own option, which is the run's
-
-
-@pytest.mark.parametrize("recipe", sft_recipes())
-def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
-    arguments = _arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
-    expected = {"longvt_sft": 500}.get(recipe, 100)
-    assert f"trainer.save_freq={expected}" in arguments
-    if recipe == "longvt_sft":  # its number of steps has to end it, since verl saves the last one by that
-        assert "trainer.total_epochs=1000000" in arguments
-
-
 def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:
     assert composed("framethinker_grpo", "cpu").ray_kwargs.ray_init.num_gpus == 1
     for setting in SETTINGS:
         assert "env_vars" not in composed("framethinker_grpo", setting).ray_kwargs.ray_init.runtime_env
-
-
-def test_a_cluster_is_joined_with_the_variables_that_workers_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray refuses `num_cpus` of a cluster that exists; workers on other nodes know nothing of the recipe's shell."""
-    variables = {
-        "RAY_ADDRESS": "10.0.0.1:6379",
-        "PYTHONPATH": "/plug ins:/it's here",
-        "VVT_FRAME_CACHE_BYTES": "1000",
-        "VVT_API_KEY": "secret",
-        "HF_TOKEN": "secret",
-        "VLLM_HOST_IP": "10.0.0.1",
-        "UNRELATED": "1",
-    }
-    monkeypatch.setitem(SETTINGS, "cluster", {**SETTINGS["cpu"], **variables})
-    init = _composed("framethinker_grpo", "cluster", tmp_path).ray_kwargs.ray_init
-    assert init.num_cpus is None and "num_gpus" not in init and "include_dashboard" not in init
-    passed = dict(init.runtime_env.env_vars)
-    assert {name: passed.get(name) for name in variables} == {
-        **dict.fromkeys(variables),
-        "PYTHONPATH": "/plug ins:/it's here",
-        "VVT_FRAME_CACHE_BYTES": "1000",
-    }
-    assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
-    assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
-    assert passed["VERL_DATAPROTO_SERIALIZATION_METHOD"] == "numpy", "sender and receiver have to agree"
 
 
 LOSS_AGGREGATION = {
@@ -308,10 +129,10 @@ def engine_config(recipe: str, composed: Composed, folder: Path, **variables: st
     from verl.utils.config import omega_conf_to_dataclass
 
     if recipe.endswith("_grpo"):
-        config = copy.deepcopy(composed(recipe, "gpu")) if not variables else _composed(recipe, "gpu", folder)
+        config = copy.deepcopy(composed(recipe, "gpu")) if not variables else recipe_config(recipe, "gpu", folder)
         honour_freeze_vision_tower(config)  # as our trainers do before any worker starts
         return omega_conf_to_dataclass(config.actor_rollout_ref.actor).engine
-    arguments = _arguments(recipe, folder, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1", **variables)
+    arguments = recipe_arguments(recipe, folder, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1", **variables)
     with initialize_config_module("verl.trainer.config", version_base=None):
         return omega_conf_to_dataclass(compose("sft_trainer_engine", overrides=arguments).engine)
 
@@ -332,7 +153,7 @@ def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
     variables = {"FREEZE_VISION_TOWER": "0" if recipe in FROZEN_TOWER else "1"}
-    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
+    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **WITHOUT_PLAN, **variables})
     engine = engine_config(recipe, composed, tmp_path, **variables)
     assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)
 
@@ -374,7 +195,7 @@ def test_a_rehearsal_has_the_options_of_the_real_run_but_its_lengths(
 ) -> None:
     real, synthetic = composed(recipe, "gpu"), composed(recipe, "cpu")
     monkeypatch.setitem(SETTINGS, "rehearsal", {"DEVICE": device, "REHEARSE": "1"})
-    rehearsal = _composed(recipe, "rehearsal", tmp_path)
+    rehearsal = recipe_config(recipe, "rehearsal", tmp_path)
     assert {name: OmegaConf.select(rehearsal, name) for name in REHEARSED} == REHEARSED
     assert {name: OmegaConf.select(rehearsal, name) for name in REAL} == {
         name: OmegaConf.select(real, name) for name in REAL
@@ -385,12 +206,6 @@ def test_a_rehearsal_has_the_options_of_the_real_run_but_its_lengths(
     attention = rehearsal.actor_rollout_ref.model.override_config.get("attn_implementation")
     assert attention == ("packed_by_torch" if device == "cpu" else None)
     assert str(rehearsal.trainer.default_local_dir).startswith(f"{tmp_path}/{recipe.removesuffix('_grpo')}_rehearsal/")
-
-
-def test_a_rehearsal_does_not_go_on_from_other_checkpoints(tmp_path: Path) -> None:
-    (tmp_path / "latest_checkpointed_iteration.txt").write_text("5")
-    with pytest.raises(AssertionError, match="holds checkpoints, from which a rehearsal would resume"):
-        _arguments("longvt_grpo", tmp_path, DEVICE="cpu", REHEARSE="1", RUN_DIR=str(tmp_path))
 
 
 def test_a_mean_per_rollout_is_one_however_the_batch_is_cut() -> None:
@@ -546,8 +361,8 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
 
 
 def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], "BASELINE": "1"})
-    config = _composed("framemind_grpo", "baseline", tmp_path)
+    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], **WITHOUT_PLAN, "BASELINE": "1"})
+    config = recipe_config("framemind_grpo", "baseline", tmp_path)
     method = method_from_config("framemind", config.actor_rollout_ref.rollout)
     assert (method.low, method.high) == ((32, 448), (32, 448))
     assert config.trainer.experiment_name == "framemind_fixed32_grpo"
@@ -578,88 +393,16 @@ def test_entropy_is_computed_in_one_piece(recipe: str, setting: str, composed: C
         assert options.use_torch_compile == (setting == "gpu")
 
 
-CORRECTIONS = {
-    "off": "disabled",
-    "token_tis": "decoupled_token_is",
-    "sequence_tis": "decoupled_seq_is",
-    "mis": "decoupled_seq_is_rs",
-}
-"""`ROLLOUT_CORRECTION`, and verl's preset of it."""
-
-
-@pytest.mark.parametrize(
-    ("recipe", "correction"),
-    [
-        *((recipe, "mis") for recipe in grpo_recipes()),
-        *(("longvt_grpo", name) for name in CORRECTIONS if name != "mis"),
-    ],
-)
-def test_every_recipe_corrects_for_the_engine_on_request(
-    recipe: str, correction: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from verl.trainer.config.algorithm import RolloutCorrectionConfig
-    from verl.utils.config import omega_conf_to_dataclass
-
-    variables = {} if correction == "off" else {"ROLLOUT_CORRECTION": correction}
-    monkeypatch.setitem(SETTINGS, correction, {"DEVICE": "cpu", **variables})
-    options = _composed(recipe, correction, tmp_path).algorithm.rollout_correction
-    found = omega_conf_to_dataclass(options, RolloutCorrectionConfig)
-    assert found == getattr(RolloutCorrectionConfig, CORRECTIONS[correction])()
-
-
-def test_an_unknown_correction_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(AssertionError, match="must be off, token_tis, sequence_tis or mis, got 'tis'"):
-        _arguments("longvt_grpo", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), ROLLOUT_CORRECTION="tis")
-
-
-LORA = {"LORA_RANK": "32", "LORA_ALPHA": "64", "LORA_SYNC": "adapter"}
-
-
-@pytest.mark.parametrize("recipe", grpo_recipes())
-def test_every_recipe_trains_an_adapter_of_the_language_model_on_request(
-    recipe: str, composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert composed(recipe, "cpu").actor_rollout_ref.model.lora_rank == 0
-    monkeypatch.setitem(SETTINGS, "lora", {"DEVICE": "cpu", **LORA})
-    model = _composed(recipe, "lora", tmp_path).actor_rollout_ref.model
-    assert (model.lora_rank, model.lora_alpha, model.lora.merge) == (32, 64, False)
-    assert model.target_modules == "all-linear" and model.exclude_modules == ".*visual.*"
-
-
-def test_an_unknown_way_to_send_an_adapter_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(AssertionError, match="LORA_SYNC must be merged or adapter, got 'both'"):
-        _arguments("longvt_grpo", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), LORA_SYNC="both")
-
-
 def test_agent_loop_workers_are_as_many_as_there_is_work_for(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def num_workers(recipe: str, setting: str, **environment: str) -> int:
-        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **environment})
+        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **WITHOUT_PLAN, **environment})
         return int(composed(recipe, setting).actor_rollout_ref.rollout.agent.num_workers)
 
     assert num_workers("videozoomer_grpo", "two nodes", NNODES="2") == 32
     assert num_workers("longvt_grpo", "eight nodes", NNODES="8") == 16, "questions of a step"
     assert num_workers("longvt_grpo", "own", AGENT_WORKERS="40") == 40
-
-
-def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
-    def num_workers(recipe: str, **environment: str) -> int:
-        variables = {**SETTINGS["gpu"], "NODE_RANK": "0", "MASTER_ADDR": "node", "MODEL_PATH": str(tmp_path)}
-        given = dict(argument.split("=", 1) for argument in _arguments(recipe, tmp_path, **variables, **environment))
-        workers, batch_size = int(given["data.num_workers"]), int(given["data.train_batch_size"])
-        bytes_per_worker = 8 * 2 * batch_size // 16 * int(given["data.max_length"]) * 3072
-        gigabytes = float(environment.get("LOADER_GB", 16))
-        assert workers == 1 or "NUM_WORKERS" in environment or workers * bytes_per_worker <= gigabytes * 1e9
-        return workers
-
-    # Two nodes of eight devices, two batches ready for each worker.
-    assert num_workers("framethinker_sft") == 8
-    assert num_workers("longvt_sft") == 1, "four rows of up to 176 MB to a device"
-    assert num_workers("longvt_sft", LOADER_GB="64") == 5
-    assert num_workers("longvt_sft", NUM_WORKERS="3", LOADER_GB="64") == 3
 
 
 def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
@@ -699,19 +442,3 @@ def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Comp
         entropy=actor.entropy_coeff > 0,
         freeze_vision=actor.freeze_vision_tower,
     )
-
-
-def test_the_processor_cache_holds_the_rollouts_under_way(
-    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cache_gb(recipe: str, folder: str, **environment: str) -> str:
-        (tmp_path / folder).mkdir()
-        variables = {**SETTINGS["gpu"], "MODEL_PATH": "Qwen/Qwen2.5-VL-7B-Instruct", **environment}
-        name = "+actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb="
-        found = [text for text in _arguments(recipe, tmp_path / folder, **variables) if text.startswith(name)]
-        return found[0].removeprefix(name)
-
-    assert int(cache_gb("videozoomer_grpo", "planned", NNODES="1")) > int(cache_gb("videozoomer_grpo", "two")) > 4
-    assert int(cache_gb("mixed_grpo", "mixed")) >= 4
-    assert cache_gb("longvt_grpo", "own", MM_CACHE_GB="7") == "7"
-    assert cache_gb("longvt_grpo", "unknown", MODEL_PATH="nobody/no-model") == "4", "vLLM's default"

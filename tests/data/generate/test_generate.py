@@ -1,108 +1,37 @@
-"""`vvt data generate`, `reflect` and `export-sft` against a real HTTP server, in the synthetic world."""
+"""`vvt data generate` and `export-sft` against a real HTTP server, in the synthetic world."""
 
 from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from omegaconf import OmegaConf
 
 from tests.chat_server import chat_reply, pictures_of, scripted, texts_of
+from tests.data.generate.world import END, SETTINGS, World, lines
 from tests.judge_server import JudgeServer, Reply, completion
-from tests.verl_plugin.harness import processor, tokenizer
+from tests.verl_plugin.harness import tokenizer
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import EndpointError, RowError, UsageError
-from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.types import StopReason
 from verl_video_tools.data.difficulty import pass_rates_of_records
 from verl_video_tools.data.generate import RolloutTask, generate, tasks_of_rows
-from verl_video_tools.data.sft import scripted_oracle
-from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo
 from verl_video_tools.methods import get_method
-from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig
-from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 pytestmark = pytest.mark.usefixtures("short_backoff")
-
-END = "<|im_end|>"
-SETTINGS: dict[str, dict[str, Any]] = {
-    "videozoomer": {"initial_frames": 8},
-    "longvt": {"initial_frames": 8, "call_frames": 16},
-}
-WRONG_LOOK = {
-    "videozoomer": '<think>here</think><video_zoom>{"segment": [0.0, 2.0], "fps": 2}</video_zoom>',
-    "longvt": '<think>here</think>\n<tool_call>\n{"name": "crop_video", "arguments": {"start_time": 0.0, '
-    '"end_time": 2.0}}\n</tool_call>',
-}
-
-
-@dataclass(frozen=True)
-class World:
-    """One video with four questions, the expert's turns for each, and turns that look elsewhere and answer wrong."""
-
-    method: str
-    parquet: Path
-    rows: list[dict[str, Any]]
-    right: Mapping[str, tuple[str, ...]]
-    wrong: Mapping[str, tuple[str, ...]]
-
-    def command(self, name: str, source: Path, out: Path, server: JudgeServer, *options: str) -> list[str]:
-        settings = [f"--set={field}={value}" for field, value in SETTINGS[self.method].items()]
-        method = ["--method", self.method] if name == "generate" else []
-        return ["data", name, str(source), str(out), "--base-url", server.base_url, *method, *settings, *options]
-
-    def generate(self, out: Path, server: JudgeServer, *options: str) -> int:
-        return run(self.command("generate", self.parquet, out, server, *options))
-
-    def dataset(self, parquet: Path) -> TrajectorySFTDataset:
-        options = OmegaConf.create({"max_length": 8192, "video_tools": SETTINGS})
-        return TrajectorySFTDataset(str(parquet), tokenizer(), options, processor())
-
-
-@pytest.fixture(scope="module", params=list(SETTINGS))
-def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(request.param, tmp_path_factory.mktemp(request.param))
-
-
-@pytest.fixture(scope="module")
-def zoomer(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world("videozoomer", tmp_path_factory.mktemp("zoomer"))
-
-
-def make_world(name: str, folder: Path) -> World:
-    make_demo(folder, 1, 1, questions_per_video=4, seed=3, agent_names=[name], num_processes=1)
-    rows = load_rows(folder / "train.parquet")
-    expert = scripted_oracle(get_method(name, **SETTINGS[name]))
-    right, wrong = {}, {}
-    for row in rows:
-        question, truth = row["extra_info"]["question"], row["reward_model"]["ground_truth"]
-        right[question] = expert.script(*question_from_row(row)).turns
-        letter = next(letter for letter in "AB" if letter != truth)
-        wrong[question] = (WRONG_LOOK[name], f"<think>so</think><answer>{letter}</answer>")
-    assert max(map(len, right.values())) > 1
-    return World(name, folder / "train.parquet", rows, right, wrong)
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return list(read_records(path))
-
-
-# ------------------------------------------------------------------------------------------------------------- generate
 
 
 def test_an_experts_rollouts_become_training_rows(
@@ -343,137 +272,6 @@ def test_open_questions_need_a_judge_whose_failure_flags(tmp_path: Path, capsys:
         judge.reply = lambda request: completion('{"label": "correct"}')
         assert world.generate(out, server, "--judge-base-url", judge.base_url, "--retry-flagged") == 0
     assert [record["reward"]["acc"] for record in lines(out)[-len(rows) :]] == [1.0] * len(rows)
-
-
-# -------------------------------------------------------------------------------------------------------------- reflect
-
-
-def test_a_reflection_is_trained_on_from_where_the_expert_goes_on(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    failed, corrected, sft = tmp_path / "failed.jsonl", tmp_path / "corrected.jsonl", tmp_path / "sft.parquet"
-    with JudgeServer(reply=scripted(world.wrong)) as server:
-        assert world.generate(failed, server) == 0
-    with JudgeServer(reply=scripted(world.right, num_given=1)) as server:
-        assert run(world.command("reflect", failed, corrected, server)) == 0
-        capsys.readouterr()
-        num_requests = len(server.requests)
-        assert run(world.command("reflect", failed, corrected, server)) == 0  # done already
-        assert len(server.requests) == num_requests
-        for request in server.requests:
-            assert "never mention that you were told" in request["messages"][0]["content"]
-            written = [message["content"] for message in request["messages"] if message["role"] == "assistant"]
-            assert written[0] == WRONG_LOOK[world.method]
-            answers = [turns[-1] for turns in world.wrong.values()]
-            assert not any(message["content"] in answers for message in request["messages"])
-    records = lines(corrected)
-    assert [record["first_trained_turn"] for record in records] == [1] * 4
-    assert run(["data", "export-sft", str(corrected), str(sft)]) == 0
-    assert "kept 4 (reflection: 4)" in capsys.readouterr().out
-
-    dataset = world.dataset(sft)
-    for index, row in enumerate(dataset.rows):
-        expert_turns = world.right[row["extra_info"]["question"]]
-        assert row["turns"] == [WRONG_LOOK[world.method], *expert_turns] and row["first_trained_turn"] == 1
-        item = dataset[index]
-        trained = tokenizer().decode(item["input_ids"][item["loss_mask"].bool()])
-        assert trained == "".join(text if text.endswith("</video_zoom>") else text + END for text in expert_turns)
-        whole = tokenizer().decode(item["input_ids"])
-        assert WRONG_LOOK[world.method] in whole
-
-        # But for the mask it is the sequence of a rollout that says the same.
-        plain = tmp_path / f"plain_{index}.parquet"
-        pq.write_table(pq.read_table(sft).drop_columns("first_trained_turn").slice(index, 1), plain)
-        twin = world.dataset(plain)[0]
-        assert twin["input_ids"].tolist() == item["input_ids"].tolist()
-        assert twin["position_ids"].tolist() == item["position_ids"].tolist()
-        assert int(twin["loss_mask"].sum()) > int(item["loss_mask"].sum())
-        assert bool((twin["loss_mask"] >= item["loss_mask"]).all())
-
-
-def test_only_wrong_rollouts_that_looked_again_are_reflected_on(
-    zoomer: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records, out = tmp_path / "records.jsonl", tmp_path / "out.jsonl"
-    questions = [row["extra_info"]["question"] for row in zoomer.rows]
-    scripts = dict(zoomer.wrong)
-    scripts[questions[0]] = zoomer.right[questions[0]]
-    scripts[questions[1]] = zoomer.wrong[questions[1]][1:]
-    with JudgeServer(reply=scripted(scripts)) as server:
-        assert zoomer.generate(records, server) == 0
-        server.reply = scripted(zoomer.right, num_given=1)
-        assert run(zoomer.command("reflect", records, out, server, "--samples", "2")) == 0
-        assert {(record["uid"], record["session_id"]) for record in lines(out)} == {
-            (f"0/{row}/0", sample) for row in (2, 3) for sample in (0, 1)
-        }
-        server.reply = scripted(zoomer.right)
-        assert zoomer.generate(tmp_path / "right.jsonl", server) == 0
-        capsys.readouterr()
-        assert run(zoomer.command("reflect", tmp_path / "right.jsonl", tmp_path / "none.jsonl", server)) == 2
-    assert "no wrong rollout with an executed call" in capsys.readouterr().err
-
-
-def test_a_reflection_is_shown_the_first_look_of_its_beginning(zoomer: World, tmp_path: Path) -> None:
-    """The run's setting of a field may have changed; a rollout that had its own keeps it, and others do not replay."""
-    own, others, shown = tmp_path / "own.jsonl", tmp_path / "others.jsonl", SETTINGS["videozoomer"]
-    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
-        assert zoomer.generate(others, server) == 0
-        records = [json.loads(line) for line in others.read_text().splitlines()]
-        for record in records:
-            record["trajectory"]["settings"] = shown
-        own.write_text("".join(json.dumps(record) + "\n" for record in records))
-        server.reply = scripted(zoomer.right, num_given=1)
-        command = ["data", "reflect", "--base-url", server.base_url, "--set", "initial_frames=4"]
-        assert run([*command, str(own), str(tmp_path / "corrected.jsonl")]) == 0
-        for record in lines(tmp_path / "corrected.jsonl"):
-            trajectory = record["trajectory"]
-            assert (len(trajectory.initial_frames), trajectory.settings, trajectory.flags) == (8, shown, [])
-        num_requests = len(server.requests)
-        assert run([*command, str(others), str(tmp_path / "failed.jsonl")]) == 1
-        assert len(server.requests) == num_requests
-    for record in lines(tmp_path / "failed.jsonl"):
-        assert record["trajectory"].flags == ["aborted"]
-        assert re.search("first shown 8 frames .* replayed with 4 frames", record["trajectory"].error)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [{"prompt_file": "/etc/hostname"}, {"initial_frames_selector": "tests.data.imported:function"}],
-    ids=["file", "code"],
-)
-def test_a_record_names_no_code_and_no_file(zoomer: World, tmp_path: Path, settings: dict[str, Any]) -> None:
-    records, out = tmp_path / "records.jsonl", tmp_path / "out.jsonl"
-    with JudgeServer(reply=scripted(zoomer.wrong)) as server:
-        assert zoomer.generate(records, server) == 0
-        written = [json.loads(line) for line in records.read_text().splitlines()]
-        for record in written:
-            record["trajectory"]["settings"] = settings
-        records.write_text("".join(json.dumps(record) + "\n" for record in written))
-        num_requests = len(server.requests)
-        assert run(zoomer.command("reflect", records, out, server)) == 1
-        assert len(server.requests) == num_requests
-    assert "tests.data.imported" not in sys.modules
-    for record in lines(out):
-        assert record["trajectory"].flags == ["row_error"]
-        assert f"may not hold {next(iter(settings))} of VideoZoomer" in record["trajectory"].error
-
-
-def test_another_prompt_than_the_recorded_one_is_told(
-    zoomer: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A reflection goes on with turns that were written under the recorded prompt."""
-    prompt, records = tmp_path / "prompt.txt", tmp_path / "records.jsonl"
-    prompt.write_text("Look closely.")
-    with JudgeServer(reply=scripted(zoomer.wrong)) as server, caplog.at_level(logging.WARNING):
-        assert zoomer.generate(records, server, f"--set=prompt_file={prompt}") == 0
-        assert {record["trajectory"].prompt_digest for record in lines(records)} == {prompt_digest(prompt)}
-        server.reply = scripted(zoomer.right, num_given=1)
-        assert run(zoomer.command("reflect", records, tmp_path / "a", server, f"--set=prompt_file={prompt}")) == 0
-        assert "recorded with" not in caplog.text
-        assert run(zoomer.command("reflect", records, tmp_path / "b", server)) == 0
-    assert f"4 rollouts to be continued: recorded with a prompt_file of digest {prompt_digest(prompt)}" in caplog.text
-    assert run(["data", "export-sft", str(records), str(tmp_path / "sft.parquet"), "--min-accuracy", "0"]) == 0
-    assert set(pq.read_table(tmp_path / "sft.parquet")["prompt_digest"].to_pylist()) == {prompt_digest(prompt)}
 
 
 @pytest.mark.parametrize("first", [2, -1])

@@ -1,0 +1,158 @@
+"""What the recipes' scripts hand over: paths, lists, variables of their own and of a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl", reason="recipes configure verl")
+from hydra import compose, initialize_config_module
+
+from tests.recipes.options import RECIPES, SETTINGS, Composed, recipe_arguments, recipe_config, sft_recipes
+
+
+def test_every_script_parses() -> None:
+    scripts = sorted(RECIPES.glob("*.sh"))
+    assert scripts
+    for script in scripts:
+        subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+@pytest.mark.parametrize("recipe", ["framethinker_grpo", "mixed_grpo"])
+def test_paths_of_any_characters(recipe: str, tmp_path: Path) -> None:
+    odd = tmp_path / "lr=1e-6, (a) [b] it's"
+    odd.mkdir()
+    (odd / "config.json").write_text("{}")
+    arguments = recipe_arguments(
+        recipe, tmp_path, DEVICE="cpu", OUTPUT_DIR=str(odd), MODEL_PATH=str(odd), CDPATH=".:/tmp"
+    )
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        config = compose("ppo_trainer", overrides=arguments)
+    assert config.trainer.default_local_dir == str(odd / recipe)
+    assert config.actor_rollout_ref.model.path == str(odd)
+    assert Path(config.data.train_files).parent.parent == odd
+    fields = config.actor_rollout_ref.rollout.custom.video_tools
+    assert Path(fields.framethinker.prompt_file).is_relative_to(odd)
+
+
+def test_lists_of_files_stay_lists(tmp_path: Path) -> None:
+    given = recipe_arguments("framethinker_sft", tmp_path, DEVICE="cpu", TRAIN_FILES="[/a.parquet,/b.parquet]")
+    assert "data.train_files=[/a.parquet,/b.parquet]" in given
+
+
+@pytest.mark.parametrize(
+    ("variables", "options"),
+    [
+        ({}, ["--cold-start={folder}/longvt_sft/train.parquet", "--cold-share=0.94"]),
+        ({"SFT_FILES": "/c=d/1.parquet,/e f/2.parquet", "COLD_SHARE": "0.5"},
+         ["--cold-start=/c=d/1.parquet", "--cold-start=/e f/2.parquet", "--cold-share=0.5"]),
+        ({"COLD_SHARE": "0", "MIN_RL_STEP": "3", "MAX_RL_STEP": "20"}, ["--min-step=3", "--max-step=20"]),
+    ],
+)  # fmt: skip
+def test_rft_mixes_rows_of_the_cold_start(variables: dict[str, str], options: list[str], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    arguments = recipe_arguments(
+        "longvt_rft", tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), SFT_DIR="/a=b", MAKE_DEMO="0", **variables
+    )
+    assert "data.train_files='/a=b/rft.parquet'" in arguments
+    words = (tmp_path / "vvt.txt").read_text().splitlines()
+    assert words[:2] == ["data", "export-rft"] and words[3] == "/a=b/rft.parquet"
+    given = [f"{name}={value}" for name, value in zip(words[4::2], words[5::2], strict=True)]
+    assert given == ["--min-iou=0.3", *(option.format(folder=tmp_path) for option in options)]
+
+
+def test_rft_on_real_data_asks_for_the_cold_start(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(AssertionError, match="SFT_FILES: parquet files of the cold start; or COLD_SHARE=0"):
+        recipe_arguments("longvt_rft", tmp_path, DEVICE="gpu", MODEL_PATH=str(tmp_path))
+
+
+@pytest.mark.parametrize("method", ["framethinker", "mixed"])
+def test_a_cold_start_within_a_run_is_that_of_its_own_recipe(method: str, tmp_path: Path) -> None:
+    """What a user sets is meant for reinforcement learning: its learning rate would leave the model as it is."""
+    meant_for_the_run = {
+        **{"TRAIN_FILES": "/rl.parquet", "LEARNING_RATE": "5e-7", "TRAIN_BATCH_SIZE": "4", "MICRO_BATCH_SIZE": "1"},
+        **{"TOTAL_EPOCHS": "1", "SAVE_FREQ": "5", "NNODES": "2", "EXPERIMENT_NAME": "mine", "FREEZE_VISION_TOWER": "1"},
+    }
+    within = recipe_arguments(f"{method}_grpo", tmp_path, DEVICE="cpu", **meant_for_the_run)
+    alone = recipe_arguments(f"{method}_sft", tmp_path, DEVICE="cpu")
+    assert within == alone[:-1]  # but for the last: our own option, which is the run's
+
+
+@pytest.mark.parametrize("recipe", sft_recipes())
+def test_fine_tuning_saves_on_its_way(recipe: str, tmp_path: Path) -> None:
+    arguments = recipe_arguments(recipe, tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", NNODES="1")
+    expected = {"longvt_sft": 500}.get(recipe, 100)
+    assert f"trainer.save_freq={expected}" in arguments
+    if recipe == "longvt_sft":  # its number of steps has to end it, since verl saves the last one by that
+        assert "trainer.total_epochs=1000000" in arguments
+
+
+def test_a_cluster_is_joined_with_the_variables_that_workers_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray refuses `num_cpus` of a cluster that exists; workers on other nodes know nothing of the recipe's shell."""
+    variables = {
+        "RAY_ADDRESS": "10.0.0.1:6379",
+        "PYTHONPATH": "/plug ins:/it's here",
+        "VVT_FRAME_CACHE_BYTES": "1000",
+        "VVT_API_KEY": "secret",
+        "HF_TOKEN": "secret",
+        "VLLM_HOST_IP": "10.0.0.1",
+        "UNRELATED": "1",
+    }
+    monkeypatch.setitem(SETTINGS, "cluster", {**SETTINGS["cpu"], **variables})
+    init = recipe_config("framethinker_grpo", "cluster", tmp_path).ray_kwargs.ray_init
+    assert init.num_cpus is None and "num_gpus" not in init and "include_dashboard" not in init
+    passed = dict(init.runtime_env.env_vars)
+    assert {name: passed.get(name) for name in variables} == {
+        **dict.fromkeys(variables),
+        "PYTHONPATH": "/plug ins:/it's here",
+        "VVT_FRAME_CACHE_BYTES": "1000",
+    }
+    assert (passed["VERL_PLATFORM"], passed["OMP_NUM_THREADS"], passed["TORCHDYNAMO_DISABLE"]) == ("cpu", "1", "1")
+    assert passed["VERL_FILE_LOGGER_PATH"].startswith(str(tmp_path)), "the logger runs in a worker, too"
+    assert passed["VERL_DATAPROTO_SERIALIZATION_METHOD"] == "numpy", "sender and receiver have to agree"
+
+
+def test_a_rehearsal_does_not_go_on_from_other_checkpoints(tmp_path: Path) -> None:
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("5")
+    with pytest.raises(AssertionError, match="holds checkpoints, from which a rehearsal would resume"):
+        recipe_arguments("longvt_grpo", tmp_path, DEVICE="cpu", REHEARSE="1", RUN_DIR=str(tmp_path))
+
+
+def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
+    def num_workers(recipe: str, **environment: str) -> int:
+        variables = {**SETTINGS["gpu"], "NODE_RANK": "0", "MASTER_ADDR": "node", "MODEL_PATH": str(tmp_path)}
+        given = dict(
+            argument.split("=", 1) for argument in recipe_arguments(recipe, tmp_path, **variables, **environment)
+        )
+        workers, batch_size = int(given["data.num_workers"]), int(given["data.train_batch_size"])
+        bytes_per_worker = 8 * 2 * batch_size // 16 * int(given["data.max_length"]) * 3072
+        gigabytes = float(environment.get("LOADER_GB", 16))
+        assert workers == 1 or "NUM_WORKERS" in environment or workers * bytes_per_worker <= gigabytes * 1e9
+        return workers
+
+    # Two nodes of eight devices, two batches ready for each worker.
+    assert num_workers("framethinker_sft") == 8
+    assert num_workers("longvt_sft") == 1, "four rows of up to 176 MB to a device"
+    assert num_workers("longvt_sft", LOADER_GB="64") == 5
+    assert num_workers("longvt_sft", NUM_WORKERS="3", LOADER_GB="64") == 3
+
+
+def test_the_processor_cache_holds_the_rollouts_under_way(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cache_gb(recipe: str, folder: str, **environment: str) -> str:
+        (tmp_path / folder).mkdir()
+        variables = {**SETTINGS["gpu"], "MODEL_PATH": "Qwen/Qwen2.5-VL-7B-Instruct", **environment}
+        name = "+actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb="
+        found = [text for text in recipe_arguments(recipe, tmp_path / folder, **variables) if text.startswith(name)]
+        return found[0].removeprefix(name)
+
+    assert int(cache_gb("videozoomer_grpo", "planned", NNODES="1")) > int(cache_gb("videozoomer_grpo", "two")) > 4
+    assert int(cache_gb("mixed_grpo", "mixed")) >= 4
+    assert cache_gb("longvt_grpo", "own", MM_CACHE_GB="7") == "7"
+    assert cache_gb("longvt_grpo", "unknown", MODEL_PATH="nobody/no-model") == "4", "vLLM's default"

@@ -1,0 +1,60 @@
+"""What the trainer adds around verl's loop: an end to dynamic sampling, phases, the mode that verl sees."""
+
+# Imports after a skip: what they name is not there on every machine.
+
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
+from verl.trainer.ppo.v1 import trainer_base
+from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+
+from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
+
+
+def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every rollout fails, all rewards of a group are equal, and dynamic sampling asks for others without end."""
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_add_prompts_to_generate", lambda self, num_prompts: num_prompts)
+    steps: list[str] = []
+
+    def step(self: VideoToolsTrainer, *_: Any) -> None:
+        steps.append(self._phase)
+        while len(steps) < 3:  # as verl's replay buffer while it waits for a full batch
+            self._add_prompts_to_generate(8)
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_step_once", step)
+    trainer = object.__new__(VideoToolsTrainer)
+    trainer.config = OmegaConf.create(
+        {"algorithm": {"filter_groups": {"enable": True}}, "data": {"train_batch_size": 4}}
+    )
+    trainer.global_steps, trainer._max_refill_batches = 7, 5
+    for _ in range(2):  # a second step may ask as often
+        with pytest.raises(VideoToolsError, match=r"step 7: 5 batches of 4 questions.*max_refill_batches"):
+            trainer._step_once({}, {}, 4)
+        assert trainer._num_refilled == 24
+    trainer.config.algorithm.filter_groups.enable = False
+    assert trainer._add_prompts_to_generate(1000) == 1000
+
+
+def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = object.__new__(VideoToolsTrainer)
+    trainer._phase, phases = "generating", []
+    for name in ("on_sample_end", "_save_checkpoint", "on_step_end"):
+        monkeypatch.setattr(PPOTrainerSync, name, lambda self: phases.append(self._phase))
+    for hook in (trainer.on_sample_end, trainer._save_checkpoint, trainer.on_step_end):  # verl's order
+        hook()
+    assert phases[1:] == ["saving a checkpoint", "sending the new weights to the engine"]
+    assert trainer._phase == phases[-1]
+
+
+@pytest.mark.parametrize(
+    ("registered", "mode"), [(VideoToolsTrainer, "sync"), (VideoToolsColocateAsyncTrainer, "colocate_async")]
+)
+def test_the_mode_that_verl_sees_is_its_own(registered: type[trainer_base.PPOTrainer], mode: str) -> None:
+    trainer = object.__new__(registered)
+    trainer.trainer_mode = "video_tools"  # as verl's constructor sets it from the options
+    assert trainer.trainer_mode == mode
+    assert issubclass(registered, trainer_base.get_trainer_cls(mode))
