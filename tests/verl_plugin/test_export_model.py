@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,8 @@ def fake_checkpoint(folder: Path, step: int) -> Path:
     checkpoint = folder / f"global_step_{step}" / "huggingface"
     checkpoint.mkdir(parents=True)
     save_file({"weight": torch.full((2,), float(step))}, checkpoint / "model.safetensors")
-    sections = {"dtype": "bfloat16", "text_config": {"dtype": "bfloat16"}, "other": {}}
+    sections: dict[str, Any] = {"dtype": "bfloat16", "text_config": {"dtype": "bfloat16"}, "other": {}}
+    sections["attn_implementation"] = "packed_by_torch"  # of the run, and not of the model
     (checkpoint / "config.json").write_text(json.dumps(sections))
     (folder / "latest_checkpointed_iteration.txt").write_text(f"{step}\n")
     return checkpoint

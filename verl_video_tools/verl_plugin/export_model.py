@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 
 _STEP_FILE = "latest_checkpointed_iteration.txt"
 _STEP_PREFIX = "global_step_"
@@ -40,6 +41,7 @@ def export_model(checkpoint_dir: Path, out_dir: Path) -> Path:
     checkpoint = last_checkpoint(checkpoint_dir)
     out_dir = out_dir.resolve()  # behind a link, what it leads to is replaced
     _check_replaceable(checkpoint_dir.resolve(), out_dir)
+    forget_attention(checkpoint / "huggingface" / "config.json")
     unfinished = out_dir.with_name(f"{out_dir.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     if _has_whole_weights(checkpoint):
@@ -115,6 +117,20 @@ def _peft_name(files: Iterable[Path]) -> str | None:
                 if "lora_" in name or ".base_layer." in name:
                     return name
     return None
+
+
+def forget_attention(config_file: Path) -> None:
+    """Take the implementation of attention out of a model's configuration.
+
+    verl writes there which one the run was given (`override_config.attn_implementation`). Other programs choose their
+    own, and may not know it, like the stand-in for flash-attn of a rehearsal: verl's merger could not make the model.
+    """
+    if not config_file.is_file():
+        return
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    if config.pop("attn_implementation", None) is not None:
+        with whole_file(config_file) as partial:
+            partial.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def declare_dtype(folder: Path) -> None:
