@@ -50,7 +50,7 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.records.records import LastingRecords, RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.config import agent_loop_targets
@@ -103,7 +103,7 @@ class VideoToolsMixin(PPOTrainer):
         options = plain_dict(config.trainer.get("video_tools"))
         options.pop("group_routing", None)
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
-        self._records = RecordWriter(Path(records_dir))
+        self._records = LastingRecords(RecordWriter(Path(records_dir)))
         self._record_tokens = bool(options.pop("record_tokens", False))
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._log_probs = ("rollout_log_probs",) if config.actor_rollout_ref.rollout.calculate_log_probs else ()
@@ -338,6 +338,7 @@ class VideoToolsMixin(PPOTrainer):
         lines = self._lines(batch, global_steps, trained=True)
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
+        metrics["records/failures"] = self._records.num_failures
         metrics.update(imbalance(self.llm_server_manager.global_load_balancer))
         self._alarms.check(global_steps, metrics)
         self._records.write(global_steps, lines)
