@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 import time
 import uuid
@@ -467,3 +468,12 @@ def test_memory_stays_flat(video: Video, tmp_path: Path) -> None:
         resident_bytes.append(process.memory_info().rss)
     assert resident_bytes[-1] - resident_bytes[0] < 8 << 20
     assert 0 < provider.stats().stored_bytes <= 4 << 20
+
+
+def test_a_bad_disk_tier_leaves_the_memory_tier(video: Video, tmp_path: Path) -> None:
+    (tmp_path / "a file").touch()
+    name = f"bad-disk-{os.getpid()}"
+    provider = open_provider(settings(VVT_FRAME_CACHE=name, VVT_FRAME_CACHE_DISK=str(tmp_path / "a file")))
+    provider.provide(video, [by_index(7)])
+    (batch,) = provider.provide(video, [by_index(7)])
+    assert batch.num_cached == 1

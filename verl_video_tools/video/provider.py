@@ -242,15 +242,19 @@ def open_provider(settings: VideoSettings) -> FrameProvider:
     capacity_bytes = default_capacity_bytes(root) if settings.cache_bytes is None else settings.cache_bytes
     stores: list[FrameStore] = []
     locks = None
-    try:
-        if settings.disk_folder is not None:
-            stores = [FrameStore(settings.disk_folder, settings.disk_bytes)]
+    if settings.disk_folder is not None:
+        try:
             locks = StripedLocks(settings.disk_folder / "locks")
-        if capacity_bytes:
+            stores = [FrameStore(settings.disk_folder, settings.disk_bytes)]
+        except OSError as error:
+            logger.warning("frame cache on disk: %s; going on without it", error)
+    if capacity_bytes:
+        try:
             # Never left: the share lasts as long as the process, which any thread may still use it in.
             shared = SharedFolder(root / f"vvt-frames-{os.getuid()}-{settings.cache_name}")
-            stores = [FrameStore(shared.path, capacity_bytes), *stores]
+            memory = FrameStore(shared.path, capacity_bytes)
             locks = StripedLocks(shared.path / "locks")
-    except OSError as error:
-        logger.warning("frame cache: %s; going on without it", error)
+            stores = [memory, *stores]
+        except OSError as error:
+            logger.warning("frame cache in memory: %s; going on without it", error)
     return FrameProvider(stores if locks else (), locks, settings.time_grid_seconds)
