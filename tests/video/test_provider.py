@@ -22,6 +22,7 @@ from tests.videos.files import read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UsageError
 from verl_video_tools.core.types import FrameBatch, FrameRequest
 from verl_video_tools.video import Video
+from verl_video_tools.video import provider as provider_module
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore
 from verl_video_tools.video.provider import FrameProvider, open_provider
@@ -394,7 +395,8 @@ def holder(video: Video, tmp_path: Path) -> Iterator[Any]:
     ours, theirs = SPAWN.Pipe()
     (group,) = video.groups_of([100])
     process = SPAWN.Process(
-        target=_hold_lock, args=(tmp_path, f"{video.identity.digest}-{video.backend}/{group}", theirs)
+        target=_hold_lock,
+        args=(tmp_path, f"{video.identity.digest}-{video.backend}-{provider_module.decoder_version()}/{group}", theirs),
     )
     process.start()
     assert ours.poll(60) and ours.recv() is True
@@ -477,3 +479,18 @@ def test_a_bad_disk_tier_leaves_the_memory_tier(video: Video, tmp_path: Path) ->
     provider.provide(video, [by_index(7)])
     (batch,) = provider.provide(video, [by_index(7)])
     assert batch.num_cached == 1
+
+
+def test_frames_of_another_version_are_decoded_anew(
+    video: Video, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache on disk outlives an upgrade, which may change a pixel's last bits."""
+    disk = FrameStore(tmp_path / "disk", 64 << 20)
+    store = FrameProvider([disk], StripedLocks(tmp_path / "locks"))
+    cached = []
+    for version in ("1.0", "2.0", "2.0"):
+        monkeypatch.setattr(provider_module, "installed_version", lambda name, version=version: version)
+        provider_module.decoder_version.cache_clear()
+        cached.append(store.provide(video, [by_index(10)])[0].num_cached)
+    provider_module.decoder_version.cache_clear()
+    assert cached == [0, 0, 1]

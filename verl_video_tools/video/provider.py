@@ -8,11 +8,14 @@ import math
 import os
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from verl_video_tools.core.environment import installed_version
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks
@@ -139,7 +142,9 @@ class _Collection:
         self._stores = stores
         self._locks = locks
         self._deadline = deadline
-        self._digest = f"{video.identity.digest}-{video.backend}"  # backends differ in a pixel's last bits
+        self._digest = (
+            f"{video.identity.digest}-{video.backend}-{decoder_version()}"  # they differ in a pixel's last bits
+        )
         self._builders: list[BatchBuilder] = []
         self._rows: dict[FrameKey, list[BatchRow]] = defaultdict(list)
         """Where each frame was asked for."""
@@ -228,6 +233,13 @@ class _Collection:
                 builder.put(row, pixels_HWC, facts, cached=True)
             return True
         return False
+
+
+@cache
+def decoder_version() -> str:
+    """8 hexadecimal digits for the versions of this package and of the decoders: a cache on disk outlives them."""
+    names = ("verl-video-tools", "av", "decord", "torchcodec")
+    return f"{zlib.crc32(repr([installed_version(name) for name in names]).encode()):08x}"
 
 
 def default_capacity_bytes(root: Path) -> int:
