@@ -1,12 +1,14 @@
 """Records survive the file, step files appear whole, and the table at the end of a recipe is made of them."""
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
-from verl_video_tools.records.records import RecordWriter, read_records, step_files
+from verl_video_tools.records.records import LastingRecords, RecordWriter, read_records, step_files
 from verl_video_tools.records.summary import main
 
 
@@ -83,3 +85,26 @@ def test_a_calls_error_is_written_as_it_was_read(text: str, code: str, message: 
     assert error == CallError(code, message)
     assert isinstance(error.code, CallErrorCode) == (code in {"out_of_range", "malformed_call"})
     assert trajectory.to_dict() == written
+
+
+def test_a_full_disk_costs_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It ended training for a log file. Told once, counted, tried again."""
+    write, full = RecordWriter.write, [True]
+
+    def failing(self: RecordWriter, *arguments: Any) -> Path:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, *arguments)
+
+    monkeypatch.setattr(RecordWriter, "write", failing)
+    records = LastingRecords(RecordWriter(tmp_path), max_kept=2)
+    for step in (1, 2, 3):
+        records.write(step, [line(step, "a", 0.0)])
+    assert records.num_failures == 6, "one of step 1, two of step 2 with it again, three of step 3"
+    assert len(caplog.messages) == 1 and "No space left" in caplog.messages[0]
+    full[0] = False
+    records.write(4, [line(4, "a", 0.0)], validation=True)
+    assert [path.name for path in step_files(tmp_path)] == ["step_000002.jsonl", "step_000003.jsonl"]
+    assert [path.name for path in step_files(tmp_path, validation=True)] == ["val_step_000004.jsonl"]

@@ -10,7 +10,7 @@ from ray.exceptions import ActorDiedError, ActorUnavailableError, OutOfMemoryErr
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin import actor_check
-from verl_video_tools.verl_plugin.actor_check import ActorCheck, storage_units
+from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 
 
 class Actor:
@@ -151,3 +151,23 @@ def test_a_second_run_on_the_cluster_is_refused(fake_ray: SimpleNamespace) -> No
     backend = SimpleNamespace(storage_backend="SimpleStorage", SimpleStorage=SimpleNamespace(num_data_storage_units=1))
     with pytest.raises(UsageError, match="another run uses this Ray cluster"):
         storage_units(backend)
+
+
+def test_a_dead_queue_controller_is_a_fault(fake_ray: SimpleNamespace) -> None:
+    """Its clients would wait for ever."""
+    controller = Actor("10.0.0.1")
+    named = {("TransferQueueController", "transfer_queue"): controller}
+    fake_ray.get_actor = lambda name, namespace: named[name, namespace]
+    check = watching("TransferQueue controller", *queue_controller())
+    assert check.fault() is None
+    controller.answer = ActorDiedError()
+    fault = check.fault()
+    assert fault is not None and fault.startswith("lost TransferQueue controller 0 on node 10.0.0.1.")
+
+
+def test_without_transfer_queue_there_is_no_controller(fake_ray: SimpleNamespace) -> None:
+    def get_actor(name: str, namespace: str) -> None:
+        raise ValueError(f"Failed to look up actor with name '{name}'")
+
+    fake_ray.get_actor = get_actor
+    assert queue_controller() == []

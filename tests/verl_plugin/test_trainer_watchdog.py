@@ -15,6 +15,7 @@ from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.verl_plugin.actor_check import ActorCheck
+from verl_video_tools.verl_plugin.trainer_actors import waited_for
 
 
 class Watchdog:
@@ -48,3 +49,58 @@ def test_the_watchdog_may_name_the_dead_first(
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
     assert watchdog.told == [*waits, "stop"]
     assert [actor.label for actor in trainer._actors._watched] == ["agent loop worker 0", "agent loop worker 1"]
+
+
+def trainer_with(**more: Any) -> SimpleNamespace:
+    replica = SimpleNamespace(servers=["server"], workers=["trains", "engine"])
+    manager = SimpleNamespace(get_replicas=lambda: [replica], global_load_balancer="router")
+    apart = SimpleNamespace(  # of an engine with devices of its own
+        get_replicas=lambda: [SimpleNamespace(servers=["apart"], workers=[], _server_address="10.0.0.2:8000")],
+        global_load_balancer="router of its own",
+    )
+    return SimpleNamespace(
+        actor_rollout_wg=SimpleNamespace(workers=["trains"]),
+        ref_policy_wg=SimpleNamespace(workers=["trains"]),
+        llm_server_manager=manager,
+        _rollout_server_managers=lambda: [manager, apart],
+        reward_loop_manager=SimpleNamespace(reward_loop_workers=["pays"], reward_model_manager=None),
+        teacher_model_manager=None,
+        **more,
+    )
+
+
+def test_every_actor_that_a_run_waits_for_is_watched_once() -> None:
+    watched = {kind: handles for kind, handles in waited_for(trainer_with()).items() if handles}
+    assert watched == {
+        "training worker": ["trains"],
+        "inference server": ["server", "apart"],
+        "reward worker": ["pays"],
+        "router": ["router", "router of its own"],
+        "engine worker": ["engine"],
+    }
+
+
+def test_critic_reward_model_and_teachers_are_watched_too() -> None:
+    trainer = trainer_with(critic_wg=SimpleNamespace(workers=["values"]))
+    judges = SimpleNamespace(rollout_replicas=[SimpleNamespace(servers=["judges"])])
+    teacher = SimpleNamespace(rollout_replicas=[SimpleNamespace(servers=["teaches"])])
+    trainer.reward_loop_manager.reward_model_manager = judges
+    trainer.teacher_model_manager = SimpleNamespace(teacher_model_managers={"any": teacher})
+    watched = waited_for(trainer)
+    assert watched["critic worker"] == ["values"]
+    assert watched["reward model's server"] == ["judges"]
+    assert watched["teacher's server"] == ["teaches"]
+
+
+def test_the_trainer_watches_the_controller_and_all_that_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead controller hung the run for ever, unseen."""
+    monkeypatch.setattr(trainer_module.PPOTrainerSync, "on_init_end", lambda self: None)
+    monkeypatch.setattr(trainer_module, "queue_controller", lambda: ["controller"])
+    watchdog = SimpleNamespace(start=lambda: None)
+    monkeypatch.setattr(trainer_module, "Watchdog", lambda checks, progress: watchdog)
+    trainer = object.__new__(trainer_module.VideoToolsTrainer)
+    vars(trainer).update(vars(trainer_with()), _actors=ActorCheck(), _watchdog_grace_seconds=60.0)
+    trainer.llm_server_manager.get_replicas()[0]._server_address = "10.0.0.1:8000"
+    trainer.on_init_end()
+    watched = [actor.handle for actor in trainer._actors._watched]
+    assert watched == ["controller", "trains", "server", "apart", "pays", "router", "router of its own", "engine"]

@@ -132,6 +132,27 @@ def test_a_lost_ledger_is_made_anew(tmp_path: Path) -> None:
     assert store.stored_bytes == 5 * FRAME_BYTES
 
 
+def test_a_ledger_below_zero_does_not_lift_the_bound(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 4 * FRAME_BYTES)
+    for index in range(4):
+        write(store, index)
+    (tmp_path / "ledger").write_bytes(LEDGER.pack(-1 << 40))
+    for index in range(4, 9):
+        write(store, index)
+    assert len(frame_files(tmp_path)) <= 4 and 0 < store.stored_bytes <= 4 * FRAME_BYTES
+
+
+def test_a_folder_that_may_not_be_entered_holds_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`Path.exists` raises for it, as in a folder that another user has made; and root may enter any folder."""
+
+    def refused(self: Path, **options: bool) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    store = FrameStore(tmp_path, 1 << 20)
+    monkeypatch.setattr(Path, "stat", refused)
+    assert not store.has(key(1))
+
+
 def test_no_space_is_a_warning_and_no_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = FrameStore(tmp_path, 1 << 20)
     write(store, 0)

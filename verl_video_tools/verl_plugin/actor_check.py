@@ -140,5 +140,14 @@ def storage_units(backend: Any) -> list[Any]:
         ) from error
 
 
+def queue_controller() -> list[Any]:
+    """Handle of TransferQueue's controller, which every put and get of a run asks first, and without a time limit; none
+    where TransferQueue has not been started."""
+    try:
+        return [ray.get_actor("TransferQueueController", namespace="transfer_queue")]
+    except ValueError:
+        return []
+
+
 def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:_MAX_CAUSE_CHARACTERS].rstrip(".")

@@ -168,6 +168,8 @@ def _row(
 @ray.remote
 class VideoAgentLoopWorker(_Worker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import gc
+
         from verl_video_tools.verl_plugin.agent_loop_worker import stores_images
         from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
         from verl_video_tools.verl_plugin.stored_images import BlockWriter
@@ -176,6 +178,10 @@ class VideoAgentLoopWorker(_Worker):
         self._writer = BlockWriter()
         self._finished = BackgroundLoop("finished rollouts")
         self._stores_images = stores_images(self.config)
+        # Modules and models that live as long as the process: Python's garbage collector would walk through them again
+        # and again, for half a second at a time, on the event loop as on any other thread.
+        gc.collect()
+        gc.freeze()
 
     async def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
         """Each rollout is an asyncio task of its own, and has its own `rollout_task`."""

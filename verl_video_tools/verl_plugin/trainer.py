@@ -56,8 +56,8 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import RecordWriter
-from verl_video_tools.verl_plugin.actor_check import ActorCheck, storage_units
+from verl_video_tools.records.records import LastingRecords, RecordWriter
+from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
@@ -65,6 +65,7 @@ from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict
 from verl_video_tools.verl_plugin.stored_images import release
+from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
@@ -108,7 +109,7 @@ class VideoToolsMixin(PPOTrainer):
         options = plain_dict(config.trainer.get("video_tools"))
         options.pop("group_routing", None)
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
-        self._records = RecordWriter(Path(records_dir))
+        self._records = LastingRecords(RecordWriter(Path(records_dir)))
         self._record_tokens = bool(options.pop("record_tokens", False))
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._log_probs = ("rollout_log_probs",) if config.actor_rollout_ref.rollout.calculate_log_probs else ()
@@ -177,9 +178,9 @@ class VideoToolsMixin(PPOTrainer):
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")
         replicas = [replica for manager in self._rollout_server_managers() for replica in manager.get_replicas()]
-        self._actors.add("training worker", self.actor_rollout_wg.workers)
-        self._actors.add("inference server", [server for replica in replicas for server in replica.servers])
-        self._actors.add("reward worker", self.reward_loop_manager.reward_loop_workers)
+        self._actors.add("TransferQueue controller", queue_controller())
+        for kind, handles in waited_for(self).items():
+            self._actors.add(kind, handles)
         servers = ServerCheck([replica._server_address for replica in replicas], self._watchdog_grace_seconds)
         self._watchdog = Watchdog([servers, self._actors], progress=self._progress)
         self._watchdog.start()
@@ -343,6 +344,7 @@ class VideoToolsMixin(PPOTrainer):
         lines = self._lines(batch, global_steps, trained=True)
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
+        metrics["records/failures"] = self._records.num_failures
         # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
         metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
         self._alarms.check(global_steps, metrics)

@@ -82,7 +82,10 @@ class FrameStore:
 
     def has(self, key: FrameKey) -> bool:
         """Whether there is a file for this frame; only `read` tells whether it is whole."""
-        return self._path(key).exists()
+        try:
+            return self._path(key).exists()
+        except OSError:  # a folder of another user: `exists` tells "no" only of what is not there
+            return False
 
     def read(self, key: FrameKey, into_HWC: npt.NDArray[np.uint8]) -> FrameFacts | None:
         """Copy a frame into a contiguous array; None if it is not there, and then the array may hold anything.
@@ -179,8 +182,9 @@ class FrameStore:
     def _balance(self) -> Iterator[_Balance]:
         with locked(self._ledger) as file:
             content = os.pread(file, LEDGER.size, 0)
-            balance = _Balance(file, LEDGER.unpack(content)[0] if len(content) == LEDGER.size else 0)
-            if len(content) != LEDGER.size:  # new, or lost in a crash of the machine: count
+            stored_bytes = LEDGER.unpack(content)[0] if len(content) == LEDGER.size else -1
+            balance = _Balance(file, max(0, stored_bytes))
+            if stored_bytes < 0:  # new, lost in a crash of the machine, or no sum, which would lift the bound: count
                 balance.set(self._evict(self.capacity_bytes))
             yield balance
 

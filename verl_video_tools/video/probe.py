@@ -15,6 +15,7 @@ from av.video.stream import VideoStream
 
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.core.types import VideoInfo
+from verl_video_tools.video.containers import open_container
 from verl_video_tools.video.edit_list import has_edit_list
 from verl_video_tools.video.source import Deadline
 from verl_video_tools.video.video import Video
@@ -94,7 +95,7 @@ def probe(
     gops_seconds = np.diff([*timestamps_seconds[keyframe_indices], info.duration_seconds])
     steps_seconds = np.diff(timestamps_seconds)
     try:
-        with av.open(os.path.abspath(path), metadata_errors="replace") as container:
+        with open_container(path) as container:
             stream = container.streams.best("video")
             assert isinstance(stream, VideoStream) and stream.time_base is not None
             codec = stream.codec_context

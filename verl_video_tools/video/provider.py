@@ -8,11 +8,14 @@ import math
 import os
 import threading
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+from verl_video_tools.core.environment import installed_version
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks
@@ -139,7 +142,9 @@ class _Collection:
         self._stores = stores
         self._locks = locks
         self._deadline = deadline
-        self._digest = f"{video.identity.digest}-{video.backend}"  # backends differ in a pixel's last bits
+        self._digest = (
+            f"{video.identity.digest}-{video.backend}-{decoder_version()}"  # they differ in a pixel's last bits
+        )
         self._builders: list[BatchBuilder] = []
         self._rows: dict[FrameKey, list[BatchRow]] = defaultdict(list)
         """Where each frame was asked for."""
@@ -230,6 +235,13 @@ class _Collection:
         return False
 
 
+@cache
+def decoder_version() -> str:
+    """8 hexadecimal digits for the versions of this package and of the decoders: a cache on disk outlives them."""
+    names = ("verl-video-tools", "av", "decord", "torchcodec")
+    return f"{zlib.crc32(repr([installed_version(name) for name in names]).encode()):08x}"
+
+
 def default_capacity_bytes(root: Path) -> int:
     """A quarter of the file system, 4 GiB at most; the same for all processes of a node, unlike what is free."""
     status = os.statvfs(root)
@@ -242,15 +254,19 @@ def open_provider(settings: VideoSettings) -> FrameProvider:
     capacity_bytes = default_capacity_bytes(root) if settings.cache_bytes is None else settings.cache_bytes
     stores: list[FrameStore] = []
     locks = None
-    try:
-        if settings.disk_folder is not None:
-            stores = [FrameStore(settings.disk_folder, settings.disk_bytes)]
+    if settings.disk_folder is not None:
+        try:
             locks = StripedLocks(settings.disk_folder / "locks")
-        if capacity_bytes:
+            stores = [FrameStore(settings.disk_folder, settings.disk_bytes)]
+        except OSError as error:
+            logger.warning("frame cache on disk: %s; going on without it", error)
+    if capacity_bytes:
+        try:
             # Never left: the share lasts as long as the process, which any thread may still use it in.
             shared = SharedFolder(root / f"vvt-frames-{os.getuid()}-{settings.cache_name}")
-            stores = [FrameStore(shared.path, capacity_bytes), *stores]
+            memory = FrameStore(shared.path, capacity_bytes)
             locks = StripedLocks(shared.path / "locks")
-    except OSError as error:
-        logger.warning("frame cache: %s; going on without it", error)
+            stores = [memory, *stores]
+        except OSError as error:
+            logger.warning("frame cache in memory: %s; going on without it", error)
     return FrameProvider(stores if locks else (), locks, settings.time_grid_seconds)

@@ -14,9 +14,13 @@ from av.stream import Discard, Disposition
 from av.video.stream import VideoStream
 
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
+from verl_video_tools.video.containers import open_container
 
 BACK_OFF_SECONDS = (0.0, 1.0, 4.0, 16.0)
 """How far before its goal a seek aims, try after try; after the last try the file is read from its start."""
+
+MAX_PICTURE_PIXELS = 8192 * 8192
+"""Largest picture that is decoded; 8K has half of it. A decoder holds several, of at least 1.5 bytes a pixel."""
 
 
 class Deadline:
@@ -66,8 +70,12 @@ class VideoSource:
 
     def _open(self) -> None:
         try:
-            # Absolute, as FFmpeg takes "a:b.mp4" for a protocol "a"; and a title that is not UTF-8 is no error.
-            self._container = av.open(os.path.abspath(self.path), metadata_errors="replace")
+            self._container = open_container(self.path)
+        except av.ArgumentError as error:
+            raise UnreadableVideoError(
+                f"{self.path}: cannot be opened as a video: {error}. What is no container of one file (a playlist, a "
+                "list such as concat or dash, a picture) is not read"
+            ) from error
         except (av.FFmpegError, OSError) as error:
             raise UnreadableVideoError(f"{self.path}: cannot be opened as a video: {error}") from error
         try:
@@ -88,6 +96,13 @@ class VideoSource:
             raise UnreadableVideoError(f"{self.path}: the file holds no video stream")
         if getattr(stream, "codec_context", None) is None or stream.time_base is None:
             raise UnreadableVideoError(f"{self.path}: FFmpeg has no decoder for the video stream")
+        width, height = stream.codec_context.width, stream.codec_context.height
+        if width * height > MAX_PICTURE_PIXELS:
+            raise UnreadableVideoError(
+                f"{self.path}: pictures of {width}x{height} are larger than the {MAX_PICTURE_PIXELS} pixels that are "
+                "decoded; scale the video down"
+            )
+        stream.codec_context.options = {"max_pixels": str(MAX_PICTURE_PIXELS)}  # a stream may change its size
         return stream, stream.time_base
 
     def close(self) -> None:

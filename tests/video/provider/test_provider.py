@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.videos.files import write_video
 from verl_video_tools.core.errors import DeadlineError, FrameRangeError, UsageError
 from verl_video_tools.core.types import FrameRequest
 from verl_video_tools.video import Video
+from verl_video_tools.video import provider as provider_module
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore
 from verl_video_tools.video.provider import FrameProvider, open_provider
@@ -267,3 +269,27 @@ def test_memory_stays_flat(video: Video, tmp_path: Path) -> None:
         resident_bytes.append(process.memory_info().rss)
     assert resident_bytes[-1] - resident_bytes[0] < 8 << 20
     assert 0 < provider.stats().stored_bytes <= 4 << 20
+
+
+def test_a_bad_disk_tier_leaves_the_memory_tier(video: Video, tmp_path: Path) -> None:
+    (tmp_path / "a file").touch()
+    name = f"bad-disk-{os.getpid()}"
+    provider = open_provider(settings(VVT_FRAME_CACHE=name, VVT_FRAME_CACHE_DISK=str(tmp_path / "a file")))
+    provider.provide(video, [by_index(7)])
+    (batch,) = provider.provide(video, [by_index(7)])
+    assert batch.num_cached == 1
+
+
+def test_frames_of_another_version_are_decoded_anew(
+    video: Video, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache on disk outlives an upgrade, which may change a pixel's last bits."""
+    disk = FrameStore(tmp_path / "disk", 64 << 20)
+    store = FrameProvider([disk], StripedLocks(tmp_path / "locks"))
+    cached = []
+    for version in ("1.0", "2.0", "2.0"):
+        monkeypatch.setattr(provider_module, "installed_version", lambda name, version=version: version)
+        provider_module.decoder_version.cache_clear()
+        cached.append(store.provide(video, [by_index(10)])[0].num_cached)
+    provider_module.decoder_version.cache_clear()
+    assert cached == [0, 0, 1]

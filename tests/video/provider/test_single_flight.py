@@ -17,6 +17,7 @@ import pytest
 from tests.video.provider.providing import FRAME_BYTES, SPAWN, by_index, numbers, provider_of, within
 from verl_video_tools.video import Video
 from verl_video_tools.video.file_locks import StripedLocks
+from verl_video_tools.video.provider import decoder_version
 
 
 def _request_much(
@@ -101,7 +102,8 @@ def holder(video: Video, tmp_path: Path) -> Iterator[Any]:
     ours, theirs = SPAWN.Pipe()
     (group,) = video.groups_of([100])
     process = SPAWN.Process(
-        target=_hold_lock, args=(tmp_path, f"{video.identity.digest}-{video.backend}/{group}", theirs)
+        target=_hold_lock,
+        args=(tmp_path, f"{video.identity.digest}-{video.backend}-{decoder_version()}/{group}", theirs),
     )
     process.start()
     assert ours.poll(60) and ours.recv() is True

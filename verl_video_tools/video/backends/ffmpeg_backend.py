@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import av
 
 from verl_video_tools.core.errors import BackendError, SetupError
+from verl_video_tools.video.containers import WHITELISTS, open_container
 from verl_video_tools.video.readers import FrameReader
 from verl_video_tools.video.source import Deadline, VideoSource
 
@@ -56,7 +57,7 @@ class FfmpegBackend:
             if not self._run(self._command(entry_pts, missing, file.name), deadline):
                 return
             try:
-                container = av.open(file.name, format="nut")
+                container = open_container(file.name, format="nut")
             except av.InvalidDataError:  # no frame in it
                 return
             with container:
@@ -74,6 +75,7 @@ class FfmpegBackend:
         select = "+".join(f"eq(pts\\,{pts})" for pts in wanted)
         return [
             *(self._program, "-nostdin", "-v", "error", "-y", "-xerror", "-copyts", *seek),
+            *(word for name, value in WHITELISTS.items() for word in (f"-{name}", value)),
             *("-threads", "1", "-err_detect", "explode", "-i", f"file:{self._path.absolute()}"),
             *("-map", f"0:{self._stream_index}", "-vf", f"select={select}", "-threads", "1"),
             *("-frames:v", str(len(wanted))),  # so that it ends once it has them all

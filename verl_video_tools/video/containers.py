@@ -1,0 +1,48 @@
+"""Which files FFmpeg may open: the one that it is given, as one of these containers, and no other.
+
+FFmpeg recognises a container by its content, whatever the file is called. Some are lists of other files: `evil.mp4`
+that holds a playlist would show any file of this machine, or open itself until memory or handles are gone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import av
+from av.container import InputContainer
+
+FORMATS = (
+    *("mov", "matroska", "webm", "mpegts", "mpeg", "mpegvideo", "m4v", "flv", "avi", "asf", "ogg", "mxf", "nut", "rm"),
+    *("h264", "hevc", "vvc", "h263", "h261", "av1", "obu", "ivf", "vc1", "mjpeg", "dv", "gif", "apng", "wtv", "swf"),
+    *("nsv", "yuv4mpegpipe", "gxf", "dirac", "dnxhd", "avs2", "avs3", "cavsvideo", "live_flv"),
+)
+"""FFmpeg's demuxers that read video from one file. Not among them: hls, dash, concat, imf, image2, sdp, mlv, vobsub,
+and the runners of scripts, which all open something else."""
+
+WHITELISTS = {"protocol_whitelist": "file", "format_whitelist": ",".join(dict.fromkeys(FORMATS))}
+"""Options of FFmpeg for whoever opens a file, program or library."""
+
+OPEN_SECONDS = 60.0
+"""Time that FFmpeg may take to open a file and find its streams."""
+
+
+def open_container(path: str | os.PathLike[str], **options: Any) -> InputContainer:
+    """Open a local file to read it.
+
+    Args:
+        options: further arguments of `av.open`.
+
+    Raises:
+        av.FFmpegError: it cannot be opened; for a container that is not read, `av.ArgumentError`.
+        OSError: the same, where there is no such file.
+    """
+    # Absolute, as FFmpeg takes "a:b.mp4" for a protocol "a"; and a title that is not UTF-8 is no error.
+    return av.open(
+        os.path.abspath(path),
+        "r",
+        metadata_errors="replace",
+        options=WHITELISTS,
+        timeout=(OPEN_SECONDS, None),
+        **options,
+    )
