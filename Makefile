@@ -62,7 +62,8 @@ bench: install  ## every program in benchmarks/ that this machine can run
 	done; \
 	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
 
-bench-gpu: install  ## decode and token throughput beside a GPU, as ratios; MODEL=... for another than the tiny model
+bench-gpu: install  ## the actor's parts from configurations alone, against the plan; decode and token throughput; MODEL=... for another than the tiny model
+	python -m benchmarks.gpu_model
 	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL))
 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video

@@ -94,8 +94,12 @@ def provide_cross_entropy() -> None:
         del sys.modules[name]
 
 
-def step(variant: Variant) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
-    """Function of hidden states (tokens, HIDDEN), weights (vocabulary, HIDDEN), labels (tokens,): one backward pass."""
+def step(variant: Variant, device: str = "cpu") -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
+    """Function of hidden states (tokens, width), weights (vocabulary, width), labels (tokens,): one backward pass.
+
+    Args:
+        device: where these lie, `cpu` or `cuda`.
+    """
     from verl.utils import tensordict_utils as tu
     from verl.utils import torch_functional
     from verl.utils.experimental.torch_functional import FusedLinearForPPO
@@ -120,8 +124,8 @@ def step(variant: Variant) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor
             {"input_ids": torch.nested.as_nested_tensor([labels], layout=torch.jagged)},
             {"use_fused_kernels": variant.fused, "calculate_entropy": variant.entropy},
         )
-        arguments = {"input_ids_rmpad_rolled": labels, "temperature_rmpad": torch.ones(len(labels))}
-        with torch.autocast("cpu", torch.bfloat16):
+        arguments = {"input_ids_rmpad_rolled": labels, "temperature_rmpad": torch.ones(len(labels), device=device)}
+        with torch.autocast(device, torch.bfloat16):
             if variant.fused:
                 log_probs, entropy = FusedLinearForPPO()(hidden[None], weights, labels[None])
                 output = SimpleNamespace(log_probs=log_probs, entropy=entropy)
@@ -140,11 +144,11 @@ def step(variant: Variant) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor
     return run
 
 
-def peak_bytes(function: Callable[[], None]) -> int:
+def peak_bytes(function: Callable[[], object]) -> int:
     """The most bytes that are alive during a call, beyond those before it."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         function()
     alive = most = 0
     for event in profiler.profiler.kineto_results.events():
