@@ -62,7 +62,7 @@ class Meter:
         try:
             function()
             seconds = self._seconds(function)
-            extra_bytes = self._extra_bytes(function)
+            extra_bytes = peak_bytes(function, self.device)
         except torch.OutOfMemoryError:
             self.lines.append(Measured(part, case, None, None, planned, "out of memory"))
         else:
@@ -79,15 +79,6 @@ class Meter:
         function()
         self._wait()
         return time.perf_counter() - started
-
-    def _extra_bytes(self, function: Callable[[], object]) -> float:
-        if self.device != "cuda":
-            return peak_bytes(function)
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        function()
-        self._wait()
-        return torch.cuda.max_memory_allocated() - before
 
     def _wait(self) -> None:
         if self.device == "cuda":
