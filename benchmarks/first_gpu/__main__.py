@@ -87,6 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for old in (folder / "grpo").glob(LOG_NAMES):
         old.unlink()  # of an earlier hour
     model = str(base_model_dir()) if options.rehearse else options.model
+    if Path(model).is_dir():
+        model = str(Path(model).resolve())  # steps run in the repository's folder
     gpu = None if options.rehearse else machine.planned_as
     run = grpo.plan_run(options.method, model, gpu, 1 if options.rehearse else len(machine.gpus), os.cpu_count() or 1)
     stages = [each for each in make_stages(run, folder, rehearse=options.rehearse) if each.name in options.only]

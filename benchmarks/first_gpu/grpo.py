@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.first_gpu.rows import FILE_NAME, INFO
-from benchmarks.first_gpu.stages import Stage
+from benchmarks.first_gpu.stages import REPO, Stage
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.constants import GPU, constant
@@ -18,7 +18,6 @@ from verl_video_tools.planner.plan import Cluster, Plan, make_plan
 from verl_video_tools.planner.recipes import RunOptions, recipe_options
 from verl_video_tools.planner.workload import estimated_tokens
 
-REPO = Path(__file__).parents[2]
 NUM_STEPS, LORA_RANK, ROLLOUTS = 2, 32, 4
 
 

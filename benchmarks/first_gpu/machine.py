@@ -13,6 +13,7 @@ from types import TracebackType
 
 import psutil
 
+from benchmarks.first_gpu.stages import REPO
 from benchmarks.gpu_model.device import planner_gpu
 from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED
 from verl_video_tools.planner.constants import GPU
@@ -72,7 +73,7 @@ def query(*columns: str) -> list[list[str]]:
 
 def _output(*command: str) -> str:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, cwd=REPO).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
 

@@ -27,6 +27,7 @@ def render(
         f"## {NUM_STEPS} GRPO steps, the last one against the plan",
         figure_table(figures) if figures else f"No figures: {why_none}.",
         plan_note(machine, run),
+        *actor_parts(outcomes),
         *doctor_findings(outcomes),
         "## Machine",
         table(("", ""), machine.facts.items()),
@@ -73,6 +74,15 @@ def plan_note(machine: Machine, run: GrpoRun) -> str:
         "seconds at the tokens that the planner takes for a mean rollout. With LoRA the planned seconds are those of "
         "all weights."
     )
+
+
+def actor_parts(outcomes: Sequence[Outcome]) -> list[str]:
+    """The table that `benchmarks.gpu_model` printed."""
+    for outcome in outcomes:
+        lines = [line for line in outcome.output.splitlines() if line.startswith("|")]
+        if outcome.stage.name == "actor" and lines:
+            return ["## Parts of the actor, against the plan", "\n".join(lines)]
+    return []
 
 
 def doctor_findings(outcomes: Sequence[Outcome]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 from tests.integration.leftovers import VARIABLE, kill_processes_of
 
+REPO = Path(__file__).parents[2]
 TAIL_CHARACTERS = 3000
 
 
@@ -56,6 +57,7 @@ def run_stage(stage: Stage, folder: Path) -> Outcome:
         try:
             process = subprocess.Popen(
                 stage.command,
+                cwd=REPO,
                 env={**os.environ, **stage.environment, VARIABLE: marker},
                 stdin=subprocess.DEVNULL,
                 stdout=file,

@@ -69,14 +69,16 @@ def test_a_failing_step_is_told_and_the_next_goes_on(tmp_path: Path, run: grpo.G
         python("tests", "print('5 passed, 1 failed'); raise SystemExit(3)"),
         python("rows", LEAVES_A_CHILD, limit_seconds=2),
         Stage("lost", ["/no/such/program"], 5),
+        python("actor", "print('a warning'); print('| head | 1.5 |')"),
         python("grpo", WRITES_A_LOG, str(tmp_path / "grpo"), json.dumps(STEP)),
     ]
     assert not first_gpu.go(MACHINE, run, stages, tmp_path)
     text = (tmp_path / "page.md").read_text()
-    assert "2 of 5 steps ended well" in text
+    assert "3 of 6 steps ended well" in text
     assert "| doctor | ok |" in text and "| tests | failed, exit code 3 |" in text
     assert "| rows | out of time |" in text and "| lost | failed |" in text and "| grpo | ok |" in text
     assert "| flash-attn | warning | is not installed | uv pip install |" in text
+    assert "## Parts of the actor, against the plan\n\n| head | 1.5 |\n\n" in text
     assert "## End of tests.log" in text and "5 passed, 1 failed" in text and "580.1" in text
     assert "| training/rollout_probs_diff_mean | 0.004 probability |  |  | within 0.02 |" in text
     child = int((tmp_path / "rows.log").read_text().split()[1])
