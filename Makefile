@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
+.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu first-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -38,6 +38,9 @@ test-cluster: install  ## a Ray cluster of two machines in network namespaces (r
 test-gpu: install  ## checks that need a GPU, on a machine that has one; skipped elsewhere
 	$(PYTEST) -m gpu tests/gpu
 
+first-gpu: install  ## the first hour on a GPU: doctor, test-gpu, two GRPO steps of METHOD=... with the weights of MODEL=..., a page
+	python -m benchmarks.first_gpu $(if $(MODEL),--model $(MODEL)) $(if $(filter command line environment,$(origin METHOD)),--method $(METHOD))
+
 lint: install  ## ruff (rules and format), mypy, and what may import what
 	ruff check .
 	ruff format --check .
@@ -59,7 +62,8 @@ bench: install  ## every program in benchmarks/ that this machine can run
 	done; \
 	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
 
-bench-gpu: install  ## decode and token throughput beside a GPU, as ratios; MODEL=... for another than the tiny model
+bench-gpu: install  ## the actor's parts from configurations alone, against the plan; decode and token throughput; MODEL=... for another than the tiny model
+	python -m benchmarks.gpu_model
 	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL))
 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video

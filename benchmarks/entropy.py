@@ -6,7 +6,7 @@ Each variant runs in a process of its own, over ten lengths of which none has th
 compiles the entropy, and torch gives up compiling after eight such numbers. Prints, for the first and for the last
 length, the most bytes that are alive beyond the last hidden states and the weights of the language model's head, and
 how much of that is more than log-probabilities alone take. Measured on the CPU, by the allocations that torch's
-profiler counts.
+profiler counts; with `--device cuda` by those of torch's allocator.
 
 On GPUs verl takes flash-attn's cross entropy for log-probabilities. It needs a GPU; a stand-in that allocates what it
 does takes its place: nothing in the forward pass, the gradient of the logits in the backward pass.
@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -94,8 +95,12 @@ def provide_cross_entropy() -> None:
         del sys.modules[name]
 
 
-def step(variant: Variant) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
-    """Function of hidden states (tokens, HIDDEN), weights (vocabulary, HIDDEN), labels (tokens,): one backward pass."""
+def step(variant: Variant, device: str = "cpu") -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]:
+    """Function of hidden states (tokens, width), weights (vocabulary, width), labels (tokens,): one backward pass.
+
+    Args:
+        device: where these lie, `cpu` or `cuda`.
+    """
     from verl.utils import tensordict_utils as tu
     from verl.utils import torch_functional
     from verl.utils.experimental.torch_functional import FusedLinearForPPO
@@ -120,8 +125,8 @@ def step(variant: Variant) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor
             {"input_ids": torch.nested.as_nested_tensor([labels], layout=torch.jagged)},
             {"use_fused_kernels": variant.fused, "calculate_entropy": variant.entropy},
         )
-        arguments = {"input_ids_rmpad_rolled": labels, "temperature_rmpad": torch.ones(len(labels))}
-        with torch.autocast("cpu", torch.bfloat16):
+        arguments = {"input_ids_rmpad_rolled": labels, "temperature_rmpad": torch.ones(len(labels), device=device)}
+        with torch.autocast(device, torch.bfloat16):
             if variant.fused:
                 log_probs, entropy = FusedLinearForPPO()(hidden[None], weights, labels[None])
                 output = SimpleNamespace(log_probs=log_probs, entropy=entropy)
@@ -140,11 +145,17 @@ def step(variant: Variant) -> Callable[[torch.Tensor, torch.Tensor, torch.Tensor
     return run
 
 
-def peak_bytes(function: Callable[[], None]) -> int:
-    """The most bytes that are alive during a call, beyond those before it."""
+def peak_bytes(function: Callable[[], object], device: str = "cpu") -> int:
+    """The most bytes that are alive during a call, beyond those before it, on the CPU or on a GPU."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        function()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiler:
         function()
     alive = most = 0
     for event in profiler.profiler.kineto_results.events():
@@ -154,23 +165,25 @@ def peak_bytes(function: Callable[[], None]) -> int:
     return most
 
 
-def measure(variant: Variant, vocabulary: int, tokens: int) -> Iterator[float]:
+def measure(variant: Variant, vocabulary: int, tokens: int, device: str = "cpu") -> Iterator[float]:
     """Peaks of ten lengths, in units of the logits in bfloat16; of the longest last.
 
     Args:
         tokens: difference of one length to the next.
     """
-    provide_cross_entropy()
+    if not find_spec("flash_attn"):
+        provide_cross_entropy()
     torch.manual_seed(0)
-    run = step(variant)
-    weights = torch.randn(vocabulary, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
+    run = step(variant, device)
+    weights = torch.randn(vocabulary, HIDDEN, dtype=torch.bfloat16, device=device, requires_grad=True)
     for number in range(1, NUM_LENGTHS + 1):
         length = number * tokens + 64  # so that each has a chunk more than the one before
-        hidden = torch.randn(length, HIDDEN, dtype=torch.bfloat16, requires_grad=True)
-        labels = torch.randint(vocabulary, (length,))
+        hidden = torch.randn(length, HIDDEN, dtype=torch.bfloat16, device=device, requires_grad=True)
+        labels = torch.randint(vocabulary, (length,), device=device)
         run(hidden, weights, labels)  # compiles
         weights.grad = hidden.grad = None
-        yield peak_bytes(lambda: run(hidden, weights, labels)) / (2 * length * vocabulary)  # noqa: B023 - called at once
+        peak = peak_bytes(lambda: run(hidden, weights, labels), device)  # noqa: B023 - called at once
+        yield peak / (2 * length * vocabulary)
         weights.grad = None
 
 
@@ -178,16 +191,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--tokens", type=int, default=CHUNK_TOKENS)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--variant", choices=VARIANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.variant:
-        print(json.dumps(list(measure(VARIANTS[arguments.variant], arguments.vocabulary, arguments.tokens))))
+        variant = VARIANTS[arguments.variant]
+        print(json.dumps(list(measure(variant, arguments.vocabulary, arguments.tokens, arguments.device))))
         return
     print(f"{'':26}{'peak, first':>14}{'last':>8}{'entropy, first':>18}{'last':>8}")
     alone: list[float] = []
     for name in VARIANTS:
         command = [sys.executable, "-m", "benchmarks.entropy", "--variant", name]
-        command += ["--vocabulary", str(arguments.vocabulary), "--tokens", str(arguments.tokens)]
+        command += [
+            "--vocabulary",
+            str(arguments.vocabulary),
+            "--tokens",
+            str(arguments.tokens),
+            "--device",
+            arguments.device,
+        ]
         child = subprocess.run(command, capture_output=True, text=True, check=False)
         if child.returncode:
             raise SystemExit(f"{name}: {child.stderr[-4000:]}")

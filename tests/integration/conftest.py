@@ -11,18 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
 import transfer_queue as tq
 from datasets import Dataset
 from omegaconf import OmegaConf
+
+from tests.integration.leftovers import VARIABLE, kill_processes_of
 
 REPO = Path(__file__).parents[2]
 RUN_TIMEOUT_SECONDS = 1200
@@ -68,7 +68,7 @@ def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **enviro
         "OUTPUT_DIR": str(output_dir),
         "RUN_DIR": str(folder),
         "PYTHONPATH": str(REPO),  # the instrumented replica lies in tests/
-        "VVT_TEST_RUN": marker,
+        VARIABLE: marker,
         **environment,
     }
     started = time.monotonic()
@@ -90,21 +90,6 @@ def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **enviro
             seconds = time.monotonic() - started
             kill_processes_of(marker)
     return Run(returncode, log_path.read_text(errors="replace"), folder, seconds)
-
-
-def kill_processes_of(marker: str) -> None:
-    """End what is left of a run: Ray's processes outlive a driver that was killed.
-
-    vLLM's have written their names over their environment, so they are found as children of others.
-    """
-    left: set[psutil.Process] = set()
-    for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-            if process.environ().get("VVT_TEST_RUN") == marker:
-                left.update([process, *process.children(recursive=True)])
-    for process in left:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
 
 
 def assert_succeeded(run: Run) -> None:

@@ -1,13 +1,14 @@
 """What two real engines generate from our front end's requests, beside what they generate from vLLM's own.
 
-    VERL_PLATFORM=cpu python -m tests.integration.front_end_tokens MODEL_DIR
+    VERL_PLATFORM=cpu python -m tests.integration.front_end_tokens MODEL_DIR [TIE [GPU_SHARE]]
 
 Rollouts run at the same time; each takes several turns of greedy tokens, adds images after each, and stays on one of
 two engines. The same engines, emptied, then get the same rollouts through the other front end, and at last with each
 message's images in reversed order, which has to show.
 
 Prints one JSON object: how many tokens were compared, the largest difference of two log-probabilities, that of reversed
-images, which rollouts ended in a tie (the two best tokens within 1e-5), and which differed.
+images, which rollouts ended in a tie (the two best tokens within TIE, by default 1e-5), which differed, and how many
+tokens of later turns each side had in its prefix cache. GPU_SHARE is the part of a GPU's memory for each engine.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Turn:
     token_ids: list[int]
     logprobs: list[float]
     runners_up: list[float]
+    num_cached: int
 
 
 @dataclass
@@ -80,16 +82,16 @@ async def run(rollout: Rollout, engine: Any, name: str, markers: list[int], *, s
             data = [Image.fromarray(array) for each in shown for array in each]
         prompt = {"prompt_token_ids": list(ids), "multi_modal_data": {"image": data}}
         async for output in engine.generate(prompt=prompt, sampling_params=params, request_id=f"{name}-{number}"):
-            last = output.outputs[0]
+            last, num_cached = output.outputs[0], output.num_cached_tokens or 0
         token_ids = list(last.token_ids)
         pairs = list(zip(token_ids, last.logprobs, strict=True))
         others = [max(entry.logprob for token, entry in best.items() if token != chosen) for chosen, best in pairs]
-        turns.append(Turn(token_ids, [best[chosen].logprob for chosen, best in pairs], others))
+        turns.append(Turn(token_ids, [best[chosen].logprob for chosen, best in pairs], others, num_cached))
         ids += token_ids
     return turns
 
 
-def compare(expected: list[Turn], found: list[Turn]) -> tuple[float, int, str]:
+def compare(expected: list[Turn], found: list[Turn], tie: float = TIE) -> tuple[float, int, str]:
     """Largest difference of log-probabilities, number of tokens compared, and "", "tie" or "differs"."""
     largest, number = 0.0, 0
     for theirs, ours in zip(expected, found, strict=True):
@@ -97,11 +99,11 @@ def compare(expected: list[Turn], found: list[Turn]) -> tuple[float, int, str]:
             largest = max(largest, abs(theirs.logprobs[i] - ours.logprobs[i]))
             number += 1
             if token != ours.token_ids[i]:
-                return largest, number, "tie" if theirs.logprobs[i] - theirs.runners_up[i] <= TIE else "differs"
+                return largest, number, "tie" if theirs.logprobs[i] - theirs.runners_up[i] <= tie else "differs"
     return largest, number, ""
 
 
-async def main(model_dir: str) -> dict[str, Any]:
+async def main(model_dir: str, tie: float = TIE, gpu_share: float | None = None) -> dict[str, Any]:
     arguments = AsyncEngineArgs(
         model_dir,
         max_model_len=2048,
@@ -109,6 +111,7 @@ async def main(model_dir: str) -> dict[str, Any]:
         dtype="float32",
         limit_mm_per_prompt={"image": 64, "video": 0},
         enable_prefix_caching=True,
+        **({} if gpu_share is None else {"gpu_memory_utilization": gpu_share}),
     )
     engines = [AsyncLLM.from_engine_args(arguments) for _ in range(NUM_REPLICAS)]
     try:
@@ -133,15 +136,19 @@ async def main(model_dir: str) -> dict[str, Any]:
     finally:
         for engine in engines:
             engine.shutdown()
-    compared = [compare(*pair) for pair in zip(found["stock"], found["ours"], strict=True)]
+    compared = [compare(*pair, tie) for pair in zip(found["stock"], found["ours"], strict=True)]
     return {
         "num_tokens": sum(number for _, number, _ in compared),
         "largest_difference": max(difference for difference, _, _ in compared),
         "difference_of_reversed": max(compare(*pair)[0] for pair in zip(found["ours"], found["reversed"], strict=True)),
+        "cached_tokens": {
+            side: sum(turn.num_cached for turns in found[side] for turn in turns[1:]) for side in ("stock", "ours")
+        },
         "ties": [i for i, (_, _, verdict) in enumerate(compared) if verdict == "tie"],
         "differing": [i for i, (_, _, verdict) in enumerate(compared) if verdict == "differs"],
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(sys.argv[1]))))
+    folder, *numbers = sys.argv[1:]
+    print(json.dumps(asyncio.run(main(folder, *map(float, numbers)))))

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from benchmarks.needle_bounds import MOST_FIRST_LOOK
-from tests.integration.conftest import MAX_PROBS_DIFF, REPO, kill_processes_of
+from tests.integration.conftest import MAX_PROBS_DIFF, REPO
+from tests.integration.leftovers import VARIABLE, kill_processes_of
 from verl_video_tools.records.report_curves import LOG_NAMES, read_log
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
@@ -45,7 +46,7 @@ def folder(output_dir: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     marker = f"learning-{os.getpid()}-{time.time_ns()}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VVT_TEST_RUN", marker)
+        patch.setenv(VARIABLE, marker)
         try:
             example["Learning"]("framethinker", 0, folder, plan).run()
         finally:

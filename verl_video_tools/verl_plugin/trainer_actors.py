@@ -1,7 +1,7 @@
 """The Ray actors that a trainer waits for, by what they are called in messages.
 
-The trainer itself runs in verl's task runner, whose death ends the driver's own call. Checkpoint engines are no actors of
-their own: weights go from the training workers to the workers of the replicas.
+The trainer itself runs in verl's task runner, whose death ends the driver's own call. Checkpoint engines are no actors:
+weights go from the training workers to the workers of the replicas.
 """
 
 from __future__ import annotations

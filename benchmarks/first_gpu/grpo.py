@@ -1,0 +1,133 @@
+"""The two GRPO steps: what the recipe gets, and the plan of the same run."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.first_gpu.rows import FILE_NAME, INFO
+from benchmarks.first_gpu.stages import REPO, Stage
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods import get_method
+from verl_video_tools.planner.constants import GPU, constant
+from verl_video_tools.planner.gpu_memory import ActorMemory, actor_memory, sharded_bytes
+from verl_video_tools.planner.models import ModelShape, find_model
+from verl_video_tools.planner.plan import Cluster, Plan, make_plan
+from verl_video_tools.planner.recipes import RunOptions, recipe_options
+from verl_video_tools.planner.workload import estimated_tokens
+
+NUM_STEPS, LORA_RANK, ROLLOUTS = 2, 32, 4
+
+
+@dataclass(frozen=True)
+class GrpoRun:
+    """Two steps of a method's recipe with real weights.
+
+    Attributes:
+        model: folder with the weights.
+        lora_rank: 0 where weights, gradients and optimiser of all parameters fit on the GPUs.
+        plan: of the same run; None where the planner knows not this kind of GPU or this model.
+    """
+
+    method: str
+    model: str
+    num_gpus: int
+    lora_rank: int
+    options: RunOptions
+    plan: Plan | None
+
+    @property
+    def num_rows(self) -> int:
+        return NUM_STEPS * self.options.batch_size
+
+
+def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int, num_cores: int) -> GrpoRun:
+    """Choose what fits: all weights, or else LoRA. Small batches, since only the time per token counts."""
+    recipe = recipe_options(method)
+    ulysses = max(size for size in (1, 2, 4, 8) if size <= recipe.ulysses and num_gpus % size == 0)
+    batch_size = max(4, num_gpus)
+    options = replace(
+        recipe, batch_size=batch_size, mini_batch_size=batch_size, rollouts=ROLLOUTS, ulysses=ulysses, tp=1
+    )
+    try:
+        shape = find_model(model)
+    except UsageError:
+        return GrpoRun(method, model, num_gpus, LORA_RANK, options, None)
+    if gpu is None:
+        return GrpoRun(method, model, num_gpus, LORA_RANK, options, None)
+    cluster = Cluster(gpu, num_gpus, num_gpus, constant("host_bytes"), num_cores)
+    plan = make_plan(get_method(method), INFO, shape, estimated_tokens(shape.factor, options), options, cluster)
+    if plan.actor.total <= gpu.memory_bytes:
+        return GrpoRun(method, model, num_gpus, 0, options, plan)
+    actor = with_lora(plan.actor, shape, num_gpus, LORA_RANK)
+    return GrpoRun(method, model, num_gpus, LORA_RANK, options, replace(plan, actor=actor))
+
+
+def with_lora(actor: ActorMemory, model: ModelShape, num_gpus: int, rank: int) -> ActorMemory:
+    """The same with gradients and moments of an adapter alone, on all linear layers of the language model."""
+    num_parameters = adapter_parameters(model, rank)
+    return replace(
+        actor,
+        gradients=sharded_bytes(num_parameters, constant("gradient_bytes"), num_gpus),
+        optimizer=sharded_bytes(num_parameters, constant("optimizer_bytes"), num_gpus),
+    )
+
+
+def adapter_parameters(model: ModelShape, rank: int) -> int:
+    """Of LoRA: rank x (inputs + outputs) of every linear layer of the language model's layers."""
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
+    return model.layers * rank * (attention + 3 * (model.hidden + model.intermediate))
+
+
+def memory_at(run: GrpoRun, longest_tokens: int) -> ActorMemory:
+    """Planned memory of an update whose longest rollout has so many tokens, and calls that fill them.
+
+    Raises:
+        ValueError: the run has no plan.
+    """
+    if run.plan is None:
+        raise ValueError("no plan")
+    work = run.plan.workload
+    calls = max(0, longest_tokens - work.initial_tokens) // max(1, work.call_tokens)
+    work = replace(work, max_calls=min(work.max_calls, calls))
+    actor = actor_memory(run.plan.model, run.options, work, run.num_gpus, longest_tokens)
+    return with_lora(actor, run.plan.model, run.num_gpus, run.lora_rank) if run.lora_rank else actor
+
+
+def rows_stage(run: GrpoRun, folder: Path, limit_seconds: float) -> Stage:
+    arguments = [str(folder / "rows"), run.method, str(run.num_rows)]
+    return Stage("rows", [sys.executable, "-m", "benchmarks.first_gpu.rows", *arguments], limit_seconds)
+
+
+def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bool) -> Stage:
+    """The recipe with its real options; with `rehearse` the tiny model's, on the CPU and in its synthetic world."""
+    environment = {
+        "PYTHON": sys.executable,
+        "PYTHONPATH": str(REPO),
+        "MODEL_PATH": run.model,
+        "OUTPUT_DIR": str(folder),
+        "RUN_DIR": str(folder / "grpo"),
+        "SAVE_FREQ": "-1",
+        "TRAIN_BATCH_SIZE": str(run.options.batch_size),
+        "MINI_BATCH_SIZE": str(run.options.mini_batch_size),
+        "ROLLOUT_N": str(run.options.rollouts),
+        "LORA_RANK": str(run.lora_rank),
+    }
+    options = [f"trainer.total_training_steps={NUM_STEPS}"]
+    if rehearse:
+        environment |= {"DEVICE": "cpu"}
+    else:
+        rows = str(folder / "rows" / FILE_NAME)
+        environment |= {"DEVICE": "gpu", "SYNTHETIC": "0", "TRAIN_FILES": rows, "VAL_FILES": rows}
+        environment |= {"NDEVICES_PER_NODE": str(run.num_gpus), "NNODES": "1"}
+        options.append(f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={run.options.ulysses}")
+        if not find_spec("flash_attn"):
+            options += [
+                "actor_rollout_ref.model.use_remove_padding=False",
+                "++actor_rollout_ref.model.override_config.attn_implementation=sdpa",
+            ]
+    command = ["bash", str(REPO / "recipes" / f"{run.method}_grpo.sh"), *options]
+    return Stage("grpo", command, limit_seconds, environment)

@@ -1,0 +1,148 @@
+"""The actor on one GPU, from a model's configuration with random weights: memory and seconds against the plan.
+
+    python -m benchmarks.gpu_model                       # on a GPU: all models that the planner knows
+    python -m benchmarks.gpu_model --model tiny          # anywhere, in seconds
+
+Needs torch and transformers, no vLLM and no weights. Lengths are those of LongVT's and VideoZoomer's fullest rollouts.
+On a CPU they are divided by 128 and the ratios, against an H100, say only that everything works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.entropy import provide_cross_entropy
+from benchmarks.gpu_model import actor, host
+from benchmarks.gpu_model.device import planner_gpu
+from benchmarks.gpu_model.lengths import METHODS, lengths_of
+from benchmarks.gpu_model.meter import Measured, Meter
+from benchmarks.gpu_model.random_model import TINY, configuration, random_model
+from verl_video_tools.planner.constants import GPU, find_gpu
+from verl_video_tools.planner.models import ModelShape, find_model, known_models
+from verl_video_tools.synthetic import base_model_dir
+
+SHORTEN_ON_CPU = 128
+SECONDS_PER_MODEL = 600
+
+
+def reference_gpu(device: str) -> GPU:
+    """What the plan is for: this GPU, or an H100 where there is none or the planner does not know it."""
+    if device == "cuda":
+        properties = torch.cuda.get_device_properties(0)
+        if found := planner_gpu(properties.name, properties.total_memory):
+            return found
+    return find_gpu("h100")
+
+
+def attention(device: str) -> tuple[str, bool]:
+    """transformers' name of the attention, and whether it keeps packed sequences apart."""
+    if device == "cuda":
+        return ("flash_attention_2", True) if find_spec("flash_attn") else ("sdpa", False)
+    if not find_spec("verl"):
+        return "sdpa", False
+    from verl_video_tools.verl_plugin.platforms import cpu_attention
+
+    cpu_attention.register()
+    return cpu_attention.NAME, True
+
+
+def measure_model(name: str, device: str, shorten: int) -> list[Measured]:
+    """All lines of one model."""
+    shape: ModelShape = find_model(str(base_model_dir()) if name == TINY else name)
+    gpu, meter = reference_gpu(device), Meter(device)
+    if find_spec("verl") and not find_spec("flash_attn"):
+        provide_cross_entropy()  # before anything else imports verl
+    chosen, packs = attention(device)
+    model = random_model(configuration(name), device, chosen)
+    for method in METHODS:
+        lengths = lengths_of(method, shape, shorten)
+        actor.measure_vision(meter, model, shape, lengths, gpu)
+        actor.measure_text(meter, model, shape, lengths, gpu)
+        actor.measure_head(meter, model, shape, lengths)
+        actor.measure_packing(meter, model, shape, lengths, gpu, packs=packs)
+        meter.lines.append(host.processor_seconds(shape, lengths))
+        gc.collect()
+    meter.lines.append(host.decode_seconds(host.FULL_HD if device == "cuda" else host.SMALL))
+    return meter.lines
+
+
+def as_json(lines: Sequence[Measured]) -> list[dict[str, Any]]:
+    return [asdict(line) | {"ratios": line.ratios} for line in lines]
+
+
+def table(name: str, device: str, gpu: GPU, lines: Sequence[Measured]) -> str:
+    """The lines as Markdown, with the ratio measured/planned."""
+
+    def cell(value: float | None, scale: float = 1.0) -> str:
+        return "" if value is None else f"{value / scale:.3g}"
+
+    head = ("part", "case", "s", "planned", "ratio", "GB", "planned", "ratio", "note")
+    rows = [f"{name} on {device}; planned for {gpu.name}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    for line in lines:
+        seconds, extra_bytes = line.ratios
+        cells = (
+            line.part,
+            line.case,
+            cell(line.seconds),
+            cell(line.planned.seconds),
+            cell(seconds),
+            cell(line.extra_bytes, 1e9),
+            cell(line.planned.extra_bytes, 1e9),
+            cell(extra_bytes),
+            line.note,
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def measure_all(names: Sequence[str], out: Path) -> int:
+    """Each model in a process of its own, which frees the GPU; how many failed."""
+    failed = 0
+    found = {}
+    for name in names:
+        part = out.with_name(f"{out.stem}_{name.replace('/', '_')}.json")
+        command = [sys.executable, "-m", "benchmarks.gpu_model", "--model", name, "--out", str(part)]
+        try:
+            failed += subprocess.run(command, timeout=SECONDS_PER_MODEL, check=False).returncode != 0
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not finished after {SECONDS_PER_MODEL} s", file=sys.stderr)
+            failed += 1
+        if part.is_file():
+            found[name] = json.loads(part.read_text("utf-8"))
+    out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return failed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", nargs="+", help="tiny, names that `vvt plan` knows, or folders with config.json")
+    parser.add_argument("--out", type=Path, default=Path("outputs/gpu_model/measured.json"))
+    options = parser.parse_args(arguments)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    names = options.model or (list(known_models()) if device == "cuda" else [TINY])
+    if len(names) > 1:
+        return 1 if measure_all(names, options.out) else 0
+    if device == "cpu":
+        torch.compiler.set_stance("force_eager")  # compiling takes longer than everything else
+        torch.set_num_threads(1)
+    lines = measure_model(names[0], device, 1 if device == "cuda" else SHORTEN_ON_CPU)
+    print(table(names[0], device, reference_gpu(device), lines), flush=True)
+    result = {"model": names[0], "device": device, "planned_for": reference_gpu(device).name, "lines": as_json(lines)}
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

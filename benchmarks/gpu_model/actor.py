@@ -1,0 +1,132 @@
+"""The actor's parts on one device: vision tower, language model, head with its entropy variants, packing.
+
+Each is what a GPU of a real run does in a micro-batch of one rollout. With Ulysses it holds its share of the tokens;
+here its attention sees these alone, and so does what is planned for it.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from benchmarks.entropy import VARIANTS, step
+from benchmarks.gpu_model.lengths import Lengths
+from benchmarks.gpu_model.meter import Meter, Planned
+from verl_video_tools.planner.constants import GPU, constant
+from verl_video_tools.planner.gpu_memory import logits_bytes, text_activation_bytes, vision_activation_bytes
+from verl_video_tools.planner.models import ModelShape
+from verl_video_tools.planner.recipes import RunOptions
+from verl_video_tools.planner.seconds import text_forward_flops, vision_forward_flops
+
+FORWARD, UPDATE = 1, 4
+"""Forward passes that a pass is worth: an update has two more for gradients, and one for checkpointing."""
+NUM_PACKED = 4
+
+
+def seconds_of(gpu: GPU, flops: float, passes: int) -> float:
+    efficiency = constant("forward_efficiency" if passes == FORWARD else "train_efficiency")
+    return passes * flops / (gpu.bf16_flops * efficiency)
+
+
+def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
+    """The tower over all images of a rollout: forward alone, as for log-probabilities, and with gradients."""
+    tower = model.model.visual
+    height, width = lengths.grid
+    grid_N3 = torch.tensor([[1, height, width]] * lengths.images, device=meter.device)
+    size = 3 * shape.temporal_patch * shape.patch**2
+    pixels = torch.randn(lengths.images * height * width, size, device=meter.device, dtype=torch.bfloat16)
+    flops = vision_forward_flops(shape, lengths.image_tokens)
+    case = f"{lengths.method}, {lengths.images} images, {lengths.image_tokens:,} tokens"
+
+    def forward() -> torch.Tensor:
+        found = tower(pixels, grid_thw=grid_N3)
+        return found if isinstance(found, torch.Tensor) else found.pooler_output
+
+    def update() -> None:
+        forward().float().mean().backward()
+
+    memory = vision_activation_bytes(shape, lengths.image_tokens, frozen=False)
+    meter.add("vision tower, forward", case, Planned(seconds_of(gpu, flops, FORWARD)), torch.no_grad()(forward))
+    meter.add("vision tower, update", case, Planned(seconds_of(gpu, flops, UPDATE), memory), update)
+
+
+def positions(lengths: list[int], device: str) -> torch.Tensor:
+    """(4, 1, tokens): those of the text, from 0 in each sequence, then as time, height and width."""
+    ids = torch.cat([torch.arange(length) for length in lengths]).to(device)
+    return ids.expand(4, 1, -1)
+
+
+def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
+    """The layers of the language model, without its head."""
+    text, length = model.model.language_model, lengths.tokens
+    embedded_1LC = torch.randn(1, length, shape.hidden, device=meter.device, dtype=torch.bfloat16)
+    embedded_1LC.requires_grad_()
+    ids = positions([length], meter.device)
+
+    def forward() -> torch.Tensor:
+        return text(inputs_embeds=embedded_1LC, position_ids=ids, use_cache=False).last_hidden_state
+
+    def update() -> None:
+        forward().float().mean().backward()
+
+    flops = text_forward_flops(shape, length)
+    case = f"{lengths.method}, {length:,} tokens"
+    meter.add("language model, forward", case, Planned(seconds_of(gpu, flops, FORWARD)), torch.no_grad()(forward))
+    memory = text_activation_bytes(shape, length)
+    meter.add("language model, update", case, Planned(seconds_of(gpu, flops, UPDATE), memory), update)
+
+
+def measure_head(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths) -> None:
+    """Log-probabilities and entropy, forward and backward, by verl's own code with each of its options.
+
+    The planner has its memory, with verl's default, and counts its time with the parameters of the language model.
+    """
+    if not find_spec("verl"):
+        meter.skip("head", "verl is not installed")
+        return
+    hidden = torch.randn(lengths.tokens, shape.hidden, device=meter.device, dtype=torch.bfloat16, requires_grad=True)
+    labels = torch.randint(shape.vocabulary, (lengths.tokens,), device=meter.device)
+    weights = model.lm_head.weight
+    planned = {name: Planned() for name in VARIANTS}
+    planned["log-probabilities alone"] = Planned(None, logits_bytes(shape, lengths.tokens, RunOptions()))
+    default = Planned(None, logits_bytes(shape, lengths.tokens, RunOptions(entropy=True)))
+    planned["verl's default, compiled"] = default
+    for name, variant in VARIANTS.items():
+        if variant.compiled and meter.device == "cpu":
+            continue  # nothing is compiled there; benchmarks.entropy measures it
+        run = step(variant, meter.device)
+        case = f"{lengths.method}, {lengths.tokens:,} tokens"
+        meter.add(f"head: {name}", case, planned[name], lambda: run(hidden, weights, labels))  # noqa: B023 - called at once
+
+
+def measure_packing(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU, *, packs: bool) -> None:
+    """Sequences of very different lengths as one, and padded to the longest; the forward pass of the language model.
+
+    Args:
+        packs: whether the model's attention keeps packed sequences apart; the others' time says what padding costs.
+    """
+    text = model.model.language_model
+    longest = max(16, lengths.tokens // 2)
+    each = [longest // 2**number for number in range(NUM_PACKED)]
+    flops = sum(text_forward_flops(shape, length) for length in each)
+    planned = Planned(seconds_of(gpu, flops, FORWARD))
+
+    def run(ids: torch.Tensor, embedded: torch.Tensor, mask: torch.Tensor | None) -> None:
+        with torch.no_grad():
+            text(inputs_embeds=embedded, position_ids=ids, attention_mask=mask, use_cache=False)
+
+    def random(batch: int, length: int) -> torch.Tensor:
+        return torch.randn(batch, length, shape.hidden, device=meter.device, dtype=torch.bfloat16)
+
+    case = f"{lengths.method}, {NUM_PACKED} sequences, {sum(each):,} tokens"
+    padded_ids = positions([longest], meter.device).expand(4, NUM_PACKED, -1)
+    mask = torch.tensor([[1] * length + [0] * (longest - length) for length in each], device=meter.device)
+    padded = random(NUM_PACKED, longest)
+    meter.add("language model, padded", case, planned, lambda: run(padded_ids, padded, mask))
+    if not packs:
+        meter.skip("language model, packed", "flash-attn is not installed")
+        return
+    packed_ids, packed = positions(each, meter.device), random(1, sum(each))
+    meter.add("language model, packed", case, planned, lambda: run(packed_ids, packed, None))
