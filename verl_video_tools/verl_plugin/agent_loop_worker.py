@@ -176,6 +176,7 @@ class VideoAgentLoopWorker(_Worker):
 
         super().__init__(*args, **kwargs)
         self._writer = BlockWriter()
+        self._start = asyncio.Lock()
         self._finished = BackgroundLoop("finished rollouts")
         self._stores_images = stores_images(self.config)
         # Modules and models that live as long as the process: Python's garbage collector would walk through them again
@@ -188,6 +189,8 @@ class VideoAgentLoopWorker(_Worker):
         from verl_video_tools.verl_plugin.agent_loop_worker import begin_rollout
 
         begin_rollout(self._stores_images)
+        async with self._start:  # one after the other: verl starts all rollouts of a batch at once
+            await asyncio.sleep(0)
         return await super()._run_agent_loop(*args, **kwargs)
 
     async def _agent_loop_postprocess(
