@@ -232,6 +232,16 @@ class TestMachine:
         assert (small.status, small.found) == (Status.WARNING, "0.1 GiB")
         assert "--shm-size" in small.fix
         usage.total = 2**31
+        monkeypatch.setattr(probes, "list_gpus", list)
+        assert probes.check_shared_memory().status is Status.OK
+        monkeypatch.setattr(probes, "list_gpus", lambda: ["H100"])
+        monkeypatch.delenv("LOADER_GB", raising=False)
+        of_a_gpu = probes.check_shared_memory()
+        assert of_a_gpu.status is Status.WARNING and "LOADER_GB=16 of it" in of_a_gpu.detail
+        usage.total = 20 * 10**9
+        assert probes.check_shared_memory().status is Status.OK
+        usage.total = 8 * 10**9
+        monkeypatch.setenv("LOADER_GB", "2.5")
         assert probes.check_shared_memory().status is Status.OK
         monkeypatch.undo()
         assert probes.check_shared_memory(str(tmp_path / "missing")).status is Status.WARNING

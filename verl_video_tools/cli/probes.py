@@ -33,6 +33,8 @@ from verl_video_tools.core.errors import VideoToolsError
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
+FRAME_CACHE_GB = 4
+"""Most that the frame cache takes of /dev/shm by default."""
 MIN_OPEN_FILES = 4096
 """Ray and vLLM open a few hundred sockets and pipes per worker; the usual default of 1024 runs out."""
 
@@ -269,12 +271,23 @@ def check_flash_attention(device: str) -> Check | None:
 
 
 def check_shared_memory(path: str = "/dev/shm") -> Check:
-    """Whether shared memory is large enough for Ray's object store and the weight transfer."""
+    """Whether shared memory is large enough for Ray's object store and the weight transfer.
+
+    On a machine with GPUs also for the rows that a cold start's loaders have ready (`LOADER_GB` of recipes/sft.sh).
+    """
     try:
         total_bytes = shutil.disk_usage(path).total
     except OSError as error:
         return Check("machine", path, Status.WARNING, detail=_one_line(error), fix="mount a tmpfs there")
     found = f"{total_bytes / 2**30:.1f} GiB"
+    loader_gb = float(os.environ.get("LOADER_GB") or 16) if list_gpus() else 0.0
+    if MIN_SHARED_MEMORY_BYTES <= total_bytes < (loader_gb + FRAME_CACHE_GB) * 1e9 and loader_gb:
+        detail = (
+            f"a cold start on real data takes up to LOADER_GB={loader_gb:g} of it, and the frame cache {FRAME_CACHE_GB}"
+        )
+        return Check(
+            "machine", path, Status.WARNING, found, detail, "docker run --shm-size=32g ..., or a smaller LOADER_GB"
+        )
     if total_bytes >= MIN_SHARED_MEMORY_BYTES:
         return Check("machine", path, Status.OK, found)
     return Check(
