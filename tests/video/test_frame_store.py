@@ -7,6 +7,7 @@ import os
 import resource
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,12 @@ def test_a_row_that_is_not_contiguous_can_be_written(tmp_path: Path) -> None:
     np.testing.assert_array_equal(into_HWC, turned)
 
 
+def swapped(header: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of an image of the same bytes, that many wide as the other is high."""
+    magic, width, height, *rest = header
+    return (magic, height, width, *rest)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -72,7 +79,8 @@ def test_a_row_that_is_not_contiguous_can_be_written(tmp_path: Path) -> None:
         lambda data: data[:-1],
         lambda data: data + b"x",
         lambda data: b"othermag" + data[8:],
-        lambda data: HEADER.pack(b"vvtframe", HEIGHT, WIDTH, 0, 0.0, False) + data[HEADER.size :],
+        lambda data: HEADER.pack(*swapped(HEADER.unpack(data[: HEADER.size]))) + data[HEADER.size :],
+        lambda data: data[:-1] + bytes([data[-1] ^ 1]),
     ],
 )
 def test_a_damaged_file_is_a_miss_and_is_replaced(tmp_path: Path, damage) -> None:

@@ -12,6 +12,7 @@ import os
 import struct
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,9 @@ from verl_video_tools.video.file_locks import locked
 logger = logging.getLogger(__name__)
 
 MAGIC = b"vvtframe"
-HEADER = struct.Struct("<8sIIqd?7x")
-"""Magic, width, height, index of the frame shown, its time in seconds, corrupt. RGB bytes follow, row by row."""
+HEADER = struct.Struct("<8sIIqd?3xI")
+"""Magic, width, height, index of the frame shown, its time in seconds, corrupt, CRC-32 of the rest of the file: RGB
+bytes, row by row."""
 
 LEDGER = struct.Struct("<q")
 """Sum of the sizes of all frames; changed only under the file's lock, before a frame appears or after it is gone."""
@@ -101,8 +103,8 @@ class FrameStore:
         try:
             num_bytes = os.preadv(file, [header, into_HWC.data], 0)
             if num_bytes == HEADER.size + into_HWC.nbytes == os.fstat(file).st_size:
-                magic, width, height, index, timestamp_seconds, corrupt = HEADER.unpack(header)
-                if (magic, width, height) == (MAGIC, key.width, key.height):
+                magic, width, height, index, timestamp_seconds, corrupt, checksum = HEADER.unpack(header)
+                if (magic, width, height, checksum) == (MAGIC, key.width, key.height, zlib.crc32(into_HWC.data)):
                     with contextlib.suppress(OSError):  # a folder that we may only read
                         os.utime(file)
                     return FrameFacts(index, timestamp_seconds, corrupt)
@@ -116,15 +118,18 @@ class FrameStore:
 
     def write(self, key: FrameKey, facts: FrameFacts, pixels_HWC: npt.NDArray[np.uint8]) -> None:
         """Keep a frame, dropping others if need be; nothing happens if it is there already or larger than the store."""
-        header = HEADER.pack(MAGIC, key.width, key.height, facts.index, facts.timestamp_seconds, facts.corrupt)
-        num_bytes = len(header) + pixels_HWC.nbytes
+        num_bytes = HEADER.size + pixels_HWC.nbytes
         if _occupied(num_bytes) > self.capacity_bytes:
             return
+        pixels = np.ascontiguousarray(pixels_HWC).data
+        header = HEADER.pack(
+            MAGIC, key.width, key.height, facts.index, facts.timestamp_seconds, facts.corrupt, zlib.crc32(pixels)
+        )
         temporary = self._incoming / uuid.uuid4().hex
         try:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
-                num_written = os.writev(file, [header, np.ascontiguousarray(pixels_HWC).data])
+                num_written = os.writev(file, [header, pixels])
             finally:
                 os.close(file)
             if num_written == num_bytes:
