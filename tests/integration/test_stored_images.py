@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import torch
@@ -198,6 +200,16 @@ def test_no_bytes_are_left_after_20_steps_in_which_workers_are_killed() -> None:
                 key = f"{uid}_{session}_0"
                 await tq.async_kv_batch_put(keys=[key], partition_id="train", fields=row, tags=[{"status": "success"}])
 
+        def pid(self) -> int:
+            return os.getpid()
+
+    def kill(worker: Any) -> None:
+        """Returns when it has put its last row: verl, too, clears a group whose rollouts have ended."""
+        process = psutil.Process(pids[worker])
+        ray.kill(worker)
+        process.wait(30)
+        time.sleep(0.2)  # for what is on its way to the queue
+
     def begin(worker: Any, uid: str) -> Any:
         tq.kv_batch_put(keys=[uid], partition_id="train", tags=[{"is_prompt": True, "status": "running"}])
         return worker.rollouts.remote(uid)
@@ -210,6 +222,7 @@ def test_no_bytes_are_left_after_20_steps_in_which_workers_are_killed() -> None:
     draw = random.Random(0)
     before = held_bytes()
     workers = [Worker.remote() for _ in range(2)]
+    pids = dict(zip(workers, ray.get([worker.pid.remote() for worker in workers]), strict=True))
     ray.get([begin(worker, f"warm-{number}") for number, worker in enumerate(workers)])
     assert held_bytes() - before >= 2 * (8 + GROUP * 4) * 56 * 84 * 3
     uids, most = ["warm-0", "warm-1"], 0
@@ -217,10 +230,11 @@ def test_no_bytes_are_left_after_20_steps_in_which_workers_are_killed() -> None:
         running = {f"s{step}-{number}": begin(worker, f"s{step}-{number}") for number, worker in enumerate(workers)}
         if step % 4 == 2:
             time.sleep(draw.uniform(0, 0.05))  # at any moment of its group
-            ray.kill(workers[0])
+            kill(workers[0])
             clear(lost := f"s{step}-0")
             del running[lost]
             workers[0] = Worker.remote()
+            pids[workers[0]] = ray.get(workers[0].pid.remote())
             running[f"{lost}-again"] = begin(workers[0], f"{lost}-again")
         ray.get(list(running.values()))
         most = max(most, held_bytes())
