@@ -97,8 +97,8 @@ def _merge(values: list[Any], join: Callable[[list[DTensor]], DTensor]) -> Any:
     first = values[0]
     if isinstance(first, DTensor):
         return join(values)
-    if isinstance(first, Mapping):
-        return type(first)({key: _merge([value[key] for value in values], join) for key in first})  # type: ignore[call-arg]
+    if isinstance(first, dict):  # an ordered one, too
+        return type(first)({key: _merge([value[key] for value in values], join) for key in first})
     if isinstance(first, list | tuple):
         return type(first)(_merge(list(each), join) for each in zip(*values, strict=True))
     return first
