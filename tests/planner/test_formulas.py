@@ -29,9 +29,9 @@ from verl_video_tools.planner.host_memory import (
     rollouts_per_server,
     step_image_tokens,
 )
-from verl_video_tools.planner.memory_page import ULYSSES
+from verl_video_tools.planner.memory_page import ULYSSES, recipes
 from verl_video_tools.planner.models import ModelShape, count_parameters, find_model, known_models
-from verl_video_tools.planner.recipes import RECIPES, RunOptions, recipe_options
+from verl_video_tools.planner.recipes import RunOptions, recipe_options
 from verl_video_tools.planner.seconds import stage_seconds, text_forward_flops
 from verl_video_tools.planner.workload import Workload, estimated_tokens, plan_workload
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
@@ -53,17 +53,15 @@ def test_memory_of_the_actor_by_hand() -> None:
     assert (frozen.gradients, frozen.optimizer) == (400, 800)
 
 
-@pytest.mark.parametrize("method", RECIPES)
-def test_recipes_share_a_sequence_among_as_few_gpus_as_hold_it(method: str) -> None:
+def test_recipes_share_a_sequence_among_as_few_gpus_as_hold_it() -> None:
     """Ulysses exchanges keys and values in every layer: no more of it than an update on eight 80 GB GPUs needs."""
-    model, options = find_model("qwen3-vl-8b" if method == "videobrain" else "qwen2.5-vl-7b"), recipe_options(method)
-    work = plan_workload(get_method(method), HOUR, estimated_tokens(model.factor, options), options)
-    sizes = [
-        size
-        for size in ULYSSES
-        if actor_memory(model, replace(options, ulysses=size), work, 8, work.fullest_tokens).total < 0.95 * 80e9
-    ]
-    assert options.ulysses == sizes[0]
+    for method, _, model, options, work in recipes():
+        sizes = [
+            size
+            for size in ULYSSES
+            if actor_memory(model, replace(options, ulysses=size), work, 8, work.fullest_tokens).total < 0.95 * 80e9
+        ]
+        assert options.ulysses == sizes[0], method
 
 
 def test_memory_of_the_engine_by_hand() -> None:

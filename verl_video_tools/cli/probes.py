@@ -280,24 +280,17 @@ def check_shared_memory(path: str = "/dev/shm") -> Check:
     except OSError as error:
         return Check("machine", path, Status.WARNING, detail=_one_line(error), fix="mount a tmpfs there")
     found = f"{total_bytes / 2**30:.1f} GiB"
-    loader_gb = float(os.environ.get("LOADER_GB") or 16) if list_gpus() else 0.0
-    if MIN_SHARED_MEMORY_BYTES <= total_bytes < (loader_gb + FRAME_CACHE_GB) * 1e9 and loader_gb:
+    if total_bytes < MIN_SHARED_MEMORY_BYTES:
+        detail = "too small for Ray and the weight transfer"
+        return Check("machine", path, Status.WARNING, found, detail, "docker run --shm-size=8g ...")
+    loader_gb = float(os.environ.get("LOADER_GB") or 16)
+    if list_gpus() and total_bytes < (loader_gb + FRAME_CACHE_GB) * 1e9:
         detail = (
             f"a cold start on real data takes up to LOADER_GB={loader_gb:g} of it, and the frame cache {FRAME_CACHE_GB}"
         )
-        return Check(
-            "machine", path, Status.WARNING, found, detail, "docker run --shm-size=32g ..., or a smaller LOADER_GB"
-        )
-    if total_bytes >= MIN_SHARED_MEMORY_BYTES:
-        return Check("machine", path, Status.OK, found)
-    return Check(
-        "machine",
-        path,
-        Status.WARNING,
-        found,
-        "too small for Ray and the weight transfer",
-        "docker run --shm-size=8g ...",
-    )
+        fix = "docker run --shm-size=32g ..., or a smaller LOADER_GB"
+        return Check("machine", path, Status.WARNING, found, detail, fix)
+    return Check("machine", path, Status.OK, found)
 
 
 def check_open_files() -> Check:

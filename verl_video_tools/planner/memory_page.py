@@ -18,13 +18,8 @@ SERVERS = 8
 ULYSSES = (1, 2, 4, 8)
 
 
-def tables() -> list[str]:
-    """Markdown, for an hour of 1920x1080."""
-    return [images_table(), ulysses_table()]
-
-
-def _recipes() -> Iterator[tuple[str, str, ModelShape, RunOptions, Workload]]:
-    """Method, name of the model, and the recipe's options on eight GPUs."""
+def recipes() -> Iterator[tuple[str, str, ModelShape, RunOptions, Workload]]:
+    """Method, name of the model, and the recipe's options and work on eight GPUs, for an hour of 1920x1080."""
     info = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
     for method in RECIPES:
         name = "qwen3-vl-8b" if method == "videobrain" else "qwen2.5-vl-7b"
@@ -39,13 +34,13 @@ def _recipes() -> Iterator[tuple[str, str, ModelShape, RunOptions, Workload]]:
 
 
 def images_table() -> str:
-    """Images of a step."""
+    """Images of a step, as Markdown."""
     lines = [
         "| | questions x rollouts | initial frames, a rollout | calls, a rollout | a step, all nodes "
         f"| `mm_processor_cache_gb`, {SERVERS} GPUs |",
         "|---|---|---|---|---|---|",
     ]
-    for method, name, model, options, work in _recipes():
+    for method, name, model, options, work in recipes():
         each = model.stored_bytes_per_image_token / 1e6
         lines.append(
             f"| `{method}`, {name} | {work.groups} x {work.rollouts} | {work.initial_image_tokens * each:.0f} MB "
@@ -56,12 +51,12 @@ def images_table() -> str:
 
 
 def ulysses_table() -> str:
-    """Memory of the actor on a GPU, by the number of GPUs that share a sequence; the recipe's in bold."""
+    """Memory of the actor on a GPU, by the number of GPUs that share a sequence; the recipe's in bold. Markdown."""
     lines = [
         "| | longest rollout x `MICRO_BATCH_SIZE` | " + " | ".join(f"Ulysses {size}" for size in ULYSSES) + " |",
         "|---|---|" + "---|" * len(ULYSSES),
     ]
-    for method, name, model, options, work in _recipes():
+    for method, name, model, options, work in recipes():
         cells = []
         for size in ULYSSES:
             memory = actor_memory(model, replace(options, ulysses=size), work, SERVERS, work.fullest_tokens)
@@ -75,4 +70,4 @@ def ulysses_table() -> str:
 
 
 if __name__ == "__main__":
-    print("\n\n".join(tables()))
+    print(f"{images_table()}\n\n{ulysses_table()}")

@@ -16,7 +16,7 @@ import argparse
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,8 @@ def _write(rank: int, checkpoint: Path, num_devices: int, port: int) -> None:
         if not files:
             continue
         states = [torch.load(file, weights_only=False, mmap=True, map_location="cpu") for file in files]
-        state = states[0] if kind == "extra_state" else _merge(states, _resharded)
-        if kind == "extra_state" and rank < len(states):
-            state = states[rank]
+        own = states[rank if rank < len(states) else 0]
+        state = own if kind == "extra_state" else _merge(states)
         target = checkpoint / f"{kind}_world_size_{num_devices}_rank_{rank}.pt"
         torch.save(state, unfinished := target.with_suffix(".unfinished"))
         unfinished.rename(target)
@@ -92,15 +91,15 @@ def _write(rank: int, checkpoint: Path, num_devices: int, port: int) -> None:
     dist.destroy_process_group()
 
 
-def _merge(values: list[Any], join: Callable[[list[DTensor]], DTensor]) -> Any:
-    """The structure that all have, with the tensors that are cut joined; of anything else the first one's."""
+def _merge(values: list[Any]) -> Any:
+    """The structure that all have, with this process's piece of tensors that are cut; of anything else the first."""
     first = values[0]
     if isinstance(first, DTensor):
-        return join(values)
+        return _resharded(values)
     if isinstance(first, dict):  # an ordered one, too
-        return type(first)({key: _merge([value[key] for value in values], join) for key in first})
+        return type(first)({key: _merge([value[key] for value in values]) for key in first})
     if isinstance(first, list | tuple):
-        return type(first)(_merge(list(each), join) for each in zip(*values, strict=True))
+        return type(first)(_merge(list(each)) for each in zip(*values, strict=True))
     return first
 
 
