@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
 # PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and the
-# functions quoted, files and collect_ray_options.
+# functions quoted, files, supervised and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -70,6 +70,22 @@ esac
 quoted() { printf "'%s'" "${1//\'/\\\'}"; }
 # The same for a file, or a list of them ([a,b]), which stays as it is.
 files() { case $1 in \[*) printf %s "$1" ;; *) quoted "$1" ;; esac; }
+
+# Runs a command and ends all that it has started: when it is over, and when this shell gets a signal, which a shell would
+# let wait until its command has ended. Options of verl_plugin/supervise.py stand before --.
+supervised() { # [OPTION ...] -- COMMAND [ARGUMENT ...]
+    local pid status
+    "$PYTHON" -m verl_video_tools.verl_plugin.supervise "$@" &
+    pid=$!
+    trap 'kill -s INT "$pid" 2>/dev/null' INT
+    trap 'kill -s TERM "$pid" 2>/dev/null' TERM HUP
+    while :; do # a signal ends the waiting, not the command
+        if wait "$pid"; then status=0; else status=$?; fi
+        kill -0 "$pid" 2>/dev/null || break
+    done
+    trap - INT TERM HUP
+    return "$status"
+}
 
 # Fills the array RAY_OPTIONS: a GRPO run joins the Ray cluster of RAY_ADDRESS (`ray job submit` sets it), else it starts
 # Ray on this machine (docs/cluster.md: or joins one that was started there). To be called when all variables are exported.

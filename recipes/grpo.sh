@@ -14,6 +14,7 @@ ROLLOUT_TP=${ROLLOUT_TP:-1}
 ROLLOUT_N=${ROLLOUT_N:-8}
 NNODES=${NNODES:-1}
 FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
+SAVE_ON_SIGNAL=${SAVE_ON_SIGNAL:-0} # 1: the first SIGINT, SIGTERM or SIGHUP lets the step end and saves a checkpoint
 LORA_RANK=${LORA_RANK:-0} # 0 trains all weights
 LORA_ALPHA=${LORA_ALPHA:-16}
 LORA_SYNC=${LORA_SYNC:-merged} # what the inference engine gets: the merged weights, or the adapter beside the first ones
@@ -95,7 +96,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         # What was set from outside is meant for this run.
-        env -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
+        supervised -- env -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
             -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
             SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
@@ -151,13 +152,16 @@ TRAINER=(
     trainer.max_actor_ckpt_to_keep=2 trainer.total_epochs="${TOTAL_EPOCHS:-10}" trainer.total_training_steps="$TOTAL_STEPS"
 )
 
+STOP_OPTIONS=() # the trainer looks for this file (STOP_FILE in verl_plugin/trainer.py)
+[ "$SAVE_ON_SIGNAL" = 0 ] || STOP_OPTIONS=(--stop-file "$RUN_DIR/stop_requested")
 collect_ray_options
 train() { # [VERL_OPTION ...]
     local status
-    "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
+    supervised ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
         "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
         "${RAY_OPTIONS[@]}" "$@" || {
         status=$?
+        case $status in 129 | 130 | 143) exit $status ;; esac # a signal, not a lost node
         [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.verl_plugin.lost_nodes >&2 || true
         exit $status
     }

@@ -100,7 +100,7 @@ TRAINER=(
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 
-"${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
+supervised -- "${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
     "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@"
 
 # ------------------------------------------------------------------------------------------------------------- result

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,7 +36,7 @@ class Watchdog:
     ("error", "waits"), [(ActorUnavailableError("connection refused", None), [60.0]), (ValueError("a bug"), [])]
 )
 def test_the_watchdog_may_name_the_dead_first(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, waits: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, waits: list[float]
 ) -> None:
     def fit(self: Any, agent_loop_manager: Any) -> None:
         raise error
@@ -44,7 +45,7 @@ def test_the_watchdog_may_name_the_dead_first(
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     watchdog = Watchdog()
     trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
-    trainer._actors = ActorCheck()
+    trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
     assert watchdog.told == [*waits, "stop"]

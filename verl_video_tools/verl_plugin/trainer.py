@@ -26,7 +26,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; alarms on the metrics.
   Images that no row refers to any more are freed (`stored_images`).
-- `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written.
+- `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
+  so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
 """
 
@@ -84,6 +85,14 @@ _GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo")
 """Estimators of verl in which a rollout's advantage is its reward less what the others of its group have earned."""
 
 
+STOP_FILE = "stop_requested"
+"""A file of this name beside the checkpoints asks a run to save one at the end of its step and to stop."""
+
+
+class _Stopped(Exception):
+    """The run was asked to stop, and has saved its checkpoint."""
+
+
 class VideoToolsMixin(PPOTrainer):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
@@ -125,6 +134,7 @@ class VideoToolsMixin(PPOTrainer):
         self._num_refilled, self._nothing_judged = 0, False
         if options:
             raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
+        self._stop_file, self._saved_step = Path(config.trainer.default_local_dir) / STOP_FILE, -1
         self._phase, self._phase_started = "starting", time.monotonic()
         self._watchdog: Watchdog | None = None
 
@@ -192,6 +202,13 @@ class VideoToolsMixin(PPOTrainer):
         self._actors.announce()
         try:
             super().fit(agent_loop_manager)
+        except _Stopped:
+            self._shutdown_dump_executor()
+            print(
+                f"[verl_video_tools] stopped after step {self._saved_step}, whose checkpoint is saved. Start the same "
+                "command again to resume.",
+                flush=True,
+            )
         except RayActorError:
             # Ray may say no more than that a connection broke. The watchdog, asking on, learns which actors are dead,
             # and ends the process with their names.
@@ -199,6 +216,7 @@ class VideoToolsMixin(PPOTrainer):
                 self._watchdog.join(self._watchdog_grace_seconds)
             raise
         finally:
+            self._stop_file.unlink(missing_ok=True)
             if self._watchdog is not None:
                 self._watchdog.stop()
 
@@ -233,12 +251,17 @@ class VideoToolsMixin(PPOTrainer):
     def _save_checkpoint(self) -> None:
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
+        self._saved_step = self.global_steps
 
     def on_step_begin(self) -> None:
         self._alarms.stop_if_asked()
+        if self._saved_step == self.global_steps - 1 and self._stop_file.exists():
+            raise _Stopped
         super().on_step_begin()
 
     def on_step_end(self) -> None:
+        if self._saved_step != self.global_steps and self._stop_file.exists():
+            self._save_checkpoint()
         self._enter("sending the new weights to the engine")
         super().on_step_end()
 

@@ -1,0 +1,175 @@
+"""What a supervised command leaves behind: nothing, whatever ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+import psutil
+import pytest
+
+from verl_video_tools.verl_plugin.supervise import environment
+
+REPO = Path(__file__).parents[2]
+SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
+LIMIT_SECONDS = 60.0
+
+DAEMON = """
+import os, signal, subprocess, sys, time
+grandchild = subprocess.Popen(
+    [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"],
+    start_new_session=True)
+open(sys.argv[1], "w").write(str(grandchild.pid))
+"""
+"""Starts a process that has a session of its own and takes no SIGTERM, as a parent that ends or sleeps."""
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*command: str, **variables: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            command, env={**os.environ, **variables}, text=True, stderr=subprocess.PIPE, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < end, f"not within {LIMIT_SECONDS:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def written(path: Path) -> int:
+    wait_for(lambda: path.exists() and path.read_text(), str(path))
+    return int(path.read_text())
+
+
+def is_gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_process_that_outlives_the_command_is_ended(tmp_path: Path, start: Callable) -> None:
+    pid_file = tmp_path / "pid"
+    run = start(*SUPERVISE, "--", sys.executable, "-c", DAEMON + "sys.exit(3)", str(pid_file))
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert run.returncode == 3
+    assert is_gone(written(pid_file))
+    assert "ended what the run had left behind: python" in messages
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
+    pid_file = tmp_path / "pid"
+    run = start(*SUPERVISE, "--", sys.executable, "-c", DAEMON + "time.sleep(600)", str(pid_file))
+    pid = written(pid_file)
+    run.send_signal(signal.Signals[name])
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert run.returncode == 128 + signal.Signals[name]
+    assert is_gone(pid)
+    assert f"ended by {name}. Start the same command again to resume" in messages
+
+
+def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Path, start: Callable) -> None:
+    stop_file, ready = tmp_path / "run" / "stop_requested", tmp_path / "pid"
+    script = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    run = start(*SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", script, str(ready))
+    pid = written(ready)
+    run.send_signal(signal.SIGTERM)
+    wait_for(stop_file.exists, "the stop file")
+    assert not is_gone(pid) and run.poll() is None
+    run.send_signal(signal.SIGTERM)
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert run.returncode == 143 and is_gone(pid)
+    assert "SIGTERM: the run saves a checkpoint and stops after its step" in messages
+
+
+def test_a_run_that_stops_as_asked_has_not_failed_of_itself(tmp_path: Path, start: Callable) -> None:
+    stop_file, ready = tmp_path / "stop_requested", tmp_path / "pid"
+    stop_file.touch()  # left by an earlier run, which this one must not take for its own
+    script = (
+        "import os, sys, time; assert not os.path.exists(sys.argv[2]); open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)"
+    )
+    run = start(
+        *SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", script, str(ready), str(stop_file)
+    )
+    written(ready)
+    run.send_signal(signal.SIGINT)
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert run.returncode == 130
+    assert "ended by" not in messages and "Traceback" not in messages
+
+
+def test_shared_memory_of_killed_processes_goes_and_that_of_others_stays(tmp_path: Path, start: Callable) -> None:
+    script = (
+        "import os, signal, sys, time\n"
+        "from multiprocessing import resource_tracker, shared_memory\n"
+        "resource_tracker.register = lambda *arguments: None\n"  # as where the tracker is killed as well
+        "own, others = shared_memory.SharedMemory(create=True, size=64), shared_memory.SharedMemory(sys.argv[2])\n"
+        "open(sys.argv[1], 'w').write(own.name); time.sleep(600)"
+    )
+    others = SharedMemory(create=True, size=64)
+    try:
+        ready = tmp_path / "name"
+        run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(ready), others.name)
+        wait_for(lambda: ready.exists() and ready.read_text(), "the segment")
+        own = Path("/dev/shm", ready.read_text())
+        assert own.exists()
+        run.terminate()
+        run.communicate(timeout=LIMIT_SECONDS)
+        assert not own.exists()
+        assert Path("/dev/shm", others.name).exists()
+    finally:
+        others.close()
+        others.unlink()
+
+
+def test_temporary_files_go(tmp_path: Path, start: Callable) -> None:
+    ready = tmp_path / "folder"
+    script = "import sys, tempfile; handle, path = tempfile.mkstemp(); open(sys.argv[1], 'w').write(path)"
+    run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(ready), TMPDIR=str(tmp_path))
+    run.communicate(timeout=LIMIT_SECONDS)
+    assert Path(ready.read_text()).parent.parent == tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_is_to_be_found_afterwards_stays_where_it_would_be(tmp_path: Path) -> None:
+    variables = environment({"RAY_TMPDIR": "/mine"}, tmp_path)
+    assert variables["TMPDIR"] == str(tmp_path)
+    assert variables["RAY_TMPDIR"] == "/mine"
+    assert Path(variables["TORCHINDUCTOR_CACHE_DIR"]).parent != tmp_path
+
+
+SHELL = """
+METHOD=framethinker DEVICE=cpu
+source "$1/recipes/common.sh"
+supervised -- "$PYTHON" -c "$2" "$3" || { status=$?; exit $status; }
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGKILL"])
+def test_a_signal_to_the_recipes_shell_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
+    pid_file = tmp_path / "pid"
+    shell = start(
+        "bash", "-c", SHELL, "recipe", str(REPO), DAEMON + "time.sleep(600)", str(pid_file), PYTHON=sys.executable
+    )
+    pid = written(pid_file)
+    shell.send_signal(signal.Signals[name])
+    shell.communicate(timeout=LIMIT_SECONDS)
+    assert shell.returncode == (-signal.SIGKILL if name == "SIGKILL" else 128 + signal.Signals[name])
+    wait_for(lambda: is_gone(pid), "the end of the process")

@@ -1,0 +1,184 @@
+"""Runs a training command, and ends all that it has started once it is over or a signal asks for that.
+
+    python -m verl_video_tools.verl_plugin.supervise [--stop-file FILE] -- COMMAND [ARGUMENT ...]
+
+Ray's processes and vLLM's engines outlive a driver that was killed. They leave segments of shared memory, and files in
+the temporary folder, also after a run that succeeded. Here they are the descendants of one process (Linux calls it a
+child subreaper: orphans become its children), so that none of them is missed.
+
+SIGINT, SIGTERM and SIGHUP end the run at once. With `--stop-file` the first of them makes that file, after which the
+trainer saves a checkpoint at the end of its step and ends by itself (`stop_file`); the second one ends the run at once.
+Exit code: that of the command, or 128 + the signal's number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+_ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_SHARED_MEMORY = Path("/dev/shm")
+_LOOK_SECONDS = 10.0
+"""How often the shared memory that the run has opened is looked up: it must be known before its owners are dead."""
+_GRACE_SECONDS = 30.0
+"""For Ray to end its processes in order, after the driver was told to."""
+_LINGER_SECONDS = 2.0
+"""That Ray's workers may outlive a driver which has ended in order."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--stop-file", type=Path, help="made at the first signal, for the trainer to save and stop")
+    parser.add_argument("command", nargs="+", help="after --")
+    options = parser.parse_args()
+    sys.exit(supervise(options.command, options.stop_file))
+
+
+def supervise(command: Sequence[str], stop_file: Path | None = None) -> int:
+    """Run `command` to its end and leave nothing of it behind; exit code as a shell reports it."""
+    if stop_file is not None:
+        stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # the recipe's shell may be killed
+    waited = {*_ASKED_TO_END, signal.SIGCHLD}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    folder = Path(tempfile.mkdtemp(prefix="vvt-run-"))
+    segments: set[Path] = set()
+    try:
+        process = subprocess.Popen(
+            command,
+            env=environment(os.environ, folder),
+            start_new_session=True,  # a terminal's Ctrl-C reaches this process alone
+            preexec_fn=lambda: _restore(mask),
+        )
+        return _watch(process, stop_file, waited, segments)
+    finally:
+        _end_descendants(segments)
+        _unlink(segments)
+        shutil.rmtree(folder, ignore_errors=True)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """`variables`, with `folder` for temporary files. Ray's logs and compiled kernels stay where they would be."""
+    usual = tempfile.gettempdir()
+    kept = {"RAY_TMPDIR": usual, "TORCHINDUCTOR_CACHE_DIR": str(Path(usual, f"torchinductor_{os.getuid()}"))}
+    return {**kept, **variables, "TMPDIR": str(folder)}
+
+
+def _restore(mask: set[int | signal.Signals]) -> None:
+    """Signals of the command, as if it had been started in the foreground: a shell lets others ignore SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _watch(
+    process: subprocess.Popen[bytes], stop_file: Path | None, waited: set[signal.Signals], segments: set[Path]
+) -> int:
+    asked: signal.Signals | None = None
+    while process.poll() is None:
+        segments |= _open_segments()
+        received = signal.sigtimedwait(waited, _LOOK_SECONDS)
+        _reap(process.pid)
+        if received is None or received.si_signo == signal.SIGCHLD:
+            continue
+        first, asked = asked is None, signal.Signals(received.si_signo)
+        if first and stop_file is not None:
+            stop_file.parent.mkdir(parents=True, exist_ok=True)
+            stop_file.touch()
+            _say(f"{asked.name}: the run saves a checkpoint and stops after its step. A second signal ends it now.")
+            continue
+        _say(f"ended by {asked.name}. Start the same command again to resume from the last checkpoint.")
+        segments |= _open_segments()
+        process.terminate()
+        try:
+            process.wait(_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    if asked is not None:
+        return 128 + asked
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _reap(driver: int) -> None:
+    """Orphans that have ended; the driver's own exit code is left to `Popen`."""
+    for child in psutil.Process().children():
+        if child.pid != driver:
+            with suppress(ChildProcessError):
+                os.waitpid(child.pid, os.WNOHANG)
+
+
+def _end_descendants(segments: set[Path]) -> None:
+    """Kill what is left; new ones may start meanwhile."""
+    patience = time.monotonic() + _LINGER_SECONDS
+    while _living_descendants() and time.monotonic() < patience:
+        _reap(0)
+        time.sleep(0.05)
+    names: set[str] = set()
+    while left := _living_descendants():
+        segments |= _open_segments()
+        for child in left:
+            with suppress(psutil.NoSuchProcess):
+                names.add(child.name())
+                child.kill()
+        _reap(0)
+        time.sleep(0.05)
+    _reap(0)
+    if names:
+        _say(f"ended what the run had left behind: {', '.join(sorted(names))}")
+
+
+def _living_descendants() -> list[psutil.Process]:
+    living = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                living.append(process)
+    return living
+
+
+def _open_segments(processes: Sequence[psutil.Process] | None = None) -> set[Path]:
+    """Files of shared memory that the descendants, or `processes`, have open under a name."""
+    found = set()
+    for process in psutil.Process().children(recursive=True) if processes is None else processes:
+        with suppress(OSError):
+            for descriptor in os.scandir(f"/proc/{process.pid}/fd"):
+                with suppress(OSError):
+                    path = Path(os.readlink(descriptor.path))
+                    if path.parent == _SHARED_MEMORY:
+                        found.add(path)
+    return found
+
+
+def _unlink(segments: set[Path]) -> None:
+    """Those that the run has had open and no process has open now."""
+    left = {path for path in segments if path.exists()}
+    for path in left - (_open_segments(list(psutil.process_iter())) if left else set()):
+        path.unlink(missing_ok=True)
+
+
+def _prctl(option: int, value: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}, {value})")
+
+
+def _say(text: str) -> None:
+    print(f"[verl_video_tools] {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
