@@ -16,13 +16,14 @@ from __future__ import annotations
 import argparse
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +32,7 @@ import psutil
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED_MEMORY = Path("/dev/shm")
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS = 30.0
 """How often the shared memory that the run has opened is looked up: it must be known before its owners are dead."""
 _GRACE_SECONDS = 30.0
 """For Ray to end its processes in order, after the driver was told to."""
@@ -89,8 +90,11 @@ def _watch(
     process: subprocess.Popen[bytes], stop_file: Path | None, waited: set[signal.Signals], segments: set[Path]
 ) -> int:
     asked: signal.Signals | None = None
+    looked = -_LOOK_SECONDS
     while process.poll() is None:
-        segments |= _open_segments()
+        if time.monotonic() - looked >= _LOOK_SECONDS:
+            looked = time.monotonic()
+            segments |= _segments_in_use()
         received = signal.sigtimedwait(waited, _LOOK_SECONDS)
         _reap(process.pid)
         if received is None or received.si_signo == signal.SIGCHLD:
@@ -102,7 +106,7 @@ def _watch(
             _say(f"{asked.name}: the run saves a checkpoint and stops after its step. A second signal ends it now.")
             continue
         _say(f"ended by {asked.name}. Start the same command again to resume from the last checkpoint.")
-        segments |= _open_segments()
+        segments |= _segments_in_use()
         process.terminate()
         try:
             process.wait(_GRACE_SECONDS)
@@ -130,7 +134,7 @@ def _end_descendants(segments: set[Path]) -> None:
         time.sleep(0.05)
     names: set[str] = set()
     while left := _living_descendants():
-        segments |= _open_segments()
+        segments |= _segments_in_use()
         for child in left:
             with suppress(psutil.NoSuchProcess):
                 names.add(child.name())
@@ -151,23 +155,23 @@ def _living_descendants() -> list[psutil.Process]:
     return living
 
 
-def _open_segments(processes: Sequence[psutil.Process] | None = None) -> set[Path]:
-    """Files of shared memory that the descendants, or `processes`, have open under a name."""
-    found = set()
+def _segments_in_use(processes: Iterable[psutil.Process] | None = None) -> set[Path]:
+    """Files of shared memory that the descendants, or `processes`, have open or mapped; semaphores are only mapped."""
+    found: set[str] = set()
     for process in psutil.Process().children(recursive=True) if processes is None else processes:
+        folder = f"/proc/{process.pid}"
         with suppress(OSError):
-            for descriptor in os.scandir(f"/proc/{process.pid}/fd"):
+            found.update(re.findall(f"{_SHARED_MEMORY}/.*", Path(folder, "maps").read_text(errors="replace")))
+            for descriptor in os.scandir(f"{folder}/fd"):
                 with suppress(OSError):
-                    path = Path(os.readlink(descriptor.path))
-                    if path.parent == _SHARED_MEMORY:
-                        found.add(path)
-    return found
+                    found.add(os.readlink(descriptor.path))
+    return {path for path in map(Path, found) if path.parent == _SHARED_MEMORY}
 
 
 def _unlink(segments: set[Path]) -> None:
     """Those that the run has had open and no process has open now."""
     left = {path for path in segments if path.exists()}
-    for path in left - (_open_segments(list(psutil.process_iter())) if left else set()):
+    for path in left and left - _segments_in_use(psutil.process_iter()):
         path.unlink(missing_ok=True)
 
 
