@@ -117,19 +117,21 @@ def test_a_run_that_stops_as_asked_has_not_failed_of_itself(tmp_path: Path, star
 
 def test_shared_memory_of_killed_processes_goes_and_that_of_others_stays(tmp_path: Path, start: Callable) -> None:
     script = (
-        "import os, sys, time\n"
+        "import _multiprocessing, os, sys, time\n"
         "from multiprocessing import resource_tracker, shared_memory\n"
         "resource_tracker.register = lambda *arguments: None\n"  # as where the tracker is killed as well
         "own, others = shared_memory.SharedMemory(create=True, size=64), shared_memory.SharedMemory(sys.argv[2])\n"
         "mapped = shared_memory.SharedMemory(create=True, size=64); os.close(mapped._fd); mapped._fd = -1\n"
-        "open(sys.argv[1], 'w').write(own.name + ' ' + mapped.name + ' .'); time.sleep(600)"
+        "semaphore = _multiprocessing.SemLock(1, 1, 1, f'/vvt-test-{os.getpid()}', False)\n"
+        "names = [own.name, mapped.name, f'sem.vvt-test-{os.getpid()}', '.']\n"
+        "open(sys.argv[1], 'w').write(' '.join(names)); time.sleep(600)"
     )
     others = SharedMemory(create=True, size=64)
     try:
         ready = tmp_path / "name"
         run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(ready), others.name)
         wait_for(lambda: ready.exists() and ready.read_text().endswith("."), "the segments")
-        own = [Path("/dev/shm", name) for name in ready.read_text().split()[:2]]
+        own = [Path("/dev/shm", name) for name in ready.read_text().split()[:3]]
         assert all(path.exists() for path in own)
         run.terminate()
         run.communicate(timeout=LIMIT_SECONDS)

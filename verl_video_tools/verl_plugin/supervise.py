@@ -57,7 +57,7 @@ def supervise(command: Sequence[str], stop_file: Path | None = None) -> int:
     waited = {*_ASKED_TO_END, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     folder = Path(tempfile.mkdtemp(prefix="vvt-run-"))
-    segments: set[Path] = set()
+    segments: set[int] = set()
     try:
         process = subprocess.Popen(
             command,
@@ -87,7 +87,7 @@ def _restore(mask: set[int | signal.Signals]) -> None:
 
 
 def _watch(
-    process: subprocess.Popen[bytes], stop_file: Path | None, waited: set[signal.Signals], segments: set[Path]
+    process: subprocess.Popen[bytes], stop_file: Path | None, waited: set[signal.Signals], segments: set[int]
 ) -> int:
     asked: signal.Signals | None = None
     looked = -_LOOK_SECONDS
@@ -126,7 +126,7 @@ def _reap(driver: int) -> None:
                 os.waitpid(child.pid, os.WNOHANG)
 
 
-def _end_descendants(segments: set[Path]) -> None:
+def _end_descendants(segments: set[int]) -> None:
     """Kill what is left; new ones may start meanwhile."""
     patience = time.monotonic() + _LINGER_SECONDS
     while _living_descendants() and time.monotonic() < patience:
@@ -155,24 +155,33 @@ def _living_descendants() -> list[psutil.Process]:
     return living
 
 
-def _segments_in_use(processes: Iterable[psutil.Process] | None = None) -> set[Path]:
-    """Files of shared memory that the descendants, or `processes`, have open or mapped; semaphores are only mapped."""
-    found: set[str] = set()
+def _segments_in_use(processes: Iterable[psutil.Process] | None = None) -> set[int]:
+    """Inodes of shared memory that the descendants, or `processes`, have open or mapped.
+
+    A semaphore is only mapped, and under the name that its file had before it got the one to be removed.
+    """
+    device = os.stat(_SHARED_MEMORY).st_dev
+    found: set[int] = set()
     for process in psutil.Process().children(recursive=True) if processes is None else processes:
         folder = f"/proc/{process.pid}"
         with suppress(OSError):
-            found.update(re.findall(f"{_SHARED_MEMORY}/.*", Path(folder, "maps").read_text(errors="replace")))
+            maps = Path(folder, "maps").read_text(errors="replace")
+            found.update(map(int, re.findall(rf" (\d+) +{_SHARED_MEMORY}/", maps)))
             for descriptor in os.scandir(f"{folder}/fd"):
                 with suppress(OSError):
-                    found.add(os.readlink(descriptor.path))
-    return {path for path in map(Path, found) if path.parent == _SHARED_MEMORY}
+                    status = os.stat(descriptor.path)
+                    if status.st_dev == device:
+                        found.add(status.st_ino)
+    return found
 
 
-def _unlink(segments: set[Path]) -> None:
-    """Those that the run has had open and no process has open now."""
-    left = {path for path in segments if path.exists()}
-    for path in left and left - _segments_in_use(psutil.process_iter()):
-        path.unlink(missing_ok=True)
+def _unlink(segments: set[int]) -> None:
+    """Files of those that the run has had in use and no process has now."""
+    left = [entry for entry in os.scandir(_SHARED_MEMORY) if entry.inode() in segments and entry.is_file()]
+    in_use = _segments_in_use(psutil.process_iter()) if left else set()
+    for entry in left:
+        if entry.inode() not in in_use:
+            Path(entry.path).unlink(missing_ok=True)
 
 
 def _prctl(option: int, value: int) -> None:
