@@ -41,7 +41,7 @@ def test_a_step_that_can_never_be_filled_ends(monkeypatch: pytest.MonkeyPatch) -
 
 def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = object.__new__(VideoToolsTrainer)
-    trainer._phase, phases = "generating", []
+    trainer._phase, trainer.global_steps, phases = "generating", 7, []
     for name in ("on_sample_end", "_save_checkpoint", "on_step_end"):
         monkeypatch.setattr(PPOTrainerSync, name, lambda self: phases.append(self._phase))
     for hook in (trainer.on_sample_end, trainer._save_checkpoint, trainer.on_step_end):  # verl's order
