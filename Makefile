@@ -62,9 +62,10 @@ bench: install  ## every program in benchmarks/ that this machine can run
 	done; \
 	if [[ $$found == 0 ]]; then echo "bench: benchmarks/ holds no programs, nothing was measured" >&2; exit 1; fi
 
-bench-gpu: install  ## the actor's parts from configurations alone, against the plan; decode and token throughput; MODEL=... for another than the tiny model
+bench-gpu: install  ## the actor's parts from configurations alone, against the plan; decode and token throughput; MODEL=... for another than the tiny model; ALLOW_CPU=1 measures what a machine without a GPU can
+	python -m benchmarks.gpu --check $(if $(ALLOW_CPU),--allow-cpu)
 	python -m benchmarks.gpu_model
-	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL))
+	python -m benchmarks.gpu $(if $(MODEL),--model $(MODEL)) $(if $(ALLOW_CPU),--allow-cpu)
 
 bench-video: install  ## cost and accuracy of reading frames, against other readers; writes outputs/bench_video
 	python -m benchmarks.video_io

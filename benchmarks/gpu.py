@@ -8,7 +8,9 @@ decode    frames per second that groups of rollouts get (one look at the whole v
 tokens    tokens per second that vLLM generates after prompts with pictures, against texts of the same length
 headroom  frames decoded per second, against frames that vLLM takes in meanwhile; below 1 the GPU waits for the decoder
 
-The figures of the tiny model, the default, say only that everything works. Exits with 1 where there is no GPU.
+The figures of the tiny model, the default, say only that everything works. Without a GPU or vLLM it says so at once and
+exits with 1; with `--allow-cpu` it says what it leaves out, measures decoding, which needs neither, and exits with 0.
+`--check` looks and measures nothing: `make bench-gpu` asks before its other, long part.
 """
 
 from __future__ import annotations
@@ -136,11 +138,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=str(base_model_dir()), help="folder or name of a vision-language model")
     parser.add_argument("--rollouts", type=int, default=64, help="rollouts that decode at once, prompts of the engine")
+    parser.add_argument("--allow-cpu", action="store_true", help="measure what needs no GPU, where there is none")
+    parser.add_argument("--check", action="store_true", help="look what is missing, and measure nothing")
     options = parser.parse_args(arguments)
-    if lacking := missing():
-        print(f"bench-gpu: nothing was measured; missing: {', '.join(lacking)}", file=sys.stderr)
+    lacking = missing()
+    if lacking and not options.allow_cpu:
+        print(
+            f"bench-gpu: nothing is measured; missing: {', '.join(lacking)}. What needs neither: "
+            "make bench-gpu ALLOW_CPU=1",
+            file=sys.stderr,
+        )
         return 1
+    if lacking:
+        print(f"bench-gpu: not measured: tokens, headroom; missing: {', '.join(lacking)}", file=sys.stderr)
+    if options.check:
+        return 0
     video = LongVideo("gpu", 640, 360, copy_seconds=20, copies=30)
+    if lacking:
+        with tempfile.TemporaryDirectory() as folder:
+            print(table([measure_decode(video, Path(folder), options.rollouts)]))
+        return 0
     print(table(measure(options.model, video, options.rollouts, tokens_per_prompt=128)))
     return 0
 

@@ -110,7 +110,7 @@ def token_figures(run: GrpoRun, values: Mapping[str, float]) -> list[Figure]:
     means = [values.get(f"{part}_length/mean", 0.0) for part in ("prompt", "response")]
     found = [Figure("tokens of a rollout, mean", "", sum(means), work.mean_tokens if work else None)]
     if (frames := values.get("frames/total/mean")) is not None:
-        planned = work.initial_frames + work.mean_calls * work.call_frames if work else None
+        planned = work.mean_initial_frames + work.mean_calls * work.call_frames if work else None
         found.append(Figure("frames of a rollout, mean", "", frames, planned))
     return found
 

@@ -12,8 +12,8 @@ from benchmarks.first_gpu.stages import REPO, Stage
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.methods import get_method
 from verl_video_tools.planner.constants import GPU, constant
-from verl_video_tools.planner.gpu_memory import ActorMemory, actor_memory, sharded_bytes
-from verl_video_tools.planner.models import ModelShape, find_model
+from verl_video_tools.planner.gpu_memory import ActorMemory, actor_memory
+from verl_video_tools.planner.models import find_model
 from verl_video_tools.planner.plan import Cluster, Plan, make_plan
 from verl_video_tools.planner.recipes import RunOptions, recipe_options
 from verl_video_tools.planner.workload import estimated_tokens
@@ -27,16 +27,19 @@ class GrpoRun:
 
     Attributes:
         model: folder with the weights.
-        lora_rank: 0 where weights, gradients and optimiser of all parameters fit on the GPUs.
+        options: `lora_rank` is 0 where weights, gradients and optimiser of all parameters fit on the GPUs.
         plan: of the same run; None where the planner knows not this kind of GPU or this model.
     """
 
     method: str
     model: str
     num_gpus: int
-    lora_rank: int
     options: RunOptions
     plan: Plan | None
+
+    @property
+    def lora_rank(self) -> int:
+        return self.options.lora_rank
 
     @property
     def num_rows(self) -> int:
@@ -51,35 +54,18 @@ def plan_run(method: str, model: str, gpu: GPU | None, num_gpus: int, num_cores:
     options = replace(
         recipe, batch_size=batch_size, mini_batch_size=batch_size, rollouts=ROLLOUTS, ulysses=ulysses, tp=1
     )
+    adapted = replace(options, lora_rank=LORA_RANK)
     try:
         shape = find_model(model)
     except UsageError:
-        return GrpoRun(method, model, num_gpus, LORA_RANK, options, None)
+        return GrpoRun(method, model, num_gpus, adapted, None)
     if gpu is None:
-        return GrpoRun(method, model, num_gpus, LORA_RANK, options, None)
+        return GrpoRun(method, model, num_gpus, adapted, None)
     cluster = Cluster(gpu, num_gpus, num_gpus, constant("host_bytes"), num_cores)
-    plan = make_plan(get_method(method), INFO, shape, estimated_tokens(shape.factor, options), options, cluster)
-    if plan.actor.total <= gpu.memory_bytes:
-        return GrpoRun(method, model, num_gpus, 0, options, plan)
-    actor = with_lora(plan.actor, shape, num_gpus, LORA_RANK)
-    return GrpoRun(method, model, num_gpus, LORA_RANK, options, replace(plan, actor=actor))
-
-
-def with_lora(actor: ActorMemory, model: ModelShape, num_gpus: int, rank: int) -> ActorMemory:
-    """The same with gradients and moments of an adapter alone, on all linear layers of the language model."""
-    num_parameters = adapter_parameters(model, rank)
-    return replace(
-        actor,
-        gradients=sharded_bytes(num_parameters, constant("gradient_bytes"), num_gpus),
-        optimizer=sharded_bytes(num_parameters, constant("optimizer_bytes"), num_gpus),
-    )
-
-
-def adapter_parameters(model: ModelShape, rank: int) -> int:
-    """Of LoRA: rank x (inputs + outputs) of every linear layer of the language model's layers."""
-    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
-    attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
-    return model.layers * rank * (attention + 3 * (model.hidden + model.intermediate))
+    tokens = estimated_tokens(shape.factor, options)
+    whole, lora = (make_plan(get_method(method), INFO, shape, tokens, each, cluster) for each in (options, adapted))
+    plan = whole if whole.actor.total <= gpu.memory_bytes else lora
+    return GrpoRun(method, model, num_gpus, plan.options, plan)
 
 
 def memory_at(run: GrpoRun, longest_tokens: int) -> ActorMemory:
@@ -93,8 +79,7 @@ def memory_at(run: GrpoRun, longest_tokens: int) -> ActorMemory:
     work = run.plan.workload
     calls = max(0, longest_tokens - work.initial_tokens) // max(1, work.call_tokens)
     work = replace(work, max_calls=min(work.max_calls, calls))
-    actor = actor_memory(run.plan.model, run.options, work, run.num_gpus, longest_tokens)
-    return with_lora(actor, run.plan.model, run.num_gpus, run.lora_rank) if run.lora_rank else actor
+    return actor_memory(run.plan.model, run.options, work, run.num_gpus, longest_tokens)
 
 
 def rows_stage(run: GrpoRun, folder: Path, limit_seconds: float) -> Stage:
@@ -114,6 +99,7 @@ def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bo
         "TRAIN_BATCH_SIZE": str(run.options.batch_size),
         "MINI_BATCH_SIZE": str(run.options.mini_batch_size),
         "ROLLOUT_N": str(run.options.rollouts),
+        "ROLLOUT_TP": str(run.options.tp),  # a recipe's own may be more GPUs than there are
         "LORA_RANK": str(run.lora_rank),
     }
     options = [f"trainer.total_training_steps={NUM_STEPS}"]
@@ -123,8 +109,10 @@ def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bo
         rows = str(folder / "rows" / FILE_NAME)
         environment |= {"DEVICE": "gpu", "SYNTHETIC": "0", "TRAIN_FILES": rows, "VAL_FILES": rows}
         environment |= {"NDEVICES_PER_NODE": str(run.num_gpus), "NNODES": "1"}
-        options.append(f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={run.options.ulysses}")
-        if not find_spec("flash_attn"):
+        packs = find_spec("flash_attn") is not None
+        ulysses = run.options.ulysses if packs else 1  # verl refuses Ulysses without packing; the plan has it
+        options.append(f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={ulysses}")
+        if not packs:
             options += [
                 "actor_rollout_ref.model.use_remove_padding=False",
                 "++actor_rollout_ref.model.override_config.attn_implementation=sdpa",

@@ -19,7 +19,6 @@ from benchmarks.gpu_model.device import planner_gpu
 from benchmarks.video.long_files import LongVideo
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.planner.constants import find_gpu
-from verl_video_tools.planner.models import find_model, known_models
 
 GiB = 2**30
 MACHINE = Machine(("NVIDIA H100 80GB HBM3",), 79 * GiB, {"driver": "580.1"})
@@ -141,17 +140,18 @@ def test_one_gpu_trains_an_adapter_and_eight_all_weights(run: grpo.GrpoRun) -> N
     assert eight.lora_rank == 0 and eight.options.ulysses > 1
 
 
-def test_parameters_of_an_adapter_are_those_that_peft_makes() -> None:
-    torch = pytest.importorskip("torch")
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoConfig, AutoModelForImageTextToText
+def test_the_engine_asks_for_no_more_gpus_than_there_are(tmp_path: Path) -> None:
+    one = grpo.plan_run("framemind", "qwen2.5-vl-7b", find_gpu("h100"), 1, 16)
+    stages = {stage.name: stage for stage in first_gpu.make_stages(one, tmp_path, rehearse=False)}
+    assert stages["grpo"].environment["ROLLOUT_TP"] == "1"  # of the recipe's own it is 4
 
-    config = json.loads(json.dumps(known_models()["qwen2.5-vl-3b"]["config"]))
-    with torch.device("meta"):
-        plain = AutoModelForImageTextToText.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
-        adapted = get_peft_model(plain, LoraConfig(r=8, target_modules="all-linear", exclude_modules=".*visual.*"))
-    trained = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
-    assert grpo.adapter_parameters(find_model("qwen2.5-vl-3b"), 8) == trained
+
+def test_without_packing_no_sequence_is_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    eight = grpo.plan_run("longvt", "qwen2.5-vl-7b", find_gpu("h100"), 8, 96)
+    for installed, size in ((None, 1), (object(), eight.options.ulysses)):
+        monkeypatch.setattr(grpo, "find_spec", lambda name, spec=installed: spec)
+        command = grpo.grpo_stage(eight, tmp_path, 1, rehearse=False).command
+        assert f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={size}" in command
 
 
 def test_commands_of_the_recipe(tmp_path: Path, run: grpo.GrpoRun) -> None:

@@ -11,7 +11,21 @@ def test_without_a_gpu_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert gpu.main([]) == 1
     message = capsys.readouterr().err
-    assert "nothing was measured" in message and "a CUDA device" in message
+    assert "nothing is measured" in message and "a CUDA device" in message and "ALLOW_CPU=1" in message
+    assert gpu.main(["--check"]) == 1
+
+
+def test_on_request_it_measures_what_needs_no_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr(gpu, "measure_tokens", lambda *_: pytest.fail("it needs a GPU"))
+    decode = gpu.Rate("decode", 900.0, 300.0, "frames", "qwen-vl-utils")
+    monkeypatch.setattr(gpu, "measure_decode", lambda *_: decode)
+    assert gpu.main(["--allow-cpu", "--check"]) == 0 and not capsys.readouterr().out
+    assert gpu.main(["--allow-cpu"]) == 0
+    found = capsys.readouterr()
+    assert "not measured: tokens, headroom" in found.err and found.out == f"{gpu.table([decode])}\n"
 
 
 def test_table() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,6 +177,7 @@ def test_longvt_rft_goes_on_from_the_rl_checkpoint(grpo_run: Any, output_dir: Pa
 def rehearsal(grpo_run: Any, output_dir: Path) -> Run:
     """LongVT with a real run's options, and importance sampling, on two ranks; its resumption included."""
     grpo_run("longvt")  # for its cold start
+    shutil.rmtree(output_dir / "longvt_rehearsal", ignore_errors=True)  # it refuses a folder with checkpoints
     run = run_recipe(
         "longvt_rehearsal",
         "longvt_grpo",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.planner.constants import CONSTANTS, GPUS, find_gpu
 from verl_video_tools.planner.gpu_memory import (
     actor_memory,
+    adapter_parameters,
     engine_memory,
     kv_bytes_per_token,
     layer_parameters,
@@ -38,7 +41,16 @@ from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
 SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
-WORK = Workload(4, 50, 40, 2, 25, 20, 3, 1.5, 10, 1000, groups=6, rollouts=8, is_shared=True)
+WORK = Workload(
+    *(4, 50, 40, 2, 25, 20, 3, 1.5, 10, 1000),
+    groups=6,
+    rollouts=8,
+    is_shared=True,
+    mean_initial_frames=4,
+    mean_initial_tokens=50,
+    mean_initial_image_tokens=40,
+    group_frames=4,
+)
 
 
 def test_memory_of_the_actor_by_hand() -> None:
@@ -80,6 +92,10 @@ def test_images_of_a_step_by_hand() -> None:
     assert (groups_per_server(6, 4), rollouts_per_server(6, 8, 4)) == (2, 16)
     assert (groups_per_server(16, 64), rollouts_per_server(16, 16, 64)) == (1, 4)
     assert feature_bytes(WORK, SMALL, 4) == (2 * 40 + 16 * 3 * 20) * 9408
+    rungs = replace(WORK, is_shared=False, mean_initial_image_tokens=30)
+    assert step_image_tokens(rungs) == 6 * 8 * (30 + 3 * 20)
+    assert feature_bytes(rungs, SMALL, 4) == 16 * (30 + 3 * 20) * 9408, "whole groups"
+    assert feature_bytes(rungs, SMALL, 12) == 4 * (40 + 3 * 20) * 9408, "half a group, perhaps the dearer one"
 
 
 def test_bytes_of_an_image_token() -> None:
@@ -141,7 +157,50 @@ def test_a_checkpoint_of_the_tiny_model(family: Family, tmp_path: Path) -> None:
     weights = dict(model.named_parameters())  # tied ones once
     torch.save({"model": weights, "optimizer": optimizer.state_dict()}, tmp_path / "checkpoint.pt")
     size = (tmp_path / "checkpoint.pt").stat().st_size
-    assert size == pytest.approx(checkpoint_bytes(shape.num_parameters), rel=0.05)
+    assert size == pytest.approx(checkpoint_bytes(shape.num_parameters, shape.num_parameters), rel=0.05)
+
+
+def with_adapter(plain: Any, rank: int) -> Any:
+    """As the recipes have verl make it."""
+    from peft import LoraConfig, get_peft_model
+
+    return get_peft_model(plain, LoraConfig(r=rank, target_modules="all-linear", exclude_modules=".*visual.*"))
+
+
+@pytest.mark.parametrize("name", known_models())
+def test_parameters_of_an_adapter_are_those_that_peft_makes(name: str) -> None:
+    import torch
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    config = json.loads(json.dumps(known_models()[name]["config"]))
+    with torch.device("meta"):
+        plain = AutoModelForImageTextToText.from_config(AutoConfig.for_model(config.pop("model_type"), **config))
+        adapted = with_adapter(plain, 8)
+    trained = sum(parameter.numel() for parameter in adapted.parameters() if parameter.requires_grad)
+    assert adapter_parameters(find_model(name), 8) == trained
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bytes_of_a_step_of_the_tiny_model(family: Family, rank: int) -> None:
+    """Weights, gradients and moments that AdamW leaves after a step, of all weights and of an adapter."""
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_pretrained(base_model_dir(family), dtype=torch.float32)
+    if rank:
+        model = with_adapter(model, rank)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(trained)
+    for parameter in trained:
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    states = [state for of_one in optimizer.state.values() for state in of_one.values() if state.dim()]
+    planned = actor_memory(find_model(str(base_model_dir(family))), RunOptions(lora_rank=rank), WORK, 1, 1000)
+    assert planned.weights == sum(parameter.nbytes for parameter in model.parameters())
+    assert planned.gradients == sum(parameter.grad.nbytes for parameter in trained)
+    assert planned.optimizer == sum(state.nbytes for state in states)
+    assert (planned.reference == 0) == (rank > 0), "the actor without its adapter is the reference"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -160,7 +219,13 @@ def test_blocks_in_the_queue(family: Family, monkeypatch: pytest.MonkeyPatch) ->
     for rollout in range(3):
         stored_images.put_block(f"a_{rollout}-called", images[:2], shared=False)
     work = replace(
-        WORK, initial_image_tokens=4 * 4, call_image_tokens=2 * 4, max_calls=1, groups=1, rollouts=3, is_shared=True
+        WORK,
+        mean_initial_image_tokens=4 * 4,
+        call_image_tokens=2 * 4,
+        max_calls=1,
+        groups=1,
+        rollouts=3,
+        is_shared=True,
     )
     assert sum(blocks) == queue_image_bytes(work, shape)
 

@@ -44,6 +44,17 @@ def test_reasons(options: list[str], reason: str, capsys: pytest.CaptureFixture[
     assert reason in capsys.readouterr().out
 
 
+def test_an_adapter_takes_less(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*LONGVT, "--json"]) == 0 and run([*LONGVT, "--lora-rank", "32", "--json"]) == 0
+    text = capsys.readouterr().out
+    whole, end = json.JSONDecoder().raw_decode(text)
+    adapted = json.loads(text[end:])
+    assert adapted["actor"]["optimizer"] < whole["actor"]["optimizer"] / 50
+    assert adapted["actor"]["weights"] > whole["actor"]["weights"]
+    assert adapted["host"]["checkpoint"] < whole["host"]["checkpoint"] / 2
+    assert "LORA_RANK=32" in adapted["settings"] and not any("LORA" in line for line in whole["settings"])
+
+
 def test_for_a_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*LONGVT, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

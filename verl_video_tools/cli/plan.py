@@ -47,6 +47,7 @@ class Plan:
     ref_offload: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
     entropy: Annotated[bool | None, typer.Option(help=f"A loss with entropy. {_DEFAULT}")] = None
     freeze_vision: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
+    lora_rank: Annotated[int | None, typer.Option(min=0, help="LORA_RANK; 0, the default, trains all weights.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     only: Annotated[
         Literal["mm-cache-gb"] | None, typer.Option("--print", help="Print this alone, whether it fits or not.")

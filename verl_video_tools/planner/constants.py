@@ -102,8 +102,6 @@ CONSTANTS = {
     "front_end_seconds": Constant(1.1e-4, "seconds per image token, in one process", _FINDINGS + ": 3.4 s for 30.7k"),
     "sync_bytes_per_second": Constant(25 * GB, "bytes per second and GPU", "assumed: gathering and loading weights"),
     "sync_fixed_seconds": Constant(10, "seconds per step", "assumed: sleep, wake, offloading"),
-    # ------------------------------------------------------------------------------------------------------ disk
-    "checkpoint_bytes": Constant(12, "bytes per parameter", _VERL + ": weights and both moments"),
 }
 
 

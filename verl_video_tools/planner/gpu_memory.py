@@ -55,6 +55,30 @@ def layer_parameters(model: ModelShape) -> int:
     return model.hidden * (width + 3 * model.intermediate)
 
 
+def adapter_parameters(model: ModelShape, rank: int) -> int:
+    """Of LoRA: rank x (inputs + outputs) of every linear layer of the language model's layers."""
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    attention = 2 * (model.hidden + queries) + 2 * (model.hidden + keys)
+    return model.layers * rank * (attention + 3 * (model.hidden + model.intermediate))
+
+
+def trained_parameters(model: ModelShape, options: RunOptions) -> int:
+    """Those with a gradient and moments: the adapter's, or all but a frozen tower's."""
+    if options.lora_rank:
+        return adapter_parameters(model, options.lora_rank)
+    return model.num_text_parameters if options.freeze_vision else model.num_parameters
+
+
+def held_parameters(model: ModelShape, options: RunOptions) -> int:
+    """The model's, and an adapter's beside them."""
+    return model.num_parameters + adapter_parameters(model, options.lora_rank)
+
+
+def has_reference(options: RunOptions) -> bool:
+    """Whether a reference has weights of its own. With LoRA it is the actor without its adapter."""
+    return options.reference and not options.lora_rank
+
+
 def gathered_bytes(model: ModelShape) -> float:
     """bf16 weights that are whole on every GPU at a time: two layers, and embedding and output."""
     return 2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden)
@@ -96,12 +120,12 @@ def actor_memory(
     Args:
         longest_tokens: of each sequence of the micro-batch.
     """
-    trained = model.num_text_parameters if options.freeze_vision else model.num_parameters
+    trained = trained_parameters(model, options)
     tokens = options.micro_batch_size * longest_tokens / options.ulysses
     images = options.micro_batch_size * workload.longest_image_tokens
-    is_reference_there = options.reference and not options.ref_offload
+    is_reference_there = has_reference(options) and not options.ref_offload
     return ActorMemory(
-        weights=sharded_bytes(model.num_parameters, constant("weight_bytes"), num_gpus),
+        weights=sharded_bytes(held_parameters(model, options), constant("weight_bytes"), num_gpus),
         gradients=sharded_bytes(trained, constant("gradient_bytes"), num_gpus),
         optimizer=sharded_bytes(trained, constant("optimizer_bytes"), num_gpus),
         reference=sharded_bytes(model.num_parameters, constant("reference_bytes") * is_reference_there, num_gpus),

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from verl_video_tools.planner.constants import GB, constant
-from verl_video_tools.planner.gpu_memory import sharded_bytes
+from verl_video_tools.planner.gpu_memory import has_reference, held_parameters, sharded_bytes, trained_parameters
 from verl_video_tools.planner.models import ModelShape
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.planner.workload import Workload
@@ -43,7 +43,7 @@ def step_image_tokens(workload: Workload) -> float:
 
     Every rollout makes all calls that fit.
     """
-    initial = workload.initial_copies * workload.initial_image_tokens
+    initial = workload.initial_copies * workload.mean_initial_image_tokens
     called = workload.rollouts * workload.max_calls * workload.call_image_tokens
     return workload.groups * (initial + called)
 
@@ -70,13 +70,16 @@ def rollouts_per_server(groups: int, rollouts: int, servers: int) -> int:
 
 
 def feature_bytes(workload: Workload, model: ModelShape, servers: int) -> float:
-    """Features that vLLM's processor cache of one server has to hold for the rollouts under way on it."""
+    """Features that vLLM's processor cache of one server has to hold for the rollouts under way on it.
+
+    A server with whole groups has initial frames of the mean; with a part of a group they may be the dearest ones.
+    """
     num_groups = groups_per_server(workload.groups, servers)
     num_rollouts = rollouts_per_server(workload.groups, workload.rollouts, servers)
     num_initial = num_groups if workload.is_shared else num_rollouts
-    tokens = (
-        num_initial * workload.initial_image_tokens + num_rollouts * workload.max_calls * workload.call_image_tokens
-    )
+    is_whole = num_rollouts == num_groups * workload.rollouts
+    initial = workload.mean_initial_image_tokens if is_whole else workload.initial_image_tokens
+    tokens = num_initial * initial + num_rollouts * workload.max_calls * workload.call_image_tokens
     return tokens * model.feature_bytes_per_image_token
 
 
@@ -85,9 +88,9 @@ def mm_cache_gb(workload: Workload, model: ModelShape, servers: int) -> int:
     return max(4, math.ceil(1.1 * feature_bytes(workload, model, servers) / 2**30))
 
 
-def checkpoint_bytes(num_parameters: int) -> float:
-    """Of one checkpoint of verl's FSDP engine, all shards: fp32 weights and both moments of AdamW."""
-    return num_parameters * constant("checkpoint_bytes")
+def checkpoint_bytes(num_parameters: int, num_trained: int) -> float:
+    """Of one checkpoint of verl's FSDP engine, all shards: fp32 weights, and both moments of AdamW of trained ones."""
+    return num_parameters * constant("weight_bytes") + num_trained * constant("optimizer_bytes")
 
 
 def host_memory(
@@ -101,8 +104,11 @@ def host_memory(
     workers_here = math.ceil(min(workload.groups, 16 * nodes) / nodes)
     images = queue_image_bytes(workload, model)
     cache_gb = mm_cache_gb(workload, model, servers)
-    per_parameter = (constant("weight_bytes") + constant("optimizer_bytes")) * options.offload
-    per_parameter += constant("reference_bytes") * (options.reference and options.ref_offload)
+    held, trained = held_parameters(model, options), trained_parameters(model, options)
+    offloaded = sharded_bytes(held, constant("weight_bytes") * options.offload, num_gpus)
+    offloaded += sharded_bytes(trained, constant("optimizer_bytes") * options.offload, num_gpus)
+    is_reference_here = has_reference(options) and options.ref_offload
+    offloaded += sharded_bytes(model.num_parameters, constant("reference_bytes") * is_reference_here, num_gpus)
     processes = (
         gpus * (constant("trainer_process_bytes") + constant("trainer_image_cache_bytes"))
         + servers_here * constant("server_process_bytes")
@@ -115,10 +121,10 @@ def host_memory(
         object_store=object_store,
         mm_cache_gb=cache_gb,
         mm_caches=servers_here * cache_gb * 2**30,
-        offloaded=gpus * sharded_bytes(model.num_parameters, per_parameter, num_gpus),
+        offloaded=gpus * offloaded,
         processes=processes,
         frame_cache=constant("frame_cache_bytes"),
         shm=constant("frame_cache_bytes") + max(2 * GB, object_store) + gpus * constant("shm_process_bytes"),
-        checkpoint=checkpoint_bytes(model.num_parameters),
+        checkpoint=checkpoint_bytes(held, trained),
         num_processes=gpus + 2 * servers_here + workers_here,
     )

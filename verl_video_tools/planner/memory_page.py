@@ -43,7 +43,7 @@ def images_table() -> str:
     for method, name, model, options, work in recipes():
         each = model.stored_bytes_per_image_token / 1e6
         lines.append(
-            f"| `{method}`, {name} | {work.groups} x {work.rollouts} | {work.initial_image_tokens * each:.0f} MB "
+            f"| `{method}`, {name} | {work.groups} x {work.rollouts} | {work.mean_initial_image_tokens * each:.0f} MB "
             f"| {work.max_calls} x {work.call_image_tokens * each:.0f} MB "
             f"| {queue_image_bytes(work, model) / GB:.1f} GB | {mm_cache_gb(work, model, SERVERS // options.tp)} |"
         )

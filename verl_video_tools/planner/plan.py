@@ -134,6 +134,8 @@ def settings(plan: Plan) -> list[str]:
         "MM_CACHE_GB": plan.host.mm_cache_gb,
         "AGENT_WORKERS": min(options.batch_size, 16 * cluster.nodes),
     }
+    if options.lora_rank:
+        variables["LORA_RANK"] = options.lora_rank
     return [
         *(f"{name}={value}" for name, value in variables.items()),
         f"actor_rollout_ref.actor.ulysses_sequence_parallel_size={options.ulysses}",

@@ -17,6 +17,7 @@ class RunOptions:
         ulysses: GPUs among which the actor divides a sequence.
         offload: actor's weights and optimiser are in host memory while they are not needed.
         ref_offload: likewise the reference's weights.
+        lora_rank: of an adapter on the language model's linear layers, `LORA_RANK`; 0 trains all weights.
     """
 
     batch_size: int = 32
@@ -35,6 +36,7 @@ class RunOptions:
     ref_offload: bool = False
     entropy: bool = False
     freeze_vision: bool = False
+    lora_rank: int = 0
 
 
 RECIPES = {

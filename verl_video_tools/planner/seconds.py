@@ -30,10 +30,10 @@ def vision_forward_flops(model: ModelShape, image_tokens: float) -> float:
 def prefill_flops(model: ModelShape, workload: Workload, groups: int, rollouts: int) -> float:
     """Of one server: initial frames once per group, what follows once per rollout; everything earlier is cached."""
     copies = groups if workload.is_shared else rollouts
-    initial = text_forward_flops(model, workload.initial_tokens) + vision_forward_flops(
-        model, workload.initial_image_tokens
+    initial = text_forward_flops(model, workload.mean_initial_tokens) + vision_forward_flops(
+        model, workload.mean_initial_image_tokens
     )
-    call = text_forward_flops(model, workload.call_tokens, workload.initial_tokens)
+    call = text_forward_flops(model, workload.call_tokens, workload.mean_initial_tokens)
     call += vision_forward_flops(model, workload.call_image_tokens)
     return copies * initial + rollouts * workload.mean_calls * call
 
@@ -81,10 +81,10 @@ def stage_seconds(
     servers = max(1, num_gpus // options.tp)
     groups = groups_per_server(workload.groups, servers)
     rollouts = rollouts_per_server(workload.groups, workload.rollouts, servers)
-    initial = workload.initial_copies * workload.initial_frames
-    frames = workload.groups * (initial + workload.rollouts * workload.mean_calls * workload.call_frames)
+    frames = workload.groups * (workload.group_frames + workload.rollouts * workload.mean_calls * workload.call_frames)
     copies = groups if workload.is_shared else rollouts
-    features = copies * workload.initial_image_tokens + rollouts * workload.mean_calls * workload.call_image_tokens
+    features = copies * workload.mean_initial_image_tokens
+    features += rollouts * workload.mean_calls * workload.call_image_tokens
     peak = num_gpus * gpu.bf16_flops
     forward = train_flops(model, workload, options, 1) / (peak * constant("forward_efficiency"))
     prefill = prefill_flops(model, workload, groups, rollouts)

@@ -8,12 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
-from verl_video_tools.core.types import Method, PixelEnvelope, RolloutLimits, Sample, VideoInfo
+from verl_video_tools.core.types import (
+    FrameRecord,
+    FrameRequest,
+    Method,
+    PixelEnvelope,
+    RolloutLimits,
+    Sample,
+    VideoInfo,
+)
 from verl_video_tools.planner.constants import constant
 from verl_video_tools.planner.recipes import RunOptions
-from verl_video_tools.rollout.cost import estimate_cost
+from verl_video_tools.rollout.cost import estimate_cost, planned_images
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 
 TEXT, VISION, IMAGE = 0, 1, 2
@@ -71,11 +80,14 @@ class Workload:
 
     Attributes:
         initial_tokens, call_tokens: all that is written with the frames; `*_image_tokens` are those of images alone.
+            Where the rollouts of a group see different initial frames, `initial_*` is of the dearest one, which limits
+            and the peak of an update count with, and `mean_initial_*` the mean of a group, which sums count with.
         max_calls: calls of a rollout that fit into the limits.
         longest_tokens: what the limits allow, prompt and response.
         mean_calls, turn_tokens: what time is modelled by.
         groups, rollouts: questions of a step, and rollouts of a question.
         is_shared: the rollouts of a group see the same initial frames.
+        group_frames: different initial frames of a group, each of which is decoded once.
     """
 
     initial_frames: int
@@ -91,6 +103,10 @@ class Workload:
     groups: int
     rollouts: int
     is_shared: bool
+    mean_initial_frames: float
+    mean_initial_tokens: float
+    mean_initial_image_tokens: float
+    group_frames: int
 
     @property
     def fullest_tokens(self) -> int:
@@ -101,11 +117,11 @@ class Workload:
     @property
     def mean_tokens(self) -> float:
         """Of a whole rollout, prompt included."""
-        return self.initial_tokens + self.mean_calls * self.call_tokens + (self.mean_calls + 1) * self.turn_tokens
+        return self.mean_initial_tokens + self.mean_calls * self.call_tokens + (self.mean_calls + 1) * self.turn_tokens
 
     @property
     def mean_image_tokens(self) -> float:
-        return self.initial_image_tokens + self.mean_calls * self.call_image_tokens
+        return self.mean_initial_image_tokens + self.mean_calls * self.call_image_tokens
 
     @property
     def longest_image_tokens(self) -> int:
@@ -120,7 +136,7 @@ class Workload:
 def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options: RunOptions) -> Workload:
     """The rollouts of a step on videos like `info`."""
     turn_tokens = int(constant("mean_turn_tokens"))
-    cost = estimate_cost(method, info, tokens, question=QUESTION, turn_tokens=turn_tokens)
+    cost = estimate_cost(method, info, tokens, question=QUESTION, turn_tokens=turn_tokens, group_size=options.rollouts)
     first, call = cost.initial_frames, cost.call
     limits = RolloutLimits(options.prompt_length, options.response_length, method.recipe_budget.images)
     calls = cost.calls_that_fit(limits)
@@ -140,11 +156,19 @@ def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options:
         groups=options.batch_size,
         rollouts=options.rollouts,
         is_shared=_all_equal(requests),
+        mean_initial_frames=fmean(look.num_frames for look in cost.group),
+        mean_initial_tokens=fmean(look.tokens for look in cost.group),
+        mean_initial_image_tokens=fmean(look.num_frames * look.frame_tokens for look in cost.group),
+        group_frames=len({frame.index for request in requests for frame in _records(request, info)}),
     )
 
 
 def _sample() -> Sample:
     return Sample(question=QUESTION, ground_truth="A", video_path="video.mp4", question_type="mc")
+
+
+def _records(request: FrameRequest | None, info: VideoInfo) -> list[FrameRecord]:
+    return [image.record for image in planned_images(request, info)]
 
 
 def _all_equal(values: Sequence[Any]) -> bool:

@@ -54,6 +54,7 @@ class CostEstimate:
         turn_tokens: what the policy is taken to write in a turn.
         needed: for all turns.
         reserved: by the method's recipe.
+        group: initial frames of each rollout of a group; `initial_frames` is the most expensive of them.
     """
 
     method: str
@@ -63,6 +64,7 @@ class CostEstimate:
     turn_tokens: int
     needed: RolloutLimits
     reserved: RolloutLimits
+    group: tuple[FramesCost, ...] = ()
 
     def calls_that_fit(self, limits: RolloutLimits) -> int:
         """Calls of a rollout within limits and turns; 0 where the initial frames do not fit or nothing can be
@@ -82,6 +84,7 @@ def estimate_cost(
     *,
     question: str,
     turn_tokens: int,
+    group_size: int = GROUP_SIZE,
 ) -> CostEstimate:
     """What a rollout of a method takes on a video.
 
@@ -89,6 +92,7 @@ def estimate_cost(
         info: of the video, which need not exist.
         question: whole text, with options.
         turn_tokens: what the policy writes in a turn.
+        group_size: rollouts of a group.
 
     Raises:
         UsageError: `turn_tokens` is below 1.
@@ -96,8 +100,9 @@ def estimate_cost(
     if turn_tokens < 1:
         raise UsageError(f"a turn has at least 1 token, got {turn_tokens}")
     sample = Sample(question=question, ground_truth="A", video_path="video.mp4", question_type="mc")
-    group = [method.for_session(number, GROUP_SIZE, validate=False) for number in range(GROUP_SIZE)]
-    first = max((_initial_frames(member, info, sample, model) for member in group), key=lambda cost: cost.tokens)
+    members = [method.for_session(number, group_size, validate=False) for number in range(group_size)]
+    group = tuple(_initial_frames(member, info, sample, model) for member in members)
+    first = max(group, key=lambda cost: cost.tokens)
     call = _call(method, info, sample, model)
     num_calls = 0 if call is None else method.max_turns - 1
     needed = RolloutLimits(
@@ -105,7 +110,7 @@ def estimate_cost(
         response_tokens=(num_calls + 1) * turn_tokens + num_calls * (call.tokens if call else 0),
         images=first.num_frames + num_calls * (call.num_frames if call else 0),
     )
-    return CostEstimate(method.name, first, call, method.max_turns, turn_tokens, needed, method.recipe_budget)
+    return CostEstimate(method.name, first, call, method.max_turns, turn_tokens, needed, method.recipe_budget, group)
 
 
 def serving_limits(method: Method, usual: Method, envelope: PixelEnvelope) -> RolloutLimits:

@@ -1,0 +1,55 @@
+"""FrameMind's plan against rollouts that its loop really builds, at the recipe's full budget: a group, a rung each."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("verl", reason="its token builder counts")
+from tests.verl_plugin.harness import Rollout, make_row, model_dir, run_loop, video
+from verl_video_tools.methods import get_method
+from verl_video_tools.planner.host_memory import queue_image_bytes
+from verl_video_tools.planner.models import find_model
+from verl_video_tools.planner.recipes import recipe_options
+from verl_video_tools.planner.workload import QUESTION, plan_workload
+from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+from verl_video_tools.video import Video
+
+SECONDS = 60
+CLIP = f"<think>a</think><tool_call>VideoClip(0, {SECONDS})</tool_call><turn_sum>b</turn_sum>"
+ANSWER = "<think>a</think><answer>B</answer>"
+SAMPLING = {"temperature": 0.7, "top_p": 0.9, "top_k": -1}
+
+
+async def test_a_group_of_framemind_holds_what_is_planned() -> None:
+    options = recipe_options("framemind")
+    limits = {"min_pixels": options.min_pixels, "max_pixels": options.max_pixels}
+    path, method = video(num_frames=10 * SECONDS, fps=10), get_method("framemind")
+    tokens, shape = load_model_tokens(model_dir(), limits), find_model(model_dir())
+    work = plan_workload(method, Video(path).info, tokens, options)
+    assert (work.max_calls, work.call_frames) == (2, 20)
+
+    async def built(number: int) -> Rollout:
+        return await run_loop(
+            [CLIP] * work.max_calls + [ANSWER],
+            row={**make_row(path, QUESTION), "session_id": number},
+            method="framemind",
+            prompt_length=options.prompt_length,
+            response_length=options.response_length,
+            limit_images=method.recipe_budget.images,
+            mm_processor_kwargs=limits,
+            rollout_options={"n": options.rollouts, **SAMPLING, "val_kwargs": {"n": 1, "temperature": 0.01}},
+            sampling_params=SAMPLING,
+        )
+
+    group = [await built(number) for number in range(options.rollouts)]
+    looks = [rollout.trajectory.initial_frames for rollout in group]
+    called = [frame for rollout in group for call in rollout.trajectory.calls() for frame in call.frames]
+    prompts = [len(rollout.output.prompt_ids) for rollout in group]
+    assert sum(map(len, looks)) == options.rollouts * work.mean_initial_frames
+    assert len({frame.index for look in looks for frame in look}) == pytest.approx(work.group_frames, rel=0.02)
+    assert len(called) == options.rollouts * work.max_calls * work.call_frames
+    assert sum(prompts) == pytest.approx(options.rollouts * work.mean_initial_tokens, rel=0.01)
+    assert max(prompts) == pytest.approx(work.initial_tokens, rel=0.01)
+    shown = [*(frame for look in looks for frame in look), *called]
+    pixel_bytes = sum(3 * frame.width * frame.height for frame in shown)
+    assert queue_image_bytes(work, shape) / work.groups == pixel_bytes
