@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
 import pytest
 
 from benchmarks.first_gpu import __main__ as first_gpu
@@ -17,6 +15,7 @@ from benchmarks.first_gpu.machine import Machine, describe
 from benchmarks.first_gpu.stages import Stage, run_stage
 from benchmarks.gpu_model.device import planner_gpu
 from benchmarks.video.long_files import LongVideo
+from tests.waiting import is_gone, wait_until
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.planner.constants import find_gpu
 
@@ -81,10 +80,7 @@ def test_a_failing_step_is_told_and_the_next_goes_on(tmp_path: Path, run: grpo.G
     assert "## End of tests.log" in text and "5 passed, 1 failed" in text and "580.1" in text
     assert "| training/rollout_probs_diff_mean | 0.004 probability |  |  | within 0.02 |" in text
     child = int((tmp_path / "rows.log").read_text().split()[1])
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "a step's child outlives its limit"
-        time.sleep(0.05)
+    wait_until(lambda: is_gone(child), "the end of a step's child, which is out of time", 10)
 
 
 def test_a_step_gets_its_environment_and_ends_well(tmp_path: Path) -> None:

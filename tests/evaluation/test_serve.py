@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.waiting import is_gone, wait_until
 from verl_video_tools.core.errors import EndpointError, SetupError
 from verl_video_tools.core.types import RolloutLimits
 from verl_video_tools.evaluation import serve
@@ -31,11 +31,8 @@ def lines(log: Path) -> list[dict[str, Any]]:
 
 
 def await_end(pid: int) -> None:
-    """Fails if the process is still there after a while; one that only waits to be collected is gone."""
-    deadline = time.monotonic() + 20
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, f"process {pid} lives on"
-        time.sleep(0.02)
+    """Fails if the process is still there after a while."""
+    wait_until(lambda: is_gone(pid), f"the end of process {pid}", 20)
 
 
 @pytest.fixture(autouse=True)

@@ -6,14 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
-import psutil
 import pytest
 
+from tests.waiting import is_gone, wait_until
 from verl_video_tools.verl_plugin.supervise import environment
 
 REPO = Path(__file__).parents[2]
@@ -47,20 +46,9 @@ def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.wait()
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < end, f"not within {LIMIT_SECONDS:.0f} s: {what}"
-        time.sleep(0.02)
-
-
 def written(path: Path) -> int:
-    wait_for(lambda: path.exists() and path.read_text(), str(path))
+    wait_until(lambda: path.exists() and path.read_text(), str(path), LIMIT_SECONDS)
     return int(path.read_text())
-
-
-def is_gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_process_that_outlives_the_command_is_ended(tmp_path: Path, start: Callable) -> None:
@@ -90,7 +78,7 @@ def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Pa
     run = start(*SUPERVISE, "--stop-file", str(stop_file), "--", sys.executable, "-c", script, str(ready))
     pid = written(ready)
     run.send_signal(signal.SIGTERM)
-    wait_for(stop_file.exists, "the stop file")
+    wait_until(stop_file.exists, "the stop file", LIMIT_SECONDS)
     assert not is_gone(pid) and run.poll() is None
     run.send_signal(signal.SIGTERM)
     _, messages = run.communicate(timeout=LIMIT_SECONDS)
@@ -130,7 +118,7 @@ def test_shared_memory_of_killed_processes_goes_and_that_of_others_stays(tmp_pat
     try:
         ready = tmp_path / "name"
         run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(ready), others.name)
-        wait_for(lambda: ready.exists() and ready.read_text().endswith("."), "the segments")
+        wait_until(lambda: ready.exists() and ready.read_text().endswith("."), "the segments", LIMIT_SECONDS)
         own = [Path("/dev/shm", name) for name in ready.read_text().split()[:3]]
         assert all(path.exists() for path in own)
         run.terminate()
@@ -175,4 +163,4 @@ def test_a_signal_to_the_recipes_shell_ends_all(tmp_path: Path, start: Callable,
     shell.send_signal(signal.Signals[name])
     shell.communicate(timeout=LIMIT_SECONDS)
     assert shell.returncode == (-signal.SIGKILL if name == "SIGKILL" else 128 + signal.Signals[name])
-    wait_for(lambda: is_gone(pid), "the end of the process")
+    wait_until(lambda: is_gone(pid), "the end of the process", LIMIT_SECONDS)

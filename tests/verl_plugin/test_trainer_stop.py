@@ -41,6 +41,11 @@ def fit(self: Any, agent_loop_manager: Any) -> None:
         self.told.append(f"metrics {self.global_steps}")
 
 
+def test_recipes_name_the_file_that_the_trainer_looks_for() -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / "grpo.sh"
+    assert f'--stop-file "$RUN_DIR/{trainer_module.STOP_FILE}"' in recipe.read_text()
+
+
 @pytest.mark.parametrize("save_freq", [2, 100])
 def test_a_stop_file_ends_the_run_after_its_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], save_freq: int

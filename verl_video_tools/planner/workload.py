@@ -11,15 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from verl_video_tools.core.types import (
-    FrameRecord,
-    FrameRequest,
-    Method,
-    PixelEnvelope,
-    RolloutLimits,
-    Sample,
-    VideoInfo,
-)
+from verl_video_tools.core.types import Method, PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.planner.constants import constant
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.rollout.cost import estimate_cost, planned_images
@@ -159,16 +151,12 @@ def plan_workload(method: Method, info: VideoInfo, tokens: ModelTokens, options:
         mean_initial_frames=fmean(look.num_frames for look in cost.group),
         mean_initial_tokens=fmean(look.tokens for look in cost.group),
         mean_initial_image_tokens=fmean(look.num_frames * look.frame_tokens for look in cost.group),
-        group_frames=len({frame.index for request in requests for frame in _records(request, info)}),
+        group_frames=len({image.record.index for look in requests for image in planned_images(look, info)}),
     )
 
 
 def _sample() -> Sample:
     return Sample(question=QUESTION, ground_truth="A", video_path="video.mp4", question_type="mc")
-
-
-def _records(request: FrameRequest | None, info: VideoInfo) -> list[FrameRecord]:
-    return [image.record for image in planned_images(request, info)]
 
 
 def _all_equal(values: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ the temporary folder, also after a run that succeeded. Here they are the descend
 child subreaper: orphans become its children), so that none of them is missed.
 
 SIGINT, SIGTERM and SIGHUP end the run at once. With `--stop-file` the first of them makes that file, after which the
-trainer saves a checkpoint at the end of its step and ends by itself (`stop_file`); the second one ends the run at once.
+trainer saves a checkpoint at the end of its step and ends by itself; the second one ends the run at once.
 Exit code: that of the command, or 128 + the signal's number.
 """
 
@@ -74,7 +74,10 @@ def supervise(command: Sequence[str], stop_file: Path | None = None) -> int:
 
 
 def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """`variables`, with `folder` for temporary files. Ray's logs and compiled kernels stay where they would be."""
+    """`variables`, with `folder` for temporary files.
+
+    Ray's logs stay where they would be, and compiled kernels where the next run finds them.
+    """
     usual = tempfile.gettempdir()
     kept = {"RAY_TMPDIR": usual, "TORCHINDUCTOR_CACHE_DIR": str(Path(usual, f"torchinductor_{os.getuid()}"))}
     return {**kept, **variables, "TMPDIR": str(folder)}
