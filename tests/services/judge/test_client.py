@@ -144,9 +144,11 @@ async def test_unusable_replies_only_are_a_failure(server: JudgeServer, name: st
 @pytest.mark.parametrize("name", UNAVAILABLE)
 async def test_a_judge_that_is_not_available_is_asked_until_the_deadline(server: JudgeServer, name: str) -> None:
     server.reply = lambda request: BAD_REPLIES[name]
-    message, counters = await failure(JudgeConfig(base_url=server.base_url, max_attempts=1, deadline_seconds=0.5))
-    assert "within 0.5 s; the last attempt failed with: " in message
-    assert len(server.requests) == counters.failed_attempts >= 4
+    message, counters = await failure(JudgeConfig(base_url=server.base_url, max_attempts=1, deadline_seconds=1.5))
+    assert "within 1.5 s; the last attempt failed with: " in message
+    assert counters.failed_attempts == counters.attempts >= 4
+    # The deadline may cut the last attempt before the server has read it.
+    assert counters.attempts - len(server.requests) in (0, 1)
     assert counters.failures == 1
 
 
