@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
 # PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and the
-# functions quoted, files, supervised and collect_ray_options.
+# functions quoted, files, log_to_file, supervised and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -70,6 +70,14 @@ esac
 quoted() { printf "'%s'" "${1//\'/\\\'}"; }
 # The same for a file, or a list of them ([a,b]), which stays as it is.
 files() { case $1 in \[*) printf %s "$1" ;; *) quoted "$1" ;; esac; }
+
+# verl's log goes to a file of FOLDER, too, whatever else LOGGER names. A file per start, since verl's logger empties its
+# own; `vvt report` reads them all.
+log_to_file() { # FOLDER
+    case $LOGGER in *'"file"'*) ;; *) LOGGER="${LOGGER%]},\"file\"]" ;; esac
+    export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$1/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
+    mkdir -p "$1"
+}
 
 # Runs a command and ends all that it has started: when it is over, and when this shell gets a signal, which a shell would
 # let wait until its command has ended. Options of verl_plugin/supervise.py stand before --.

@@ -33,10 +33,8 @@ mis)
     exit 2
     ;;
 esac
-LOGGER=${LOGGER:-'["console","file"]'}
-# A file per start, since verl's logger empties its own; `vvt report` reads them all.
-export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$RUN_DIR/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
-mkdir -p "$RUN_DIR"
+LOGGER=${LOGGER:-'["console"]'}
+log_to_file "$RUN_DIR"
 # How verl sends a finished rollout to its reward worker: by default it pickles on the event loop of the agent loop worker,
 # 3 to 20 ms for a rollout of LongVT; so it takes 0.1 ms. The same bits arrive.
 export VERL_DATAPROTO_SERIALIZATION_METHOD=${VERL_DATAPROTO_SERIALIZATION_METHOD:-numpy}
@@ -95,10 +93,10 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     make_demo
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
-        # What was set from outside is meant for this run.
-        supervised -- env -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
-            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
-            SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
+        # What was set from outside is meant for this run, and a rehearsal for reinforcement learning.
+        supervised -- env -u REHEARSE -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
+            -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
+            SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
     fi
 fi
 

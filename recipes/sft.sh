@@ -4,11 +4,17 @@
 # lists the rows' methods where they are several. Every variable below can be set from outside. Ends with a Hugging Face
 # folder $SFT_DIR/huggingface, which <method>_grpo.sh takes as MODEL_PATH.
 
+if [ "$REHEARSE" != 0 ]; then
+    echo "REHEARSE=1 rehearses reinforcement learning: REHEARSE=1 bash recipes/${METHOD}_grpo.sh, which makes its cold start itself" >&2
+    exit 2
+fi
+
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
 EXPERIMENT_NAME=${EXPERIMENT_NAME:-${METHOD}_sft}
 SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
 LOGGER=${LOGGER:-'["console"]'}
+log_to_file "$SFT_DIR"
 
 SAVE_FREQ=${SAVE_FREQ:-100} # steps
 LORA_ALPHA=${LORA_ALPHA:-16}

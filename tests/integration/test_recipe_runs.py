@@ -216,6 +216,19 @@ def test_in_a_rehearsal_engine_and_actor_agree_but_for_rounding(rehearsal: Run) 
     assert len(gaps) == 3 and 0 < max(gaps) <= BFLOAT16_PROBS_DIFF
 
 
+@pytest.mark.timeout(2400)
+def test_a_rehearsal_trains_an_adapter(grpo_run: Any, output_dir: Path) -> None:
+    grpo_run("longvt")  # for its cold start
+    folder = output_dir / "longvt_lora_rehearsal"
+    shutil.rmtree(folder, ignore_errors=True)
+    run = run_recipe(folder.name, "longvt_grpo", output_dir, REHEARSE="1", LORA_RANK="8")
+    assert_succeeded(run)
+    steps = [values for path in folder.glob(LOG_NAMES) for values in read_log(path).values()]
+    assert len(steps) == 3 and all(values["actor/grad_norm"] > 0 for values in steps)
+    assert max(values["training/rollout_probs_diff_mean"] for values in steps) <= BFLOAT16_PROBS_DIFF
+    assert (folder / "huggingface" / "config.json").exists(), "the adapter is merged into a model"
+
+
 @pytest.fixture
 def judge_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A judge as a process of its own, and its address."""

@@ -123,6 +123,29 @@ def test_a_rehearsal_does_not_go_on_from_other_checkpoints(tmp_path: Path) -> No
         recipe_arguments("longvt_grpo", tmp_path, DEVICE="cpu", REHEARSE="1", RUN_DIR=str(tmp_path))
 
 
+@pytest.mark.parametrize("recipe", sft_recipes())
+def test_a_cold_start_alone_is_not_rehearsed(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(AssertionError, match=r"rehearses reinforcement learning: REHEARSE=1 bash recipes/\w+_grpo\.sh"):
+        recipe_arguments(recipe, tmp_path, DEVICE="cpu", REHEARSE="1", MODEL_PATH=str(tmp_path))
+
+
+@pytest.mark.parametrize("recipe", ["framethinker_grpo", "framethinker_sft"])
+@pytest.mark.parametrize(
+    ("logger", "expected"),
+    [
+        (None, '["console","file"]'),
+        ('["console","wandb"]', '["console","wandb","file"]'),
+        ('["file","console"]', '["file","console"]'),
+    ],
+)
+def test_verls_log_always_goes_to_a_file_too(recipe: str, logger: str | None, expected: str, tmp_path: Path) -> None:
+    variables = {} if logger is None else {"LOGGER": logger}
+    (tmp_path / "config.json").write_text("{}")
+    arguments = recipe_arguments(recipe, tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), **variables)
+    assert f"trainer.logger={expected}" in arguments
+
+
 def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
     def num_workers(recipe: str, **environment: str) -> int:
         variables = {**SETTINGS["gpu"], "NODE_RANK": "0", "MASTER_ADDR": "node", "MODEL_PATH": str(tmp_path)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import datasets
 import pytest
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from verl.trainer.ppo.v1 import trainer_base
@@ -18,6 +18,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from tests.data.row_files import make_row
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
+from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows
 
 
 def start(monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]]) -> None:
@@ -51,3 +52,17 @@ def test_rows_that_cannot_earn_are_named(monkeypatch: pytest.MonkeyPatch, caplog
 def test_rows_without_a_loops_name_go_to_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{name: value for name, value in make_row("v.mp4", "a foul").items() if name != "agent_name"}]
     start(monkeypatch, rows, rows)  # verl's own loop, whose rewards are not ours
+
+
+@pytest.mark.parametrize(
+    "asked", [{"test_freq": 5}, {"val_before_train": True}, {"val_only": True}], ids=lambda asked: "".join(asked)
+)
+def test_a_run_that_validates_needs_rows_of_its_own_for_it(asked: dict[str, Any]) -> None:
+    def config(val_files: str, **trainer: Any) -> DictConfig:
+        options = {"test_freq": -1, "val_before_train": False, "val_only": False, **trainer}
+        return OmegaConf.create({"trainer": options, "data": {"train_files": "a.parquet", "val_files": val_files}})
+
+    check_validation_rows(config("a.parquet"))  # recipes hand over the training rows, which nobody then reads
+    check_validation_rows(config("b.parquet", **asked))
+    with pytest.raises(UsageError, match=r"validates .* on the rows that it trains on, a\.parquet; set VAL_FILES"):
+        check_validation_rows(config("a.parquet", **asked))

@@ -8,17 +8,53 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omegaconf import DictConfig
+from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
+from verl.utils.import_utils import resolve_config_path
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
 from verl_video_tools.services.judge.config import JudgeConfig
-from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
+from verl_video_tools.verl_plugin.config import agent_loop_targets
+from verl_video_tools.verl_plugin.settings import check_retriever, group_methods, judge_config, method_from_config
 
 logger = logging.getLogger(__name__)
 
 CHECKED_COLUMNS = ("agent_name", "reward_model", "extra_info")
 _NUM_NAMED = 5
+
+
+def check_datasets(train: Any, validation: Any, config: DictConfig) -> None:
+    """Check the rows that verl has read, before it starts a worker: their agent loops, then what they can earn.
+
+    Args:
+        train: verl's data set; one without a `dataframe` is left alone.
+        validation: likewise.
+        config: of the run.
+
+    Raises:
+        UsageError: rows name an agent loop that is not registered, need a retriever that is not configured, or
+            see `check_rows`.
+    """
+    rollout_config = config.actor_rollout_ref.rollout
+    registered = set(_agent_loop_registry)
+    if path := rollout_config.agent.agent_loop_config_path:
+        registered |= set(agent_loop_targets(resolve_config_path(path)))
+    for dataset in (train, validation):
+        rows = getattr(dataset, "dataframe", None)
+        if rows is None:
+            continue
+        names = set(rows["agent_name"]) if "agent_name" in rows.column_names else set()
+        if unknown := sorted(names - registered):
+            raise UsageError(
+                f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
+                f"{', '.join(sorted(registered))}. Correct the column agent_name or set "
+                f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
+            )
+        check_retriever(names, rollout_config)
+        columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
+        judge = judge_config(config)
+        check_rows(rows.select_columns(columns), rollout_config, judge, validate=dataset is validation)
 
 
 def check_rows(

@@ -42,7 +42,6 @@ from typing import Any, ClassVar
 
 from ray.exceptions import RayActorError
 from transfer_queue import KVBatchMeta
-from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
 from verl.trainer.ppo.v1 import (
     PPOTrainer,
     PPOTrainerColocateAsync,
@@ -51,7 +50,6 @@ from verl.trainer.ppo.v1 import (
     register_trainer,
 )
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
-from verl.utils.import_utils import resolve_config_path
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
@@ -60,11 +58,10 @@ from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import LastingRecords, RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
-from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.group_router import imbalance
-from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
-from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict
+from verl_video_tools.verl_plugin.row_check import check_datasets
+from verl_video_tools.verl_plugin.settings import judge_config, plain_dict
 from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
@@ -165,25 +162,7 @@ class VideoToolsMixin(PPOTrainer):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        known = set(_agent_loop_registry)
-        if path := self.config.actor_rollout_ref.rollout.agent.agent_loop_config_path:
-            known |= set(agent_loop_targets(resolve_config_path(path)))
-        for dataset in (self.train_dataset, self.val_dataset):
-            rows = getattr(dataset, "dataframe", None)
-            if rows is None:
-                continue
-            names = set(rows["agent_name"]) if "agent_name" in rows.column_names else set()
-            if unknown := sorted(names - known):
-                raise UsageError(
-                    f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
-                    f"{', '.join(sorted(known))}. Correct the column agent_name or set "
-                    f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
-                )
-            rollout_config = self.config.actor_rollout_ref.rollout
-            check_retriever(names, rollout_config)
-            columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
-            validate = dataset is self.val_dataset
-            check_rows(rows.select_columns(columns), rollout_config, judge_config(self.config), validate=validate)
+        check_datasets(self.train_dataset, self.val_dataset, self.config)
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")
