@@ -35,12 +35,11 @@ from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.replay import replay
 from verl_video_tools.services.retrieval import RetrievalConfig, local
 from verl_video_tools.synthetic import clip_dir
-from verl_video_tools.synthetic.needle import needle_questions, needle_spec
+from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK, needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import LETTERS, Question
 from verl_video_tools.synthetic.search import search_words
 from verl_video_tools.synthetic.world import VideoSpec, label_at
 
-MOST_FIRST_LOOK = 0.40
 POLICIES = ("first_look", "oracle")
 METHODS = tuple(name for name in METHOD_NAMES if name != "direct")
 NUM_STUDIED = 3000

@@ -123,3 +123,10 @@ def test_modules_are_small() -> None:
     assert {path: count for path, count in lines.items() if count > 400} == {}
     assert median(lines.values()) <= 100
     assert len(list(PACKAGE.glob("*.py"))) <= 3, "what has a subject belongs into its folder"
+
+
+def test_only_tests_of_benchmarks_import_them() -> None:
+    own = {"benchmarks", "gpu"}  # tests/gpu are the benchmarks' bodies in small
+    for path in REPO.glob("tests/**/*.py"):
+        if path.relative_to(REPO / "tests").parts[0] not in own:
+            assert not re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE), path

@@ -31,6 +31,10 @@ NEEDLE_FPS = 2
 MIN_SECONDS, MAX_SECONDS = 60, 600
 NEEDLE_KINDS: tuple[Kind, ...] = ("direct", "at_time", "between_things", "order")
 
+MOST_FIRST_LOOK = 0.40
+"""Share of questions of these kinds but `direct` that a policy may get right without a call; the bounds' benchmark and
+tests hold it, and a policy that gets more right has looked."""
+
 _SHORTEST_SHARE, _LONGEST_SHARE = 1 / 40, 1 / 28
 """Length of an event as a share of the video; 8 frames between two initial frames are 1/49 of it apart."""
 _MIN_EVENT_FRAMES = 6
