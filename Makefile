@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu first-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
+.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -55,6 +55,9 @@ format: install  ## let ruff rewrite what it can
 
 docs: install  ## the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+audit: install  ## known vulnerabilities of the pinned versions; needs the network
+	python requirements/audit.py requirements/cpu.txt requirements/gpu.txt
 
 bench: install  ## every program in benchmarks/ that this machine can run
 	@shopt -s nullglob; found=0; \
