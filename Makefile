@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu first-gpu lint format docs bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
+.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -21,19 +21,21 @@ demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this
 
 WITHOUT_RAY = not integration and not recipes and not cluster and not gpu
 IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile
+# One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
+IN_TURN = -n 1
 
 test: install  ## all tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU), one of which has to learn
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY)"
-	$(PYTEST) -m "integration and not recipes and not gpu"
+	$(PYTEST) $(IN_TURN) -m "integration and not recipes and not gpu"
 
 test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow"
 
 test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
-	$(PYTEST) -m recipes
+	$(PYTEST) $(IN_TURN) -m recipes
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both
-	$(PYTEST) -m cluster
+	$(PYTEST) $(IN_TURN) -m cluster
 
 test-gpu: install  ## checks that need a GPU, on a machine that has one; skipped elsewhere
 	$(PYTEST) -m gpu tests/gpu
@@ -53,6 +55,9 @@ format: install  ## let ruff rewrite what it can
 
 docs: install  ## the documentation site in site/
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
+audit: install  ## known vulnerabilities of the pinned versions; needs the network
+	python requirements/audit.py requirements/cpu.txt requirements/gpu.txt
 
 bench: install  ## every program in benchmarks/ that this machine can run
 	@shopt -s nullglob; found=0; \

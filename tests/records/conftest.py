@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
+from tests.process_trees import output_of
+
 Chromium = Callable[..., bytes]
+CHROMIUM_SECONDS = float(os.environ.get("VVT_TEST_CHROMIUM_SECONDS", "100"))
+"""For one page, below the timeout of a test."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,6 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Chromium:
     options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--window-size=1300,900"]
 
     def run(*arguments: str) -> bytes:
-        done = subprocess.run([browser, *options, *arguments], capture_output=True, timeout=100, check=True)
-        return done.stdout
+        return output_of([browser, *options, *arguments], timeout_seconds=CHROMIUM_SECONDS)
 
     return run

@@ -105,13 +105,11 @@ class EndpointClient:
 
         Asked once: for a record, not for a decision.
         """
-        import openai
-
         url = f"{(self.config.base_url or '').rstrip('/').removesuffix('/v1')}/version"
         request = self._session().client.get(url, cast_to=object, options={"timeout": _VERSION_SECONDS})
         try:
-            reply = await request
-        except (openai.OpenAIError, ValueError):
+            reply = await _requested(request)
+        except EndpointError:
             return None
         version = reply.get("version") if isinstance(reply, dict) else None
         return version if isinstance(version, str) else None
@@ -234,12 +232,14 @@ class _Session:
     """What belongs to one event loop."""
 
     def __init__(self, config: EndpointConfig) -> None:
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        from openai import AsyncOpenAI
+
+        from verl_video_tools.services.endpoint.bounded import BoundedHttpClient
 
         # The machine's proxy must not be asked for its own servers.
         is_here = urlsplit(config.base_url or "").hostname in _OWN_NAMES
         self.client = AsyncOpenAI(
-            http_client=DefaultAsyncHttpxClient(trust_env=False) if is_here else None,
+            http_client=BoundedHttpClient(trust_env=not is_here),
             base_url=config.base_url,
             # Given always: the package would else send the key of another service to this endpoint.
             api_key=os.environ.get(config.api_key_env) or "EMPTY",
@@ -277,8 +277,8 @@ async def _any_reply(session: _Session) -> None:
     try:
         await session.client.get("/models", cast_to=object)
     except openai.APIConnectionError as error:
-        raise Unavailable(_cause(error)) from error
-    except (openai.OpenAIError, ValueError, RecursionError):
+        raise _connection_error(error) from error
+    except (openai.OpenAIError, ValueError, RecursionError, AttemptFailed):
         return  # it answers, if not to this
 
 
@@ -300,10 +300,15 @@ async def _requested(request: Awaitable[Any]) -> Any:
             raise kind(reason, retry_after_seconds(error.response.headers)) from error
         raise EndpointError(f"the endpoint refused the request, {reason}") from error
     except openai.APIConnectionError as error:
-        raise Unavailable(_cause(error)) from error
+        raise _connection_error(error) from error
     # Of a body that claims to be JSON: ValueError where it is none, RecursionError where it is nested too deep.
     except (openai.OpenAIError, ValueError, RecursionError) as error:
         raise AttemptFailed(_cause(error)) from error
+
+
+def _connection_error(error: Exception) -> EndpointError:
+    """The package takes what its HTTP client raises for a connection that failed, also what `bounded` refuses."""
+    return error.__cause__ if isinstance(error.__cause__, EndpointError) else Unavailable(_cause(error))
 
 
 def _cause(error: Exception) -> str:
