@@ -2,6 +2,7 @@
 
 # Imports after a skip: what they name is not there on every machine.
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -48,6 +49,17 @@ def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.
         hook()
     assert phases[1:] == ["saving a checkpoint", "sending the new weights to the engine"]
     assert trainer._phase == phases[-1]
+
+
+def test_records_are_written_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl saves it after its step; a run that dies then never does the step again."""
+    monkeypatch.setattr(trainer_base.PPOTrainer, "step", lambda self, metrics, timing_raw: "batch")
+    trainer, written = object.__new__(VideoToolsTrainer), []
+    trainer.global_steps = 7
+    monkeypatch.setattr(trainer, "_lines", lambda batch, step, trained: [{"batch": batch}], raising=False)
+    trainer._records = SimpleNamespace(write=lambda step, lines: written.append((step, lines)))
+    assert trainer.step({}, {}) == "batch"
+    assert written == [(7, [{"batch": "batch"}])] == [(7, trainer._step_lines)]
 
 
 @pytest.mark.parametrize(

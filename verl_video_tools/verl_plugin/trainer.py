@@ -24,8 +24,10 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; alarms on the metrics.
-  Images that no row refers to any more are freed (`stored_images`).
+- `step`: records, while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies
+  after that goes on with the next step.
+- `_compute_metrics`: metrics, and alarms on them. Images that no row refers to any more are freed (`stored_images`).
+- `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -60,6 +62,7 @@ from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import LastingRecords, RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
+from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.group_router import imbalance
@@ -128,6 +131,7 @@ class VideoToolsMixin(PPOTrainer):
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
+        self._step_lines: list[dict[str, Any]] = []
         self._validation_lines: list[dict[str, Any]] = []
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
         self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
@@ -248,6 +252,12 @@ class VideoToolsMixin(PPOTrainer):
         super().on_sample_end()
         self._enter("updating the policy")
 
+    def _load_checkpoint(self) -> None:
+        if self.config.trainer.resume_mode == "auto":
+            last_written = "data.pt" if self.verl_mode == "sync" else "transfer_queue"
+            name_whole_checkpoint(Path(self.config.trainer.default_local_dir), last_written)
+        super()._load_checkpoint()
+
     def _save_checkpoint(self) -> None:
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
@@ -360,18 +370,22 @@ class VideoToolsMixin(PPOTrainer):
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
+    def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
+        batch: KVBatchMeta = super().step(metrics, timing_raw)
+        self._step_lines = self._lines(batch, self.global_steps, trained=True)
+        self._records.write(self.global_steps, self._step_lines)
+        return batch
+
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        lines = self._lines(batch, global_steps, trained=True)
-        metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
+        metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
         metrics["records/failures"] = self._records.num_failures
         # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
         metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
         self._alarms.check(global_steps, metrics)
-        self._records.write(global_steps, lines)
 
     def _keep_validation(self, batch: KVBatchMeta) -> None:
         self._validation_lines += self._lines(batch, self.global_steps, trained=False)
