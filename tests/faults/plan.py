@@ -107,7 +107,7 @@ FAULTS: dict[str, Fault] = {
 
 IMPOSSIBLE: dict[str, str] = {
     "memory": "Linux ends a process for memory with SIGKILL: the rows above. Which of them it takes is its choice",
-    "clock": "the clock belongs to the machine; no limit of this package reads it (`tests/verl_plugin/test_clocks.py`)",
+    "clock": "the clock belongs to the machine; no limit of this package reads it (`tests/test_clocks.py`)",
     "judge": "planted in `make test-recipes` (`tests/integration/test_recipe_runs.py`, `..._judge_that_dies_...`)",
 }
 """Faults without a cell of their own, each with the reason."""
