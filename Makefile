@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
+.PHONY: help install demo test test-fast test-recipes test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -19,7 +19,7 @@ install:  ## the pinned environment in .venv; run again, it mends what is missin
 demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine
 	bash recipes/demo.sh
 
-WITHOUT_RAY = not integration and not recipes and not cluster and not gpu
+WITHOUT_RAY = not integration and not recipes and not cluster and not gpu and not faults
 IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile
 # One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
 IN_TURN = -n 1
@@ -33,6 +33,10 @@ test-fast: install  ## without Ray, vLLM and the slow tests, one process per cor
 
 test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
 	$(PYTEST) $(IN_TURN) -m recipes
+
+FAULT_OUTPUTS ?= $(CURDIR)/outputs/faults
+test-faults: install  ## the fault plan in real runs, minutes a cell; what has passed is skipped; CELLS="engine_core:update ..." FRESH=1
+	CELLS="$(CELLS)" FRESH="$(FRESH)" VVT_TEST_OUTPUT_DIR="$(FAULT_OUTPUTS)" $(PYTEST) $(IN_TURN) tests/faults/test_cells.py
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both
 	$(PYTEST) $(IN_TURN) -m cluster

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.waiting import is_gone, wait_until
@@ -60,6 +61,31 @@ def test_a_process_that_outlives_the_command_is_ended(tmp_path: Path, start: Cal
     assert "ended what the run had left behind: python" in messages
 
 
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_either_supervisor_may_be_killed(tmp_path: Path, start: Callable, which: str) -> None:
+    pid_file, temporary = tmp_path / "pid", tmp_path / "temporary"
+    temporary.mkdir()
+    script = DAEMON + "time.sleep(600)"
+    run = start(*SUPERVISE, "--", sys.executable, "-c", script, str(pid_file), TMPDIR=str(temporary))
+    pid = written(pid_file)
+    first = psutil.Process(run.pid)
+    (second,) = first.children()
+    (first if which == "first" else second).kill()
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    for ended in (second.pid, pid):
+        wait_until(lambda ended=ended: is_gone(ended), "the end of all processes", LIMIT_SECONDS)
+    wait_until(lambda: not list(temporary.iterdir()), "the end of the temporary files", LIMIT_SECONDS)
+    assert ("ended by SIGTERM" if which == "first" else "supervise ...` was ended by SIGKILL") in messages
+
+
+def test_a_command_that_was_killed_is_named(start: Callable) -> None:
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    run = start(*SUPERVISE, "--", sys.executable, "-c", script)
+    _, messages = run.communicate(timeout=LIMIT_SECONDS)
+    assert run.returncode == 128 + signal.SIGKILL
+    assert "` was ended by SIGKILL (out of memory?). Start the same command again to resume" in messages
+
+
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     pid_file = tmp_path / "pid"
@@ -69,7 +95,7 @@ def test_a_signal_ends_all(tmp_path: Path, start: Callable, name: str) -> None:
     _, messages = run.communicate(timeout=LIMIT_SECONDS)
     assert run.returncode == 128 + signal.Signals[name]
     assert is_gone(pid)
-    assert f"ended by {name}. Start the same command again to resume" in messages
+    assert messages.count(f"ended by {name}. Start the same command again to resume") == 1
 
 
 def test_with_a_stop_file_the_first_signal_asks_and_the_second_ends(tmp_path: Path, start: Callable) -> None:

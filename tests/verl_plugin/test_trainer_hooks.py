@@ -2,6 +2,8 @@
 
 # Imports after a skip: what they name is not there on every machine.
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from omegaconf import OmegaConf
 pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
 from verl.trainer.ppo.v1 import trainer_base
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils.checkpoint.checkpoint_manager import find_latest_ckpt_path
 
 from verl_video_tools.core.errors import VideoToolsError
 from verl_video_tools.verl_plugin.trainer import VideoToolsColocateAsyncTrainer, VideoToolsTrainer
@@ -48,6 +51,35 @@ def test_progress_names_what_verl_does_at_the_end_of_a_step(monkeypatch: pytest.
         hook()
     assert phases[1:] == ["saving a checkpoint", "sending the new weights to the engine"]
     assert trainer._phase == phases[-1]
+
+
+def test_records_are_written_before_the_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """verl saves it after its step; a run that dies then never does the step again."""
+    monkeypatch.setattr(trainer_base.PPOTrainer, "step", lambda self, metrics, timing_raw: "batch")
+    trainer, written = object.__new__(VideoToolsTrainer), []
+    trainer.global_steps = 7
+    monkeypatch.setattr(trainer, "_lines", lambda batch, step, trained: [{"batch": batch}], raising=False)
+    trainer._records = SimpleNamespace(write=lambda step, lines: written.append((step, lines)))
+    assert trainer.step({}, {}) == "batch"
+    assert written == [(7, [{"batch": "batch"}])] == [(7, trainer._step_lines)]
+
+
+def test_a_run_that_was_killed_while_it_named_its_checkpoint_resumes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """verl would take an empty file for a number."""
+    (tmp_path / "global_step_7").mkdir()
+    (tmp_path / "global_step_7" / "data.pt").touch()
+    (tmp_path / "latest_checkpointed_iteration.txt").touch()
+    found: list[str | None] = []
+    folder = str(tmp_path)
+    monkeypatch.setattr(
+        trainer_base.PPOTrainer, "_load_checkpoint", lambda self: found.append(find_latest_ckpt_path(folder))
+    )
+    trainer = object.__new__(VideoToolsTrainer)
+    trainer.config = OmegaConf.create({"trainer": {"resume_mode": "auto", "default_local_dir": folder}})
+    trainer._load_checkpoint()
+    assert found == [str(tmp_path / "global_step_7")]
 
 
 @pytest.mark.parametrize(

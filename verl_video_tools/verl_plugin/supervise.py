@@ -6,6 +6,9 @@ Ray's processes and vLLM's engines outlive a driver that was killed. They leave 
 the temporary folder, also after a run that succeeded. Here they are the descendants of one process (Linux calls it a
 child subreaper: orphans become its children), so that none of them is missed.
 
+There are two of them, the second a child of the first, so that either may be killed: the first ends what an only child
+has left, and the second is told by the kernel when its parent is gone.
+
 SIGINT, SIGTERM and SIGHUP end the run at once. With `--stop-file` the first of them makes that file, after which the
 trainer saves a checkpoint at the end of its step and ends by itself; the second one ends the run at once.
 Exit code: that of the command, or 128 + the signal's number.
@@ -29,9 +32,11 @@ from pathlib import Path
 
 import psutil
 
+_MODULE = "verl_video_tools.verl_plugin.supervise"
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED_MEMORY = Path("/dev/shm")
+_ADVICE = "Start the same command again to resume from the last checkpoint."
 _LOOK_SECONDS = 30.0
 """How often the shared memory that the run has opened is looked up: it must be known before its owners are dead."""
 _GRACE_SECONDS = 30.0
@@ -43,20 +48,28 @@ _LINGER_SECONDS = 2.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stop-file", type=Path, help="made at the first signal, for the trainer to save and stop")
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # from the first supervisor to the second
     parser.add_argument("command", nargs="+", help="after --")
     options = parser.parse_args()
-    sys.exit(supervise(options.command, options.stop_file))
+    sys.exit(supervise(options.command, options.stop_file, options.folder))
 
 
-def supervise(command: Sequence[str], stop_file: Path | None = None) -> int:
-    """Run `command` to its end and leave nothing of it behind; exit code as a shell reports it."""
+def supervise(command: Sequence[str], stop_file: Path | None = None, folder: Path | None = None) -> int:
+    """Run `command` to its end and leave nothing of it behind; exit code as a shell reports it.
+
+    Args:
+        folder: for temporary files, from the first supervisor to the second; the first has none yet.
+    """
+    is_first = folder is None
+    if folder is None:
+        folder = Path(tempfile.mkdtemp(prefix="vvt-run-"))
+        command = [sys.executable, "-m", _MODULE, "--folder", str(folder), "--", *command]
     if stop_file is not None:
         stop_file.unlink(missing_ok=True)  # an earlier run was asked, not this one
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)  # the recipe's shell may be killed
     waited = {*_ASKED_TO_END, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    folder = Path(tempfile.mkdtemp(prefix="vvt-run-"))
     segments: set[int] = set()
     try:
         process = subprocess.Popen(
@@ -65,7 +78,7 @@ def supervise(command: Sequence[str], stop_file: Path | None = None) -> int:
             start_new_session=True,  # a terminal's Ctrl-C reaches this process alone
             preexec_fn=lambda: _restore(mask),
         )
-        return _watch(process, stop_file, waited, segments)
+        return _watch(process, command, stop_file, waited, segments, is_first)
     finally:
         _end_descendants(segments)
         _unlink(segments)
@@ -90,14 +103,20 @@ def _restore(mask: set[int | signal.Signals]) -> None:
 
 
 def _watch(
-    process: subprocess.Popen[bytes], stop_file: Path | None, waited: set[signal.Signals], segments: set[int]
+    process: subprocess.Popen[bytes],
+    command: Sequence[str],
+    stop_file: Path | None,
+    waited: set[signal.Signals],
+    segments: set[int],
+    is_first: bool,
 ) -> int:
+    parent = os.getppid()
     asked: signal.Signals | None = None
     looked = -_LOOK_SECONDS
     while process.poll() is None:
         if time.monotonic() - looked >= _LOOK_SECONDS:
             looked = time.monotonic()
-            segments |= _segments_in_use()
+            segments |= segments_in_use()
         received = signal.sigtimedwait(waited, _LOOK_SECONDS)
         _reap(process.pid)
         if received is None or received.si_signo == signal.SIGCHLD:
@@ -108,17 +127,27 @@ def _watch(
             stop_file.touch()
             _say(f"{asked.name}: the run saves a checkpoint and stops after its step. A second signal ends it now.")
             continue
-        _say(f"ended by {asked.name}. Start the same command again to resume from the last checkpoint.")
-        segments |= _segments_in_use()
+        if is_first or os.getppid() != parent:  # else the first one has said so
+            _say(f"ended by {asked.name}. {_ADVICE}")
+        segments |= segments_in_use()
         process.terminate()
         try:
-            process.wait(_GRACE_SECONDS)
+            process.wait(_GRACE_SECONDS * (2 if is_first else 1))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
     if asked is not None:
         return 128 + asked
+    if process.returncode < 0:
+        ended_by = signal.Signals(-process.returncode)
+        cause = " (out of memory?)" if ended_by == signal.SIGKILL else ""
+        _say(f"`{_short(command)}` was ended by {ended_by.name}{cause}. {_ADVICE}")
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def _short(command: Sequence[str]) -> str:
+    """A Python program as far as its module: `python -m MODULE ...`."""
+    return " ".join([*command[:3], *(["..."] if len(command) > 3 else [])])
 
 
 def _reap(driver: int) -> None:
@@ -137,7 +166,7 @@ def _end_descendants(segments: set[int]) -> None:
         time.sleep(0.05)
     names: set[str] = set()
     while left := _living_descendants():
-        segments |= _segments_in_use()
+        segments |= segments_in_use()
         for child in left:
             with suppress(psutil.NoSuchProcess):
                 names.add(child.name())
@@ -158,7 +187,7 @@ def _living_descendants() -> list[psutil.Process]:
     return living
 
 
-def _segments_in_use(processes: Iterable[psutil.Process] | None = None) -> set[int]:
+def segments_in_use(processes: Iterable[psutil.Process] | None = None) -> set[int]:
     """Inodes of shared memory that the descendants, or `processes`, have open or mapped.
 
     A semaphore is only mapped, and under the name that its file had before it got the one to be removed.
@@ -181,7 +210,7 @@ def _segments_in_use(processes: Iterable[psutil.Process] | None = None) -> set[i
 def _unlink(segments: set[int]) -> None:
     """Files of those that the run has had in use and no process has now."""
     left = [entry for entry in os.scandir(_SHARED_MEMORY) if entry.inode() in segments and entry.is_file()]
-    in_use = _segments_in_use(psutil.process_iter()) if left else set()
+    in_use = segments_in_use(psutil.process_iter()) if left else set()
     for entry in left:
         if entry.inode() not in in_use:
             Path(entry.path).unlink(missing_ok=True)

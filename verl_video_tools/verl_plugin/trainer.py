@@ -16,16 +16,17 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   notices itself is left to the watchdog for a while, which names its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `trainer_packing.lengthen`), and so
-  would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`
-  there).
+  would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`).
 - `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
   rollout fails, and where no judge answers.
 - `_validate`: records; a judge that failed ends the run where it is to do so.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; alarms on the metrics.
-  Images that no row refers to any more are freed (`stored_images`).
+- `step`: records, while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies
+  after that goes on with the next step.
+- `_compute_metrics`: metrics, and alarms on them. Images that no row refers to any more are freed (`stored_images`).
+- `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -58,6 +59,7 @@ from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import LastingRecords, RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
+from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import check_datasets
@@ -67,9 +69,9 @@ from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
-from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
+from verl_video_tools.verl_plugin.trainer_packing import deal_padding, keys_of, lengthen_equal, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ValidationTap, record_lines
-from verl_video_tools.verl_plugin.trainer_rows import equal_groups, spread_padding
+from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
@@ -80,8 +82,6 @@ _PARTITIONS = {_GENERATING: ("train", "groups"), _MEASURING: ("val", "rows")}
 """What the replay buffer counts during a phase: its partition, and the name of what is counted."""
 _GROUP_RELATIVE = ("grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo")
 """Estimators of verl in which a rollout's advantage is its reward less what the others of its group have earned."""
-
-
 STOP_FILE = "stop_requested"
 """A file of this name beside the checkpoints asks a run to save one at the end of its step and to stop."""
 
@@ -125,6 +125,7 @@ class VideoToolsMixin(PPOTrainer):
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
+        self._step_lines: list[dict[str, Any]] = []
         self._validation_lines: list[dict[str, Any]] = []
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
         self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
@@ -227,6 +228,12 @@ class VideoToolsMixin(PPOTrainer):
         super().on_sample_end()
         self._enter("updating the policy")
 
+    def _load_checkpoint(self) -> None:
+        if self.config.trainer.resume_mode == "auto":
+            last_written = "data.pt" if self.verl_mode == "sync" else "transfer_queue"
+            name_whole_checkpoint(Path(self.config.trainer.default_local_dir), last_written)
+        super()._load_checkpoint()
+
     def _save_checkpoint(self) -> None:
         self._enter("saving a checkpoint")
         super()._save_checkpoint()
@@ -262,22 +269,14 @@ class VideoToolsMixin(PPOTrainer):
     def _balance_batch(self, batch: KVBatchMeta, metrics: dict, *args: Any, **kwargs: Any) -> KVBatchMeta:
         batch = super()._balance_batch(batch, metrics, *args, **kwargs)
         num_ranks = max(self.actor_rollout_wg._dispatch_info["actor"]) + 1
-        rows_per_rank = len(batch.keys) // num_ranks
-        if rows_per_rank < 2:
+        if len(batch.keys) // num_ranks < 2:
             raise UsageError(
                 f"{len(batch.keys)} sequences for {num_ranks} training ranks: each rank needs at least two, as verl "
                 "0.9.1 cannot update on a single multimodal sequence; raise data.train_batch_size or rollout.n"
             )
-        if any(is_padding(tag) for tag in batch.tags):
-            complete_padding(batch)
-            mini_batch_size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
-            num_mini_batches = max(1, len(batch.keys) // (mini_batch_size * self.config.actor_rollout_ref.rollout.n))
-            # A mini-batch of padding alone has no token to take the mean over.
-            batch.reorder(spread_padding([is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
-        for first in range(0, len(batch.keys), rows_per_rank):
-            lengths = {tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}
-            if len(lengths) == 1:
-                lengthen(batch, first, self.tokenizer.pad_token_id, self._log_probs)
+        mini_batch_size = self.config.actor_rollout_ref.actor.ppo_mini_batch_size
+        deal_padding(batch, num_ranks, mini_batch_size * self.config.actor_rollout_ref.rollout.n)
+        lengthen_equal(batch, num_ranks, self.tokenizer.pad_token_id, self._log_probs)
         return batch
 
     # ------------------------------------------------------------------------------------------------------ advantages
@@ -339,18 +338,22 @@ class VideoToolsMixin(PPOTrainer):
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
+    def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
+        batch: KVBatchMeta = super().step(metrics, timing_raw)
+        self._step_lines = self._lines(batch, self.global_steps, trained=True)
+        self._records.write(self.global_steps, self._step_lines)
+        return batch
+
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        lines = self._lines(batch, global_steps, trained=True)
-        metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
+        metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
         metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
         metrics["records/failures"] = self._records.num_failures
         # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
         metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
         self._alarms.check(global_steps, metrics)
-        self._records.write(global_steps, lines)
 
     def _keep_validation(self, batch: KVBatchMeta) -> None:
         self._validation_lines += self._lines(batch, self.global_steps, trained=False)

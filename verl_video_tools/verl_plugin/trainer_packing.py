@@ -12,7 +12,7 @@ from transfer_queue import KVBatchMeta
 from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.verl_plugin.trainer_records import batch_row
-from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, group_rollouts
+from verl_video_tools.verl_plugin.trainer_rows import RolloutRows, group_rollouts, spread_padding
 
 
 def is_padding(tag: Mapping[str, Any]) -> bool:
@@ -26,6 +26,17 @@ def rollouts_of(batch: KVBatchMeta) -> list[RolloutRows]:
 
 def keys_of(rollouts: Sequence[RolloutRows]) -> list[str]:
     return [key for rollout in rollouts for key in rollout.keys]
+
+
+def deal_padding(batch: KVBatchMeta, num_ranks: int, sequences_per_mini_batch: int) -> None:
+    """Complete verl's rows of padding, if there are any, and deal them evenly to the mini-batches of each rank.
+
+    A mini-batch of padding alone has no token to take the mean over.
+    """
+    if any(is_padding(tag) for tag in batch.tags):
+        complete_padding(batch)
+        num_mini_batches = max(1, len(batch.keys) // sequences_per_mini_batch)
+        batch.reorder(spread_padding([is_padding(tag) for tag in batch.tags], num_ranks, num_mini_batches))
 
 
 def complete_padding(batch: KVBatchMeta) -> None:
@@ -51,6 +62,14 @@ def complete_padding(batch: KVBatchMeta) -> None:
     )
     for row in padding:
         batch.tags[row] |= {name: batch.tags[shortest][name] for name in ("prompt_len", "response_len", "seq_len")}
+
+
+def lengthen_equal(batch: KVBatchMeta, num_ranks: int, pad_token_id: int, log_probs: Sequence[str]) -> None:
+    """`lengthen` one sequence of each rank whose sequences are all equally long."""
+    rows_per_rank = len(batch.keys) // num_ranks
+    for first in range(0, len(batch.keys), rows_per_rank):
+        if len({tag["seq_len"] for tag in batch.tags[first : first + rows_per_rank]}) == 1:
+            lengthen(batch, first, pad_token_id, log_probs)
 
 
 def lengthen(batch: KVBatchMeta, row: int, pad_token_id: int, log_probs: Sequence[str]) -> None:

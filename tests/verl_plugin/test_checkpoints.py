@@ -1,0 +1,54 @@
+"""A run that was killed while it saved a checkpoint resumes from one that is whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+checkpoints = pytest.importorskip("verl_video_tools.verl_plugin.checkpoints", reason="verl names the file")
+TRACKER = "latest_checkpointed_iteration.txt"
+
+
+def saved(folder: Path, step: int, whole: bool = True) -> None:
+    (folder / f"global_step_{step}" / "actor").mkdir(parents=True)
+    if whole:
+        (folder / f"global_step_{step}" / "data.pt").touch()
+
+
+@pytest.mark.parametrize("named", ["", "12", "1\x00", "-1"])
+def test_the_newest_whole_checkpoint_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str) -> None:
+    for step in (2, 9, 10):
+        saved(tmp_path, step)
+    saved(tmp_path, 11, whole=False)
+    (tmp_path / TRACKER).write_text(named)
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert (tmp_path / TRACKER).read_text() == "10"
+    assert f"{tmp_path / TRACKER} names no checkpoint" in capsys.readouterr().out
+
+
+def test_what_verl_has_named_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (2, 9):
+        saved(tmp_path, step)
+    (tmp_path / TRACKER).write_text("2")
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert (tmp_path / TRACKER).read_text() == "2"
+    assert capsys.readouterr().out == ""
+
+
+def test_without_a_whole_checkpoint_the_run_starts_from_scratch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert capsys.readouterr().out == ""
+    saved(tmp_path, 1, whole=False)
+    (tmp_path / TRACKER).touch()
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert not (tmp_path / TRACKER).exists()
+    assert "starting from scratch" in capsys.readouterr().out
+
+
+def test_a_run_that_was_killed_before_it_named_its_first_checkpoint_has_it(tmp_path: Path) -> None:
+    saved(tmp_path, 1)
+    checkpoints.name_whole_checkpoint(tmp_path, "data.pt")
+    assert (tmp_path / TRACKER).read_text() == "1"
