@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
-from functools import cached_property
-from pathlib import Path
 
-import av
-import numpy as np
-import numpy.typing as npt
 import pytest
 
-from tests.videos.files import read_number
 from tests.videos.kinds import WRITERS
-from verl_video_tools.video.frame_converter import FrameConverter
-
-
-@dataclass(frozen=True)
-class Reference:
-    """What decoding a file from start to end shows, in order."""
-
-    path: Path
-
-    @cached_property
-    def _frames(self) -> list[tuple[Fraction, npt.NDArray[np.uint8]]]:
-        maker = FrameConverter()
-        frames = []
-        with av.open(str(self.path)) as container:
-            container.streams.video[0].codec_context.thread_count = 1
-            for frame in container.decode(video=0):
-                turned = frame.rotation % 180 != 0
-                width, height = (frame.height, frame.width) if turned else (frame.width, frame.height)
-                frames.append((frame.pts * frame.time_base, maker.convert(frame, width, height)))
-        return frames
-
-    @cached_property
-    def pictures(self) -> list[npt.NDArray[np.uint8]]:
-        return [picture for _, picture in self._frames]
-
-    @cached_property
-    def timestamps_seconds(self) -> list[float]:
-        return [float(time - self._frames[0][0]) for time, _ in self._frames]
-
-    @cached_property
-    def numbers(self) -> list[int]:
-        return [read_number(picture) for picture in self.pictures]
-
-    def index_at(self, seconds: float) -> int:
-        return bisect_right(self.timestamps_seconds, seconds) - 1
+from tests.videos.reference import Reference
 
 
 @pytest.fixture(scope="session")

@@ -95,21 +95,25 @@ def write_video(
     codec_options: Mapping[str, str] | None = None,
     container_options: Mapping[str, str] | None = None,
     audio_seconds: float = 0.0,
+    pixel_format: str = "yuv420p",
+    container_format: str | None = None,
+    time_base: Fraction | None = None,
 ) -> Path:
     """Write frames 0 ... n-1, frame i at ``start_seconds + i / fps`` or ``start_seconds + times_seconds[i]``.
 
     `rotation_degrees` is the counter-clockwise turn that a player has to make, stored as a display matrix;
-    `mirrored` swaps left and right after it.
+    `mirrored` swaps left and right after it. `container_format` is FFmpeg's name of a container that the file's suffix
+    does not give.
     """
     times = [Fraction(time) for time in times_seconds or [Fraction(i) / Fraction(fps) for i in range(num_frames)]]
-    time_base = Fraction(1, TICKS_PER_SECOND)
+    if codec in FIXED_RATE_CODECS or path.suffix == ".avi":  # no finer clock than the frame rate
+        time_base = 1 / Fraction(fps)
+    time_base = time_base or Fraction(1, TICKS_PER_SECOND)
     options = {"g": str(gop_frames), "bf": str(b_frames), **DEFAULT_OPTIONS.get(codec, {}), **(codec_options or {})}
-    with av.open(str(path), "w", options=dict(container_options or {})) as container:
+    with av.open(str(path), "w", format=container_format, options=dict(container_options or {})) as container:
         stream = container.add_stream(codec, rate=Fraction(fps), options=options)
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
         stream.codec_context.thread_count = 1
-        if codec in FIXED_RATE_CODECS or path.suffix == ".avi":  # no finer clock than the frame rate
-            time_base = 1 / Fraction(fps)
         stream.codec_context.time_base = time_base
         if rotation_degrees or mirrored:
             stream.set_display_rotation(rotation_degrees, hflip=mirrored)
@@ -201,7 +205,7 @@ DEFAULT_OPTIONS: dict[str, dict[str, str]] = {
     "libx265": {"preset": "ultrafast", "x265-params": "log-level=none:pools=none:frame-threads=1"},
     "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "8", "auto-alt-ref": "1"},
 }
-FIXED_RATE_CODECS = frozenset({"mpeg4", "mpeg2video"})
+FIXED_RATE_CODECS = frozenset({"mpeg4", "mpeg1video", "mpeg2video", "h263", "flv", "rv10", "msmpeg4", "wmv2"})
 
 
 def _write_silence(container: av.container.OutputContainer, stream: av.AudioStream, seconds: float) -> None:

@@ -17,7 +17,7 @@ from verl_video_tools.video.source import Deadline, VideoSource
 class SequentialReader:
     """A `FrameReader` that counts the frames which the decoder hands out.
 
-    Times are those of the decoder where they ascend; else frames are spaced evenly at the stream's average rate.
+    Times are those of the decoder where they ascend; else frames are spaced evenly at the stream's rate.
 
     Raises:
         UnreadableVideoError: no frame can be decoded.
@@ -36,7 +36,8 @@ class SequentialReader:
             raise UnreadableVideoError(f"{source.path}: no frame of the video stream can be decoded")
         times = [time for time in pts if time is not None]
         if len(times) < len(pts) or any(later <= earlier for earlier, later in pairwise(times)):
-            step = 1 / ((source.stream.average_rate or Fraction(25)) * source.time_base)
+            rate = source.stream.average_rate or source.stream.guessed_rate or Fraction(25)
+            step = 1 / (rate * source.time_base)
             times = [round(index * step) for index in range(len(pts))]
             duration = round(step)
         self._pts = np.array(times, dtype=np.int64)

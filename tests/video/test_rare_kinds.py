@@ -1,0 +1,37 @@
+"""Random access gives what one pass gives on the rarer kinds of files, too; `test_exact` has the common ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.videos.compare import compare
+from tests.videos.kinds import WRITERS
+from tests.videos.rare_kinds import RARE_WRITERS
+from tests.videos.reference import Reference
+from verl_video_tools.video import Video
+
+
+@pytest.mark.parametrize("name", RARE_WRITERS)
+def test_random_access_equals_one_pass(name: str, tmp_path: Path) -> None:
+    reference = Reference(RARE_WRITERS[name](tmp_path / name))
+    with Video(reference.path) as video:
+        comparison = compare(video, reference)
+    assert comparison.wrong is None
+    assert comparison.asked > len(reference.pictures) >= 20
+
+
+def test_wrong_frames_are_noticed(tmp_path: Path) -> None:
+    """Against another file's reference, so that the tests above can fail."""
+    reference = Reference(WRITERS["no_b_frames.mp4"](tmp_path / "reference.mp4"))
+    with Video(WRITERS["one_group.mp4"](tmp_path / "pictures.mp4")) as video:
+        assert compare(video, reference).num_wrong > 60
+    with Video(WRITERS["ntsc.mp4"](tmp_path / "times.mp4")) as video:
+        assert "time" in str(compare(video, reference).wrong)
+    with Video(WRITERS["h264.mp4"](tmp_path / "longer.mp4")) as video:
+        assert compare(video, reference).wrong == "100 frames instead of 60"
+
+
+def test_there_are_sixty_kinds_and_more() -> None:
+    assert len({**WRITERS, **RARE_WRITERS}) == len(WRITERS) + len(RARE_WRITERS) >= 60
