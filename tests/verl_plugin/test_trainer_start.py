@@ -20,8 +20,10 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
 
 
-def start(monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]]) -> None:
-    """The trainer's own look at its rows, as verl has read them."""
+def start(
+    monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]], **bounds: int
+) -> None:
+    """The trainer's own look at its rows, as verl has read them, and at the bounds of images."""
 
     def init_dataloader(self: Any) -> None:
         self.train_dataset, self.val_dataset = (
@@ -33,7 +35,9 @@ def start(monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validati
     agent = {"agent_loop_config_path": str(config_path("agent-loops")), "default_agent_loop": "single_turn_agent"}
     rollout = {"agent": agent, "n": 4, "val_kwargs": {"n": 1}, "custom": {}}
     reward = {"reward_model": {"enable": False}}
-    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "reward": reward})
+    data = {"mm_processor_kwargs": bounds}
+    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "reward": reward, "data": data})
+    trainer.processor = SimpleNamespace(patch_size=14, merge_size=2, size={"shortest_edge": 1, "longest_edge": 10**6})
     trainer._init_dataloader()
 
 
@@ -51,3 +55,13 @@ def test_rows_that_cannot_earn_are_named(monkeypatch: pytest.MonkeyPatch, caplog
 def test_rows_without_a_loops_name_go_to_the_default_one(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{name: value for name, value in make_row("v.mp4", "a foul").items() if name != "agent_name"}]
     start(monkeypatch, rows, rows)  # verl's own loop, whose rewards are not ours
+
+
+def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would fail the frames of every rollout."""
+    rows = [make_row("v.mp4", "(B)")]
+    start(monkeypatch, rows, rows, min_pixels=784, max_pixels=784)
+    with pytest.raises(UsageError, match="no image has an area from min_pixels=800 to max_pixels=1000"):
+        start(monkeypatch, rows, rows, min_pixels=800, max_pixels=1000)
+    others = [{**rows[0], "agent_name": "single_turn_agent"}]
+    start(monkeypatch, others, others, min_pixels=800, max_pixels=1000)  # verl's own loop

@@ -68,7 +68,7 @@ from verl_video_tools.verl_plugin.settings import check_retriever, judge_config,
 from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
-from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
+from verl_video_tools.verl_plugin.trainer_defaults import check_pixel_bounds, check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ValidationTap, record_lines
@@ -181,6 +181,7 @@ class VideoToolsMixin(PPOTrainer):
                 )
             rollout_config = self.config.actor_rollout_ref.rollout
             check_retriever(names, rollout_config)
+            check_pixel_bounds(names, self.config, self.processor)
             columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
             validate = dataset is self.val_dataset
             check_rows(rows.select_columns(columns), rollout_config, judge_config(self.config), validate=validate)
