@@ -49,7 +49,8 @@ def check_rows(
     faults: dict[str, list[str]] = {}
     num_rows, num_bad = Counter[str](), Counter[str]()
     for row in rows:
-        name = row.get("agent_name") or default
+        given = row.get("agent_name")
+        name = given if isinstance(given, str) and given else default
         if name not in method_names():
             continue
         if name not in methods:

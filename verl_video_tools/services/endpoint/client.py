@@ -111,7 +111,7 @@ class EndpointClient:
         request = self._session().client.get(url, cast_to=object, options={"timeout": _VERSION_SECONDS})
         try:
             reply = await request
-        except (openai.OpenAIError, ValueError):
+        except (openai.OpenAIError, ValueError, RecursionError):
             return None
         version = reply.get("version") if isinstance(reply, dict) else None
         return version if isinstance(version, str) else None
