@@ -34,6 +34,9 @@ def test_a_row_that_names_no_type(truth: str, kind: str) -> None:
     ("field", "value", "message"),
     [
         ("question", "", "extra_info.question is missing or empty"),
+        ("question", ["What", "falls?"], r"extra_info.question must be a text, got \['What', 'falls\?'\]"),
+        ("video_path", np.array(["a.mp4", "b.mp4"]), "extra_info.video_path must be a text, got array"),
+        ("question_type", np.array([]), "extra_info.question_type must be a text, got array"),
         ("question_type", "oe", "question_type must be one of mc, numeric, regression, open, segment, got 'oe'"),
         ("options", "a cup, a vase", "options must be a list of texts, or the JSON of one, got 'a cup, a vase'"),
         ("options", '{"A": "a cup"}', "options must be a list"),

@@ -173,6 +173,16 @@ def test_picture_dropped_added_or_of_another_size_is_caught(tokens_per_image: li
         check_invariants(example(), IMAGE, tokens_per_image)
 
 
+def test_a_sampled_placeholder_of_a_video_is_caught() -> None:
+    """The model's positions would look for the video."""
+    stream = empty_stream()
+    stream.start([Message("user", ("look", picture()))])
+    stream.append_turn([*ids("a"), len(LETTERS), *ids("aE")], [-0.1] * 4)
+    check_invariants(stream, IMAGE, [2])
+    with pytest.raises(InvariantError, match="1 placeholders of videos"):
+        check_invariants(stream, IMAGE, [2], video_token_id=len(LETTERS))
+
+
 def test_placeholder_runs() -> None:
     assert placeholder_runs(ids("pIIpIpIII"), IMAGE) == [2, 1, 3]
     assert placeholder_runs([], IMAGE) == []

@@ -301,6 +301,14 @@ async def test_a_turn_that_spells_a_picture_is_flagged(spelt: str) -> None:
     assert_one_masked_token(rollout)
 
 
+@pytest.mark.parametrize("sampled", ["<|image_pad|>", "<|video_pad|>"])
+async def test_a_turn_with_a_sampled_placeholder_is_flagged(sampled: str) -> None:
+    """The model's positions would look for the picture or the video, and verl would lose the whole batch."""
+    rollout = await run_loop([answer(f"B {sampled}")])
+    assert rollout.trajectory.flags == ["invariant"] and "placeholder" in (rollout.trajectory.error or "")
+    assert_one_masked_token(rollout)
+
+
 async def test_an_invariant_that_breaks_on_the_way_flags_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: TokenCounter, content: Content) -> int:
         raise InvariantError("0 images but 1 placeholders in the rendered text")

@@ -21,8 +21,10 @@ from verl_video_tools.verl_plugin.config import config_path
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows
 
 
-def start(monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]]) -> None:
-    """The trainer's own look at its rows, as verl has read them."""
+def start(
+    monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validation: list[dict[str, Any]], **bounds: int
+) -> None:
+    """The trainer's own look at its rows, as verl has read them, and at the bounds of images."""
 
     def init_dataloader(self: Any) -> None:
         self.train_dataset, self.val_dataset = (
@@ -34,7 +36,9 @@ def start(monkeypatch: pytest.MonkeyPatch, train: list[dict[str, Any]], validati
     agent = {"agent_loop_config_path": str(config_path("agent-loops")), "default_agent_loop": "single_turn_agent"}
     rollout = {"agent": agent, "n": 4, "val_kwargs": {"n": 1}, "custom": {}}
     reward = {"reward_model": {"enable": False}}
-    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "reward": reward})
+    data = {"mm_processor_kwargs": bounds}
+    trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": rollout}, "reward": reward, "data": data})
+    trainer.processor = SimpleNamespace(patch_size=14, merge_size=2, size={"shortest_edge": 1, "longest_edge": 10**6})
     trainer._init_dataloader()
 
 
@@ -66,3 +70,13 @@ def test_a_run_that_validates_needs_rows_of_its_own_for_it(asked: dict[str, Any]
     check_validation_rows(config("b.parquet", **asked))
     with pytest.raises(UsageError, match=r"validates .* on the rows that it trains on, a\.parquet; set VAL_FILES"):
         check_validation_rows(config("a.parquet", **asked))
+
+
+def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would fail the frames of every rollout."""
+    rows = [make_row("v.mp4", "(B)")]
+    start(monkeypatch, rows, rows, min_pixels=784, max_pixels=784)
+    with pytest.raises(UsageError, match="no image has an area from min_pixels=800 to max_pixels=1000"):
+        start(monkeypatch, rows, rows, min_pixels=800, max_pixels=1000)
+    others = [{**rows[0], "agent_name": "single_turn_agent"}]
+    start(monkeypatch, others, others, min_pixels=800, max_pixels=1000)  # verl's own loop

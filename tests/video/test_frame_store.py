@@ -81,6 +81,9 @@ def swapped(header: tuple[Any, ...]) -> tuple[Any, ...]:
         lambda data: b"othermag" + data[8:],
         lambda data: HEADER.pack(*swapped(HEADER.unpack(data[: HEADER.size]))) + data[HEADER.size :],
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],  # index, time and mark of the frame shown
+        lambda data: data[:30] + bytes([data[30] ^ 1]) + data[31:],
+        lambda data: data[:32] + bytes([data[32] ^ 1]) + data[33:],
     ],
 )
 def test_a_damaged_file_is_a_miss_and_is_replaced(tmp_path: Path, damage) -> None:
@@ -92,6 +95,16 @@ def test_a_damaged_file_is_a_miss_and_is_replaced(tmp_path: Path, damage) -> Non
     assert not file.exists()
     write(store, 3)
     assert read(store, 3) == FrameFacts(3, 0.1, False)
+
+
+def test_a_frame_under_the_name_of_another_is_a_miss(tmp_path: Path) -> None:
+    store = FrameStore(tmp_path, 1 << 20)
+    write(store, 3)
+    (file,) = frame_files(tmp_path)
+    write(store, 4)
+    (other,) = set(frame_files(tmp_path)) - {file}
+    other.replace(file)
+    assert read(store, 3) is None
 
 
 def test_the_least_recently_used_frames_go(tmp_path: Path) -> None:
@@ -140,14 +153,15 @@ def test_a_lost_ledger_is_made_anew(tmp_path: Path) -> None:
     assert store.stored_bytes == 5 * FRAME_BYTES
 
 
-def test_a_ledger_below_zero_does_not_lift_the_bound(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ledger", [LEDGER.pack(-1 << 40, ~(-1 << 40)), bytes(LEDGER.size), b"\1" * LEDGER.size])
+def test_a_damaged_ledger_does_not_lift_the_bound(tmp_path: Path, ledger: bytes) -> None:
     store = FrameStore(tmp_path, 4 * FRAME_BYTES)
     for index in range(4):
         write(store, index)
-    (tmp_path / "ledger").write_bytes(LEDGER.pack(-1 << 40))
+    (tmp_path / "ledger").write_bytes(ledger)
     for index in range(4, 9):
         write(store, index)
-    assert len(frame_files(tmp_path)) <= 4 and 0 < store.stored_bytes <= 4 * FRAME_BYTES
+    assert 0 < store.stored_bytes == len(frame_files(tmp_path)) * FRAME_BYTES <= 4 * FRAME_BYTES
 
 
 def test_a_folder_that_may_not_be_entered_holds_no_frame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,18 @@ def test_a_lone_bound_is_refused_since_transformers_ignores_it(overrides: dict[s
         envelope_of(processor, overrides)
 
 
+@pytest.mark.parametrize("bounds", [(800, 1000), (2000, 1000), (1, 783), (-5, 0)])
+def test_bounds_that_no_image_meets_are_refused(bounds: tuple[int, int]) -> None:
+    """28x28 pixels are 784, and the next image has twice as many."""
+    with pytest.raises(UsageError, match=f"from min_pixels={bounds[0]} to max_pixels={bounds[1]} and sides"):
+        envelope_of(PROCESSORS["qwen2_5_vl"], dict(zip(("min_pixels", "max_pixels"), bounds, strict=True)))
+
+
+def test_bounds_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(UsageError, match="must be whole, got"):
+        envelope_of(PROCESSORS["qwen2_5_vl"], {"min_pixels": "28x28", "max_pixels": 50_176})
+
+
 def test_other_processors_are_refused() -> None:
     with pytest.raises(UsageError, match="object"):
         envelope_of(object())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.truths import QuestionType, canonical_truth, default_question_type
@@ -39,8 +39,11 @@ class Sample:
         """
         extra_info = _entries(row, "extra_info", "row index=? split=?")
         where = f"row index={extra_info.get('index', '?')} split={extra_info.get('split', '?')}"
-        for name in ("question", "video_path"):
-            if not extra_info.get(name):
+        question, video_path, question_type = (
+            _text(extra_info, name, where) for name in ("question", "video_path", "question_type")
+        )
+        for name, text in (("question", question), ("video_path", video_path)):
+            if not text:
                 raise RowError(f"{where}: extra_info.{name} is missing or empty; docs/rows.md lists what a row holds")
         truth = _entries(row, "reward_model", where).get("ground_truth")
         if truth is None:
@@ -51,17 +54,16 @@ class Sample:
             segment = _segment(extra_info.get("video_segment"))
         except ValueError as error:
             raise RowError(f"{where}: {error}") from error
-        question_type = extra_info.get("question_type") or default_question_type(truth, options)
-        if question_type not in get_args(QuestionType):
+        kind = cast(QuestionType, question_type or default_question_type(truth, options))
+        if kind not in get_args(QuestionType):
             raise RowError(
-                f"{where}: extra_info.question_type must be one of {', '.join(get_args(QuestionType))}, got "
-                f"{question_type!r}"
+                f"{where}: extra_info.question_type must be one of {', '.join(get_args(QuestionType))}, got {kind!r}"
             )
         return cls(
-            question=str(extra_info["question"]),
-            ground_truth=canonical_truth(truth, question_type, options),
-            video_path=str(extra_info["video_path"]),
-            question_type=question_type,
+            question=question,
+            ground_truth=canonical_truth(truth, kind, options),
+            video_path=video_path,
+            question_type=kind,
             options=options,
             video_segment_seconds=segment,
             extra_info=extra_info,
@@ -75,6 +77,16 @@ def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]
         return {}
     if not isinstance(given, Mapping):
         raise RowError(f"{where}: {name} must hold named entries (docs/rows.md lists them), got {given!r:.200}")
+    return given
+
+
+def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
+    """A text; empty where there is none. Raises RowError for anything else, such as a list of texts."""
+    given = extra_info.get(name)
+    if given is None:
+        return ""
+    if not isinstance(given, str):
+        raise RowError(f"{where}: extra_info.{name} must be a text, got {given!r:.200}")
     return given
 
 

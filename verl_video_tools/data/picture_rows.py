@@ -5,8 +5,8 @@ LongVT's cold start has 58,022 of them (arXiv 2511.20785, table 1). There is no 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,14 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
         faults.append("extra_info names both images (image_paths) and a video (video_path); keep one")
     if not extra_info.get("question"):
         faults.append("extra_info.question is missing or empty")
-    faults += [f"no such image file: {path}" for path in extra_info["image_paths"] if not Path(path).is_file()]
-    if not turns:
+    paths = extra_info["image_paths"]
+    if _are_texts(paths):
+        faults += [f"no such image file: {path}" for path in paths if not os.path.isfile(path)]
+    else:
+        faults.append(f"extra_info.image_paths must be a list of paths, got {paths!r:.200}")
+    if turns and not _are_texts(turns):
+        faults.append(f"turns must be a list of texts, got {turns!r:.200}")
+    elif not turns:
         faults.append("a row about images is for fine-tuning only and needs a column turns (docs/cold-start.md)")
     elif len(turns) != 1:
         faults.append(f"a row about images has one turn, which answers, got {len(turns)}")
@@ -89,6 +95,10 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
         except UsageError as error:
             faults.append(str(error))
     return faults
+
+
+def _are_texts(values: Any) -> bool:
+    return isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(one, str) for one in values)
 
 
 def turns_fault(turns: Sequence[str], method: Method) -> str | None:

@@ -185,11 +185,15 @@ class ModelTokens:
     envelope: PixelEnvelope
 
 
-def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int]) -> None:
+def check_invariants(
+    stream: TokenStream, image_token_id: int, tokens_per_image: Sequence[int], video_token_id: int | None = None
+) -> None:
     """Assert what must hold between a finished sequence's tokens, mask, log-probabilities and images.
 
     Args:
         tokens_per_image: placeholder tokens of each image, in order, as the model's own processor counts them.
+        video_token_id: placeholder token of videos, if the model has one. No sequence holds videos, but a policy may
+            sample their token, and the model's positions would look for the video.
 
     Raises:
         InvariantError: names the invariant and both values.
@@ -209,6 +213,8 @@ def check_invariants(stream: TokenStream, image_token_id: int, tokens_per_image:
     runs = placeholder_runs(stream.ids, image_token_id)
     if runs != list(tokens_per_image):
         raise InvariantError(f"placeholder runs {runs} differ from the processor's token counts {tokens_per_image}")
+    if video_token_id is not None and (num_videos := stream.ids.count(video_token_id)):
+        raise InvariantError(f"{num_videos} placeholders of videos in a sequence that holds none: the policy made them")
 
 
 def processor_token_counts(

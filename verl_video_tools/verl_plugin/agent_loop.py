@@ -85,7 +85,8 @@ class VideoAgentLoop(AgentLoopBase):
         self.end_of_turn_id = self.tokenizer.convert_tokens_to_ids("<|im_end|>")
         # Models are served with several: Qwen's generation configs also name the one that ends a document.
         self.end_ids = frozenset({self.end_of_turn_id, self.tokenizer.eos_token_id, self.tokenizer.pad_token_id})
-        kinds = (get_processor_token_id(self.processor, kind) for kind in ("image", "video"))
+        self.video_token_id = get_processor_token_id(self.processor, "video")
+        kinds = (self.image_token_id, self.video_token_id)
         self.placeholders = {id: self._decode([id]) for id in kinds if id is not None}
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput | list[AgentLoopOutput]:
@@ -158,7 +159,7 @@ class VideoAgentLoop(AgentLoopBase):
     def _check(self, stream: TokenStream) -> None:
         """Raises InvariantError for a sequence that must not be trained on."""
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
-        check_invariants(stream, self.image_token_id, counts)
+        check_invariants(stream, self.image_token_id, counts, self.video_token_id)
         # verl decodes a finished rollout for its processor, which takes a spelling for an image that is not there.
         text = self._decode([token for token in stream.ids if token not in self.placeholders])
         if spelt := [name for name in self.placeholders.values() if name in text]:

@@ -17,6 +17,7 @@ from verl_video_tools.methods import method_names
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.settings import check_retriever, group_methods, judge_config, method_from_config
+from verl_video_tools.verl_plugin.trainer_defaults import check_pixel_bounds
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +25,18 @@ CHECKED_COLUMNS = ("agent_name", "reward_model", "extra_info")
 _NUM_NAMED = 5
 
 
-def check_datasets(train: Any, validation: Any, config: DictConfig) -> None:
+def check_datasets(train: Any, validation: Any, config: DictConfig, processor: Any) -> None:
     """Check the rows that verl has read, before it starts a worker: their agent loops, then what they can earn.
 
     Args:
         train: verl's data set; one without a `dataframe` is left alone.
         validation: likewise.
         config: of the run.
+        processor: the model's.
 
     Raises:
-        UsageError: rows name an agent loop that is not registered, need a retriever that is not configured, or
-            see `check_rows`.
+        UsageError: rows name an agent loop that is not registered, need a retriever that is not configured or images
+            of an area that none has, or see `check_rows`.
     """
     rollout_config = config.actor_rollout_ref.rollout
     registered = set(_agent_loop_registry)
@@ -52,6 +54,7 @@ def check_datasets(train: Any, validation: Any, config: DictConfig) -> None:
                 f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
             )
         check_retriever(names, rollout_config)
+        check_pixel_bounds(names, config, processor)
         columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
         judge = judge_config(config)
         check_rows(rows.select_columns(columns), rollout_config, judge, validate=dataset is validation)
@@ -85,7 +88,8 @@ def check_rows(
     faults: dict[str, list[str]] = {}
     num_rows, num_bad = Counter[str](), Counter[str]()
     for row in rows:
-        name = row.get("agent_name") or default
+        given = row.get("agent_name")
+        name = given if isinstance(given, str) and given else default
         if name not in method_names():
             continue
         if name not in methods:

@@ -99,6 +99,7 @@ class TrajectorySFTDataset(Dataset):
         self.mm_processor_kwargs = dict(options.get("mm_processor_kwargs") or {})
         self.envelope = envelope_of(processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(processor, "image")
+        self.video_token_id = get_processor_token_id(processor, "video")
         self.end_of_turn_id = tokenizer.convert_tokens_to_ids("<|im_end|>")
         builder = create_continuous_token_builder(
             tokenizer,
@@ -208,7 +209,7 @@ class TrajectorySFTDataset(Dataset):
 
     def _checked(self, stream: TokenStream) -> TokenStream:
         counts = processor_token_counts(self.processor.image_processor, stream.images, self.mm_processor_kwargs)
-        check_invariants(stream, self.image_token_id, counts)
+        check_invariants(stream, self.image_token_id, counts, self.video_token_id)
         return stream
 
     def _method(self, row: Mapping[str, Any]) -> Method:

@@ -163,7 +163,7 @@ class VideoToolsMixin(PPOTrainer):
 
     def _init_dataloader(self) -> None:
         super()._init_dataloader()
-        check_datasets(self.train_dataset, self.val_dataset, self.config)
+        check_datasets(self.train_dataset, self.val_dataset, self.config, self.processor)
 
     def on_init_end(self) -> None:
         self._enter("sending the first weights to the engine")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.methods import method_names
 from verl_video_tools.verl_plugin.config import config_path
+from verl_video_tools.verl_plugin.settings import plain_dict
+from verl_video_tools.video import envelope_of
 
 _AGENT_LOOP_MANAGER = "verl_video_tools.verl_plugin.agent_loop_worker.VideoAgentLoopManager"
 
@@ -40,3 +46,17 @@ def check_validation_rows(config: DictConfig) -> None:
             f"this run validates (trainer.test_freq={trainer.test_freq}, val_before_train={trainer.val_before_train}) "
             f"on the rows that it trains on, {config.data.train_files}; set VAL_FILES, or data.val_files"
         )
+
+
+def check_pixel_bounds(names: Collection[str], config: DictConfig, processor: Any) -> None:
+    """A loop would say so, too: in every rollout.
+
+    Args:
+        names: of the loops that rows ask for. Others than ours may have other processors.
+        processor: the model's, if it has one.
+
+    Raises:
+        UsageError: no image fits into the bounds of `data.mm_processor_kwargs`.
+    """
+    if processor is not None and not set(method_names()).isdisjoint(names):
+        envelope_of(processor, plain_dict(OmegaConf.select(config, "data.mm_processor_kwargs")))

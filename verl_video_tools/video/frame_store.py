@@ -27,11 +27,13 @@ logger = logging.getLogger(__name__)
 
 MAGIC = b"vvtframe"
 HEADER = struct.Struct("<8sIIqd?3xI")
-"""Magic, width, height, index of the frame shown, its time in seconds, corrupt, CRC-32 of the rest of the file: RGB
-bytes, row by row."""
+"""Magic, width, height, index of the frame shown, its time in seconds, corrupt, CRC-32 of the key, of all before it and
+of the rest of the file: RGB bytes, row by row."""
+_CHECKSUM_BYTES = 4
 
-LEDGER = struct.Struct("<q")
-"""Sum of the sizes of all frames; changed only under the file's lock, before a frame appears or after it is gone."""
+LEDGER = struct.Struct("<qq")
+"""Sum of the sizes of all frames, and its complement, by which a damaged sum is known; changed only under the file's
+lock, before a frame appears or after it is gone."""
 
 PAGE_BYTES = 4096
 LOW_WATER = 0.9
@@ -78,8 +80,8 @@ class FrameStore:
     def stored_bytes(self) -> int:
         """Sum of the sizes of all frames; 0 if it is not known."""
         try:
-            return LEDGER.unpack(self._ledger.read_bytes())[0]
-        except (OSError, struct.error):
+            return _sum_in(self._ledger.read_bytes()) or 0
+        except OSError:
             return 0
 
     def has(self, key: FrameKey) -> bool:
@@ -104,7 +106,8 @@ class FrameStore:
             num_bytes = os.preadv(file, [header, into_HWC.data], 0)
             if num_bytes == HEADER.size + into_HWC.nbytes == os.fstat(file).st_size:
                 magic, width, height, index, timestamp_seconds, corrupt, checksum = HEADER.unpack(header)
-                if (magic, width, height, checksum) == (MAGIC, key.width, key.height, zlib.crc32(into_HWC.data)):
+                expected = (MAGIC, key.width, key.height, _checksum(key, header, into_HWC.data))
+                if (magic, width, height, checksum) == expected:
                     with contextlib.suppress(OSError):  # a folder that we may only read
                         os.utime(file)
                     return FrameFacts(index, timestamp_seconds, corrupt)
@@ -122,9 +125,8 @@ class FrameStore:
         if _occupied(num_bytes) > self.capacity_bytes:
             return
         pixels = np.ascontiguousarray(pixels_HWC).data
-        header = HEADER.pack(
-            MAGIC, key.width, key.height, facts.index, facts.timestamp_seconds, facts.corrupt, zlib.crc32(pixels)
-        )
+        said = (MAGIC, key.width, key.height, facts.index, facts.timestamp_seconds, facts.corrupt)
+        header = HEADER.pack(*said, _checksum(key, HEADER.pack(*said, 0), pixels))
         temporary = self._incoming / uuid.uuid4().hex
         try:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -186,10 +188,11 @@ class FrameStore:
     @contextlib.contextmanager
     def _balance(self) -> Iterator[_Balance]:
         with locked(self._ledger) as file:
-            content = os.pread(file, LEDGER.size, 0)
-            stored_bytes = LEDGER.unpack(content)[0] if len(content) == LEDGER.size else -1
-            balance = _Balance(file, max(0, stored_bytes))
-            if stored_bytes < 0:  # new, lost in a crash of the machine, or no sum, which would lift the bound: count
+            stored_bytes = _sum_in(os.pread(file, LEDGER.size, 0))
+            balance = _Balance(file, stored_bytes or 0)
+            if (
+                stored_bytes is None
+            ):  # new, lost in a crash of the machine, or no sum, which would lift the bound: count
                 balance.set(self._evict(self.capacity_bytes))
             yield balance
 
@@ -211,7 +214,21 @@ class _Balance:
 
     def set(self, stored_bytes: int) -> None:
         self.stored_bytes = stored_bytes
-        os.pwrite(self._file, LEDGER.pack(stored_bytes), 0)
+        os.pwrite(self._file, LEDGER.pack(stored_bytes, ~stored_bytes), 0)
+
+
+def _sum_in(ledger: bytes) -> int | None:
+    """The sum that a ledger states; None if it is none."""
+    if len(ledger) < LEDGER.size:
+        return None
+    stored_bytes, complement = LEDGER.unpack_from(ledger)
+    return stored_bytes if stored_bytes == ~complement >= 0 else None
+
+
+def _checksum(key: FrameKey, header: bytes | bytearray, pixels: memoryview) -> int:
+    """A frame under the name of another, or whose time was damaged, would be as wrong as one with other pixels."""
+    named = zlib.crc32(f"{key.video} {key.index}".encode())
+    return zlib.crc32(pixels, zlib.crc32(header[:-_CHECKSUM_BYTES], named))
 
 
 def _occupied(num_bytes: int) -> int:

@@ -105,7 +105,7 @@ def fit_envelope(width: int, height: int, envelope: PixelEnvelope) -> tuple[int,
     max_cells = envelope.max_pixels // factor**2
     columns, rows = max(1, round(width / factor)), max(1, round(height / factor))
     # The same operations in the same order as `smart_resize`, so that float rounding chooses alike.
-    if columns * rows > max_cells:
+    if columns * rows > max_cells > 0:
         ratio = math.sqrt((height * width) / envelope.max_pixels)
         columns = max(1, math.floor(width / ratio / factor))
         rows = max(1, math.floor(height / ratio / factor))

@@ -7,6 +7,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import PixelEnvelope
+from verl_video_tools.video.resize import fit_envelope
 
 
 def image_tokens(width: int, height: int, factor: int) -> int:
@@ -31,8 +32,8 @@ def envelope_of(processor: Any, overrides: Mapping[str, Any] | None = None) -> P
             `min_pixels` and `max_pixels` win over the processor's own.
 
     Raises:
-        UsageError: the processor is of another kind, or only one of the two bounds is given: transformers takes them
-            at call time as a pair and ignores a lone one, silently.
+        UsageError: the processor is of another kind; only one of the two bounds is given, which transformers, taking
+            them at call time as a pair, would ignore silently; they are no whole numbers; or no image fits them.
     """
     image_processor = getattr(processor, "image_processor", processor)
     try:
@@ -48,5 +49,16 @@ def envelope_of(processor: Any, overrides: Mapping[str, Any] | None = None) -> P
     if ("min_pixels" in given) != ("max_pixels" in given):
         raise UsageError(f"mm_processor_kwargs must give both min_pixels and max_pixels or neither, got {given}")
     if "min_pixels" in given:
-        min_pixels, max_pixels = int(given["min_pixels"]), int(given["max_pixels"])
-    return PixelEnvelope(factor=factor, min_pixels=min_pixels, max_pixels=max_pixels)
+        try:
+            min_pixels, max_pixels = int(given["min_pixels"]), int(given["max_pixels"])
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"min_pixels and max_pixels of mm_processor_kwargs must be whole, got {given}") from error
+    envelope = PixelEnvelope(factor=factor, min_pixels=min_pixels, max_pixels=max_pixels)
+    try:  # here, at the start: later it would fail the frames of every rollout
+        fit_envelope(factor, factor, envelope)
+    except ValueError as error:
+        raise UsageError(
+            f"no image has an area from min_pixels={min_pixels} to max_pixels={max_pixels} and sides that are "
+            f"multiples of {factor} pixels; give bounds with a multiple of {factor}x{factor}={factor**2} between them"
+        ) from error
+    return envelope

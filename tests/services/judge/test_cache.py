@@ -6,6 +6,7 @@ import errno
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,29 @@ async def test_a_damaged_entry_is_asked_again(server: JudgeServer, tmp_path: Pat
     label, counters = await judge_once(config)
     assert (label, counters.cache_hits, len(server.requests)) == (AnswerLabel.CORRECT, 0, 2)
     assert json.loads(entry.read_text())["label"] == "correct"
+
+
+def test_a_verdict_that_lost_bytes_is_no_other_verdict(tmp_path: Path) -> None:
+    """`incorrect` holds `correct`."""
+    kept, key = cache.VerdictCache(tmp_path), cache.CacheKey("?", "a dog", "a cat", "Judge.", MODEL)
+    kept.put(key, AnswerLabel.INCORRECT)
+    (entry,) = tmp_path.rglob("*.json")
+    entry.write_text(entry.read_text().replace("incorrect", "correct"))
+    assert kept.get(key) is None
+    kept.put(key, AnswerLabel.INCORRECT)
+    assert kept.get(key) is AnswerLabel.INCORRECT
+
+
+@pytest.mark.parametrize("name", ["question", "truth", "answer", "prompt", "model"])
+def test_a_verdict_under_the_name_of_another_is_not_believed(tmp_path: Path, name: str) -> None:
+    kept, key = cache.VerdictCache(tmp_path), cache.CacheKey("?", "a dog", "a cat", "Judge.", MODEL)
+    kept.put(key, AnswerLabel.INCORRECT)
+    (entry,) = tmp_path.rglob("*.json")
+    other = replace(key, **{name: "another"})
+    kept.put(other, AnswerLabel.CORRECT)
+    (wrong,) = set(tmp_path.rglob("*.json")) - {entry}
+    wrong.replace(entry)
+    assert kept.get(key) is None
 
 
 async def test_a_folder_that_cannot_be_written_costs_no_verdict(server: JudgeServer, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from tests.services.retrieval.conftest import GOP_FRAMES, NUM_FRAMES, write_colours
 from tests.services.retrieval.encoder import ColourEncoder
@@ -119,6 +121,42 @@ async def test_a_damaged_cache_file_costs_its_embeddings_and_nothing_else(colour
     encoder = ColourEncoder()
     await make_service(encoder, disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
     assert encoder.image_batches == []  # written anew
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"indices": np.ones(3, np.int64), "embeddings": np.ones((3, 2), np.float32)},  # twice the same frame
+        {"indices": np.array(0), "embeddings": np.ones((1, 3), np.float32)},
+        {"indices": np.array([0, 40]), "embeddings": np.ones((2, 3), bool)},
+        {"indices": np.array([0, 40]), "embeddings": np.ones((2, 7), np.float32)},
+        {"indices": np.array([0.0, 40.0]), "embeddings": np.ones((2, 3), np.float32)},
+        {"indices": np.array([0, 40]), "embeddings": np.ones((2, 3), np.float32), "checksum": np.ones((0,), np.int64)},
+    ],
+)
+async def test_whole_tensors_that_are_no_embeddings_of_ours_are_replaced(
+    colours: str, tmp_path: Path, tensors: dict[str, Any]
+) -> None:
+    folder = str(tmp_path)
+    await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
+    (path,) = Path(folder, "colours").iterdir()
+    path.write_bytes(save(tensors))
+    for expected in ([3], []):  # encoded again, and written anew
+        encoder = ColourEncoder()
+        service = make_service(encoder, disk_cache_dir=folder)
+        assert await service.best_frames(colours, [0, 40, 80], "green", 1, SECONDS) == [40]
+        assert encoder.image_batches == expected
+
+
+async def test_a_bit_of_an_embedding_that_flips_costs_it(colours: str, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    await make_service(disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
+    (path,) = Path(folder, "colours").iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 64]) + whole[-2:])
+    encoder = ColourEncoder()
+    await make_service(encoder, disk_cache_dir=folder).best_frames(colours, [0, 40], "green", 1, SECONDS)
+    assert encoder.image_batches == [2] and path.read_bytes() == whole
 
 
 async def test_a_file_that_changed_is_another_video(tmp_path: Path) -> None:

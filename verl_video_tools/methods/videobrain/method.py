@@ -281,7 +281,8 @@ class VideoBrain(vt.Method):
     def _read_class(self, sample: vt.Sample) -> tuple[str, QuestionClass | None]:
         """What a row names as the class of its question, and that class. Names of classes are ours; the published code
         knows only letters."""
-        given = str(sample.extra_info.get("classification") or "").strip().lower()
+        told = sample.extra_info.get("classification")
+        given = "" if told is None else str(told).strip().lower()
         names: dict[str, QuestionClass] = {"direct": "direct", "adaptive": "adaptive", "active": "active"}
         known = CLASS_OF_LETTER if self.compat == "reference" else {**CLASS_OF_LETTER, **names}
         return given, known.get(given)

@@ -39,23 +39,30 @@ class VerdictCache:
 
     def get(self, key: CacheKey) -> AnswerLabel | None:
         try:
-            return AnswerLabel(json.loads(self._path(key).read_text(encoding="utf-8"))["label"])
+            entry = json.loads(self._path(key).read_text(encoding="utf-8"))
+            label = AnswerLabel(entry["label"])
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
+        return label if entry == _entry(key, label) else None  # not one that was renamed, or damaged in its words
 
     def put(self, key: CacheKey, label: AnswerLabel) -> None:
         """Keep a verdict. A full or read-only disk costs the entry, never the verdict."""
         path = self._path(key)
-        # Question, truth and answer are written for readers; only the label is read again.
-        entry = {**asdict(key), "label": label.value}
-        entry.pop("prompt")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with whole_file(path) as partial:
-                partial.write_text(json.dumps(entry), encoding="utf-8")
+                partial.write_text(json.dumps(_entry(key, label)), encoding="utf-8")
         except OSError as error:
             logger.warning("a verdict could not be kept in %s: %s", self.folder, error)
 
     def _path(self, key: CacheKey) -> Path:
         digest = key.digest()
         return self.folder / digest[:2] / f"{digest}.json"
+
+
+def _entry(key: CacheKey, label: AnswerLabel) -> dict[str, str]:
+    """What a file holds. The prompt is long, and the same for many: it counts in the checksum alone, as the label does:
+    `incorrect` that lost two bytes is another verdict."""
+    words = {"question": key.question, "truth": key.truth, "answer": key.answer, "model": key.model}
+    checksum = hashlib.sha256(f"{key.digest()} {label.value}".encode()).hexdigest()
+    return {**words, "label": label.value, "sha256": checksum}

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.errors import JudgeError
-from verl_video_tools.core.reasoning import without_reasoning
+from verl_video_tools.core.reasoning import NATIVE_TAG, without_reasoning
 from verl_video_tools.core.types import AnswerLabel
 
 _LABELS = {
@@ -58,6 +58,7 @@ _SEPARATORS = str.maketrans(":=", "  ")
 _OBJECT_START = re.compile(r"\{(?=\s*[\"}])")
 _MAX_OBJECT_LENGTH = 8_000
 _BRACES = str.maketrans("{}", "()")
+_REASONING_TAG = re.compile(rf"<(/?{NATIVE_TAG})>")
 
 
 def read_verdict(reply: str) -> AnswerLabel:
@@ -85,9 +86,9 @@ def read_verdict(reply: str) -> AnswerLabel:
 
 
 def without_labels(answer: str) -> str:
-    """An answer in which nothing would be read as a label, were it quoted: braces become parentheses, and words such as
-    "label" or "score" lose the colon behind them."""
-    plain = answer.translate(_BRACES)
+    """An answer in which nothing would be read as a label, were it quoted: braces become parentheses, words such as
+    "label" or "score" lose the colon behind them, and no tag ends a reasoning, after which alone a reply is read."""
+    plain = _REASONING_TAG.sub(r"(\1)", answer.translate(_BRACES))
     return _AFTER_LABEL_WORD.sub(lambda found: found[1] + found[2].translate(_SEPARATORS), plain)
 
 

@@ -6,6 +6,7 @@ Axes: T frames of one video in ascending order of their index, D dimensions of a
 from __future__ import annotations
 
 import logging
+import zlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save
+from safetensors.numpy import load, save
 
 from verl_video_tools.core.files import whole_file
 
@@ -103,22 +103,24 @@ class DiskTier:
     def read(self, digest: str) -> FrameEmbeddings | None:
         path = self._path(digest)
         try:
-            tensors = load_file(path)
+            tensors = load(path.read_bytes())
             found = FrameEmbeddings(tensors["indices"], tensors["embeddings"])
+            is_whole = int(tensors["checksum"][0]) == _checksum(digest, found)
         except FileNotFoundError:
             return None
-        except (OSError, SafetensorError, KeyError) as error:
+        except Exception as error:  # whatever a file of another kind leads the library to
             logger.warning("retrieval cache: %s cannot be read (%s); its frames are encoded again", path, error)
             return None
-        if found.embeddings_TD.ndim != 2 or found.indices_T.shape != found.embeddings_TD.shape[:1]:
-            logger.warning("retrieval cache: %s holds no embeddings; its frames are encoded again", path)
+        if not is_whole:
+            logger.warning("retrieval cache: %s is damaged; its frames are encoded again", path)
             return None
         return found
 
     def add(self, digest: str, embeddings: FrameEmbeddings) -> None:
         """Keep embeddings beside those that the file holds, which another node may have added."""
         embeddings = embeddings.joined_with(self.read(digest) or FrameEmbeddings.none())
-        content = save({"indices": embeddings.indices_T, "embeddings": embeddings.embeddings_TD})
+        checksum = np.array([_checksum(digest, embeddings)], np.int64)
+        content = save({"indices": embeddings.indices_T, "embeddings": embeddings.embeddings_TD, "checksum": checksum})
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with whole_file(self._path(digest)) as partial:
@@ -128,3 +130,12 @@ class DiskTier:
 
     def _path(self, digest: str) -> Path:
         return self._folder / f"{digest}.safetensors"
+
+
+def _checksum(digest: str, embeddings: FrameEmbeddings) -> int:
+    """CRC-32 of a video's name and of its embeddings, their types and shapes included."""
+    checksum = zlib.crc32(digest.encode())
+    for array in (embeddings.indices_T, embeddings.embeddings_TD):
+        checksum = zlib.crc32(f"{array.dtype} {array.shape}".encode(), checksum)
+        checksum = zlib.crc32(np.ascontiguousarray(array).data, checksum)
+    return checksum

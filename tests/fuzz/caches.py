@@ -1,0 +1,125 @@
+"""Surface `caches`: files of caches that were damaged, exchanged or written by others. Each is a miss, and heals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any, ClassVar
+
+import numpy as np
+from safetensors.numpy import save
+
+from tests.fuzz import texts
+from tests.fuzz.damage import damaged, damages
+from tests.fuzz.surface import Surface
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
+from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings
+from verl_video_tools.video.batch import FrameFacts
+from verl_video_tools.video.frame_store import PAGE_BYTES, FrameKey, FrameStore
+
+PIXELS_HWC = np.arange(6 * 8 * 3, dtype=np.uint8).reshape(6, 8, 3)
+FACTS = FrameFacts(7, 0.25, False)
+OTHER_FACTS = FrameFacts(9, 0.75, True)
+INDICES = [3, 5, 8]
+EMBEDDINGS_TD = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+DTYPES = ("float16", "float32", "float64", "int64", "int8", "bool")
+ENTRY = CacheKey("Which animal?", "a dog", "a cat", "Judge.", "model")
+CHANGED = ("question", "truth", "answer", "prompt", "model")
+
+
+class Caches(Surface):
+    """The frame store, verdicts of judges, embeddings of frames."""
+
+    name: ClassVar[str] = "caches"
+    unit: ClassVar[str] = "files"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.frames = FrameStore(folder / "frames", 1 << 20)
+        self.verdicts = VerdictCache(folder / "verdicts")
+        self.embeddings = DiskTier(folder / "embeddings", "encoder")
+
+    def make(self, random: Random) -> Any:
+        cache = random.choice(("frames", "frames", "ledger", "verdicts", "verdicts", "embeddings"))
+        case: dict[str, Any] = {"cache": cache, "damages": damages(random), "as": None}
+        roll = random.random()
+        if cache == "frames" and roll < 0.2:
+            case["as"] = "another frame"
+        if cache == "verdicts" and roll < 0.4:
+            case["as"] = random.choice(CHANGED) if roll < 0.2 else texts.value(random)
+        if cache == "embeddings" and roll < 0.5:
+            shape = [random.choice((0, 1, 2, 3, 4)) for _ in range(random.choice((0, 1, 1, 2, 2, 3)))]
+            case["as"] = {
+                random.choice(("indices", "indices", "index")): [random.choice(DTYPES), shape[:1]],
+                random.choice(("embeddings", "embeddings", "x")): [random.choice(DTYPES), shape],
+            }
+        return case
+
+    def check(self, case: Any) -> int:
+        {
+            "frames": self._frame,
+            "ledger": self._ledger,
+            "verdicts": self._verdict,
+            "embeddings": self._embeddings,
+        }[case["cache"]](case["damages"], case["as"])
+        return 1
+
+    def _frame(self, kinds: list[Any], exchanged: Any) -> None:
+        key, other = FrameKey("video", 7, 8, 6), FrameKey("video", 9, 8, 6)
+        self.frames.write(key, FACTS, PIXELS_HWC)
+        (path,) = (self.folder / "frames" / "frames" / "video").glob("7-*")
+        path.write_bytes(damaged(path.read_bytes(), kinds))
+        if exchanged:
+            self.frames.write(other, OTHER_FACTS, PIXELS_HWC + 1)
+            (wrong,) = path.parent.glob("9-*")
+            wrong.replace(path)
+        into = np.empty_like(PIXELS_HWC)
+        facts = self.frames.read(key, into)
+        assert facts is None or (facts == FACTS and np.array_equal(into, PIXELS_HWC)), facts
+        self.frames.write(key, FACTS, PIXELS_HWC)
+        assert self.frames.read(key, into) == FACTS and np.array_equal(into, PIXELS_HWC), "it does not heal"
+
+    def _ledger(self, kinds: list[Any], _: Any) -> None:
+        ledger, frames = self.folder / "frames" / "ledger", self.folder / "frames" / "frames"
+        for path in (*frames.glob("video/*"), ledger):
+            path.unlink(missing_ok=True)
+        self.frames.write(FrameKey("video", 1, 8, 6), FACTS, PIXELS_HWC)
+        ledger.write_bytes(damaged(ledger.read_bytes(), kinds))
+        for index in (2, 3):
+            self.frames.write(FrameKey("video", index, 8, 6), FACTS, PIXELS_HWC)
+            into = np.empty_like(PIXELS_HWC)
+            assert self.frames.read(FrameKey("video", index, 8, 6), into) == FACTS, "the next frames are not kept"
+        assert self.frames.stored_bytes == 3 * PAGE_BYTES, "a wrong sum is believed"
+
+    def _verdict(self, kinds: list[Any], written: Any) -> None:
+        self.verdicts.put(ENTRY, AnswerLabel.INCORRECT)
+        path = self.verdicts._path(ENTRY)
+        if written in CHANGED:
+            other = CacheKey(**{**{name: getattr(ENTRY, name) for name in CHANGED}, written: "another"})
+            self.verdicts.put(other, AnswerLabel.CORRECT)
+            self.verdicts._path(other).replace(path)
+        elif written is not None:
+            path.write_text(json.dumps({"label": "correct", "question": written}))
+        else:
+            path.write_bytes(damaged(path.read_bytes(), kinds))
+        assert self.verdicts.get(ENTRY) in (None, AnswerLabel.INCORRECT), "another verdict is believed"
+        self.verdicts.put(ENTRY, AnswerLabel.INCORRECT)
+        assert self.verdicts.get(ENTRY) is AnswerLabel.INCORRECT, "it does not heal"
+
+    def _embeddings(self, kinds: list[Any], tensors: Any) -> None:
+        known = FrameEmbeddings.none().with_frames(INDICES, EMBEDDINGS_TD)
+        self.embeddings._path("video").unlink(missing_ok=True)
+        self.embeddings.add("video", known)
+        path = self.embeddings._path("video")
+        if tensors is None:
+            path.write_bytes(damaged(path.read_bytes(), kinds))
+        else:
+            path.write_bytes(save({name: np.ones(shape, dtype) for name, (dtype, shape) in tensors.items()}))
+        found = self.embeddings.read("video")
+        if found is not None:
+            assert found.indices_T.tolist() == INDICES and np.array_equal(found.embeddings_TD, EMBEDDINGS_TD), found
+        self.embeddings.add("video", known)
+        healed = self.embeddings.read("video")
+        assert healed is not None and np.array_equal(healed.embeddings_TD, EMBEDDINGS_TD), "it does not heal"
