@@ -190,9 +190,7 @@ class FrameStore:
         with locked(self._ledger) as file:
             stored_bytes = _sum_in(os.pread(file, LEDGER.size, 0))
             balance = _Balance(file, stored_bytes or 0)
-            if (
-                stored_bytes is None
-            ):  # new, lost in a crash of the machine, or no sum, which would lift the bound: count
+            if stored_bytes is None:  # new, lost in a crash of the machine, or no sum, which would lift the bound
                 balance.set(self._evict(self.capacity_bytes))
             yield balance
 
