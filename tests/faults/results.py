@@ -51,12 +51,18 @@ def keep(cell: Cell, result: Result, path: Path = PATH) -> None:
 
 
 def commit() -> str:
-    return _git("describe", "--always", "--dirty", "--abbrev=10").stdout.strip()
+    """The commit that is checked out; where what matters differs from it, it says so."""
+    head = _git("rev-parse", "--short=10", "HEAD").stdout.strip()
+    return head if _equals(head) else f"{head}-dirty"
 
 
 def is_current(result: Result) -> bool:
-    """Whether nothing that matters has changed since."""
-    return _git("diff", "--quiet", result.commit.removesuffix("-dirty"), "--", *RELEVANT).returncode == 0
+    """Whether nothing that matters has changed since; never where it ran on changes that were not committed."""
+    return _equals(result.commit)
+
+
+def _equals(revision: str) -> bool:
+    return _git("diff", "--quiet", revision, "--", *RELEVANT).returncode == 0
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:

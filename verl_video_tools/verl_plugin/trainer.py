@@ -23,8 +23,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `step`: records, while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies
-  after that goes on with the next step.
+- `step` (in `trainer_recording`): records, while TransferQueue holds the step's data, and before verl saves its
+  checkpoint: a run that dies after that goes on with the next step.
 - `_compute_metrics`: metrics, and alarms on them. Images that no row refers to any more are freed (`stored_images`).
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
@@ -44,7 +44,6 @@ from typing import Any, ClassVar
 from ray.exceptions import RayActorError
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import (
-    PPOTrainer,
     PPOTrainerColocateAsync,
     PPOTrainerSeparateAsync,
     PPOTrainerSync,
@@ -54,9 +53,7 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import LastingRecords, RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint
@@ -70,7 +67,8 @@ from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, sum
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import deal_padding, keys_of, lengthen_equal, rollouts_of
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap, record_lines
+from verl_video_tools.verl_plugin.trainer_recording import RecordingTrainer
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
@@ -90,7 +88,7 @@ class _Stopped(Exception):
     """The run was asked to stop, and has saved its checkpoint."""
 
 
-class VideoToolsMixin(PPOTrainer):
+class VideoToolsMixin(RecordingTrainer):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
     Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
@@ -114,19 +112,13 @@ class VideoToolsMixin(PPOTrainer):
         super().__init__(config)
         options = plain_dict(config.trainer.get("video_tools"))
         options.pop("group_routing", None)
-        records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
-        self._records = LastingRecords(RecordWriter(Path(records_dir)))
-        self._record_tokens = bool(options.pop("record_tokens", False))
-        # verl's rows have the engine's log-probabilities only where it was asked for them.
-        self._log_probs = ("rollout_log_probs",) if config.actor_rollout_ref.rollout.calculate_log_probs else ()
+        self._init_records(options)
         self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
         self._actors = ActorCheck(self._watchdog_grace_seconds)
         self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
-        self._step_lines: list[dict[str, Any]] = []
-        self._validation_lines: list[dict[str, Any]] = []
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
         self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
         self._num_refilled, self._nothing_judged = 0, False
@@ -147,11 +139,6 @@ class VideoToolsMixin(PPOTrainer):
     @trainer_mode.setter
     def trainer_mode(self, registered_name: str) -> None:
         """verl's constructor sets the registered name, which must not show."""
-
-    @cached_property
-    def _trajectories(self) -> dict[str, Trajectory]:
-        """Records of the step's rollouts by the key of their last sequence: unpacked once, for advantages and lines."""
-        return {}
 
     @cached_property
     def _judge_watch(self) -> JudgeWatch:
@@ -338,12 +325,6 @@ class VideoToolsMixin(PPOTrainer):
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
-    def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
-        batch: KVBatchMeta = super().step(metrics, timing_raw)
-        self._step_lines = self._lines(batch, self.global_steps, trained=True)
-        self._records.write(self.global_steps, self._step_lines)
-        return batch
-
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
     ) -> None:
@@ -354,20 +335,6 @@ class VideoToolsMixin(PPOTrainer):
         # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
         metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
         self._alarms.check(global_steps, metrics)
-
-    def _keep_validation(self, batch: KVBatchMeta) -> None:
-        self._validation_lines += self._lines(batch, self.global_steps, trained=False)
-
-    def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
-        return record_lines(
-            rollouts_of(batch),
-            batch.partition_id,
-            step,
-            trained=trained,
-            with_tokens=self._record_tokens,
-            with_log_probs=bool(self._log_probs),
-            trajectories=self._trajectories,
-        )
 
 
 @register_trainer("video_tools")
