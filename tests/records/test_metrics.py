@@ -103,6 +103,13 @@ def test_cache_metrics() -> None:
     assert rollout_metrics(rollouts[2:])["cache/hit_rate"] == 0.0  # nothing was asked for
 
 
+def test_cached_tokens_are_the_mean_of_what_the_engine_told() -> None:
+    plain = rollout("a", 0.0, [], StopReason.ANSWER)
+    told = [replace(plain, num_cached_tokens=number) for number in (0, 30, None, 60)]
+    assert rollout_metrics(told)["prefix/cached_tokens"] == 30.0
+    assert "prefix/cached_tokens" not in rollout_metrics([plain])
+
+
 def test_what_the_judge_did() -> None:
     plain = rollout("a", 1.0, [], StopReason.ANSWER)
     assert not any(name.startswith("judge/") for name in rollout_metrics([plain]))

@@ -112,6 +112,8 @@ class ScriptedServer:
 
     turns: Sequence[str | Unended | Spelt]
     global_steps: Sequence[int] | None = None
+    cached_tokens: Sequence[int | None] | None = None
+    """Of each turn's prompt, found in the prefix cache; None stands for an aborted request, which is not counted."""
     extra_logprobs: int = 0
     """Log-probabilities returned beyond the tokens: a fault to be caught."""
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -150,8 +152,10 @@ class ScriptedServer:
         logprobs = [-0.001 * (first + i + 1) for i in range(len(ids) + self.extra_logprobs)]
         self.returned.append(ids)
         self.returned_logprobs.append(logprobs[: len(ids)])
-        steps = {} if self.global_steps is None else {"global_steps": self.global_steps[number]}
-        return TokenOutput(token_ids=ids, log_probs=logprobs, extra_fields=steps)
+        told: dict[str, Any] = {} if self.global_steps is None else {"global_steps": self.global_steps[number]}
+        if self.cached_tokens is not None:
+            told["num_cached_tokens"] = self.cached_tokens[number]
+        return TokenOutput(token_ids=ids, log_probs=logprobs, extra_fields=told)
 
 
 @dataclass

@@ -429,3 +429,13 @@ async def test_rollout_that_never_reached_the_server_has_no_policy_version() -> 
     rollout = await run_loop([], video_path="no/such/file.mp4")
     assert rollout.output.extra_fields["min_global_steps"] == -1
     assert rollout.output.extra_fields["max_global_steps"] == -1
+
+
+# -------------------------------------------------------------------------------------------------------- prefix cache
+
+
+@pytest.mark.parametrize("first", [48, 0, None])
+async def test_cached_tokens_are_those_of_the_first_prompt(first: int | None) -> None:
+    """Later prompts repeat the rollout's own tokens, which says nothing of what a group shares."""
+    rollout = await run_loop([], server=ScriptedServer(LOOK_TWICE, cached_tokens=[first, 500, 600]))
+    assert rollout.output.extra_fields["num_cached_tokens"] == first

@@ -40,6 +40,7 @@ def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -
     line = by_name["a_1"]
     counts = [line[f"num_{name}"] for name in ("sequences", "prompt_tokens", "generated_tokens", "observation_tokens")]
     assert counts == [3, 3 + 4 + 5, 1 + 2 + 3, 3]
+    assert line["num_cached_tokens"] == 7
     assert (line["advantage"], line["reward"], line["trajectory"].question) == (-0.5, {"score": 0.0}, "a_1")
     assert [len(sequence["prompts"]) for sequence in line["sequences"]] == [3, 4, 5]
     assert line["sequences"][0].keys() == {

@@ -154,6 +154,7 @@ class Step:
                 if turn == num_turns[name] - 1:
                     flags = ["aborted"] if name in flagged else []
                     extra_fields |= pack_record(Trajectory(method="framethinker", question=name, flags=flags))
+                    extra_fields["num_cached_tokens"] = 7
                 length = turn + 2
                 zeros, mask = torch.zeros(length), torch.tensor([0] + [1] * (length - 1))
                 rows[f"{name}_{turn}"] = {
