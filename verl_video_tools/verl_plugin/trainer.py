@@ -24,8 +24,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; alarms on the metrics.
-  Images that no row refers to any more are freed (`stored_images`).
+- `_compute_metrics`, and all else that only tells of a run: see `trainer_telling`.
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -55,25 +54,21 @@ from verl.utils.import_utils import resolve_config_path
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import LastingRecords, RecordWriter
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
-from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import CHECKED_COLUMNS, check_rows
 from verl_video_tools.verl_plugin.settings import check_retriever, judge_config, plain_dict
-from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import complete_padding, is_padding, keys_of, lengthen, rollouts_of
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap, record_lines
+from verl_video_tools.verl_plugin.trainer_records import ValidationTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups, spread_padding
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
+from verl_video_tools.verl_plugin.trainer_telling import TellingMixin, lasting_writer
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
@@ -93,7 +88,7 @@ class _Stopped(Exception):
     """The run was asked to stop, and has saved its checkpoint."""
 
 
-class VideoToolsMixin(PPOTrainer):
+class VideoToolsMixin(TellingMixin, PPOTrainer):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
     Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
@@ -118,7 +113,7 @@ class VideoToolsMixin(PPOTrainer):
         options = plain_dict(config.trainer.get("video_tools"))
         options.pop("group_routing", None)
         records_dir = options.pop("records_dir", None) or Path(config.trainer.default_local_dir) / "trajectories"
-        self._records = LastingRecords(RecordWriter(Path(records_dir)))
+        self._write_records = lasting_writer(Path(records_dir))
         self._record_tokens = bool(options.pop("record_tokens", False))
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._log_probs = ("rollout_log_probs",) if config.actor_rollout_ref.rollout.calculate_log_probs else ()
@@ -149,11 +144,6 @@ class VideoToolsMixin(PPOTrainer):
     @trainer_mode.setter
     def trainer_mode(self, registered_name: str) -> None:
         """verl's constructor sets the registered name, which must not show."""
-
-    @cached_property
-    def _trajectories(self) -> dict[str, Trajectory]:
-        """Records of the step's rollouts by the key of their last sequence: unpacked once, for advantages and lines."""
-        return {}
 
     @cached_property
     def _judge_watch(self) -> JudgeWatch:
@@ -353,39 +343,10 @@ class VideoToolsMixin(PPOTrainer):
         self._enter(_MEASURING)
         self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
-        self._records.write(self.global_steps, self._validation_lines, validation=True)
+        self._write_records(self.global_steps, [*self._validation_lines], validation=True)
         num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
         self._judge_watch.check_failures(self.global_steps, num_failures)
         return metrics
-
-    # --------------------------------------------------------------------------------------------- metrics and records
-
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        lines = self._lines(batch, global_steps, trained=True)
-        metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
-        metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
-        metrics["records/failures"] = self._records.num_failures
-        # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
-        metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
-        self._alarms.check(global_steps, metrics)
-        self._records.write(global_steps, lines)
-
-    def _keep_validation(self, batch: KVBatchMeta) -> None:
-        self._validation_lines += self._lines(batch, self.global_steps, trained=False)
-
-    def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
-        return record_lines(
-            rollouts_of(batch),
-            batch.partition_id,
-            step,
-            trained=trained,
-            with_tokens=self._record_tokens,
-            with_log_probs=bool(self._log_probs),
-            trajectories=self._trajectories,
-        )
 
 
 @register_trainer("video_tools")

@@ -26,9 +26,9 @@ Handler = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 async def reply_of(base_url: str, **options: Any) -> Any:
-    async with EndpointClient(EndpointConfig(base_url=base_url, model="any", **options)) as client:
-        async with client.exchange() as exchange:
-            return await exchange.retried(lambda: exchange.chat_completion({"messages": []}))
+    config = EndpointConfig(base_url=base_url, model="any", **options)
+    async with EndpointClient(config) as client, client.exchange() as exchange:
+        return await exchange.retried(lambda: exchange.chat_completion({"messages": []}))
 
 
 @asynccontextmanager
