@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
 # PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and the
-# functions quoted, files, log_to_file, supervised and collect_ray_options.
+# functions quoted, files, log_to_file, supervised, told and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -93,6 +93,11 @@ supervised() { # [OPTION ...] -- COMMAND [ARGUMENT ...]
     done
     trap - INT TERM HUP
     return "$status"
+}
+
+# Runs a command that only tells of a run which has succeeded: one that fails says so, and the recipe goes on.
+told() { # COMMAND [ARGUMENT ...]
+    "$@" || echo "[verl_video_tools] failed with exit code $?, and the run is whole without it: $*" >&2
 }
 
 # Fills the array RAY_OPTIONS: a GRPO run joins the Ray cluster of RAY_ADDRESS (`ray job submit` sets it), else it starts

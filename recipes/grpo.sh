@@ -168,8 +168,8 @@ train "$@"
 [ "$REHEARSE" = 0 ] || resume_rehearsal "$@"
 
 # ------------------------------------------------------------------------------------------------------------- result
-"$PYTHON" -m verl_video_tools.records.summary "$RUN_DIR/trajectories"
+told "$PYTHON" -m verl_video_tools.records.summary "$RUN_DIR/trajectories"
 if [ -e "$RUN_DIR/latest_checkpointed_iteration.txt" ]; then # none after trainer.val_only=True
     "$PYTHON" -m verl_video_tools.verl_plugin.export_model "$RUN_DIR" "$RUN_DIR/huggingface"
 fi
-[ "$REHEARSE" = 0 ] || report_rehearsal
+[ "$REHEARSE" = 0 ] || told report_rehearsal

@@ -1,14 +1,21 @@
-"""docs/trust.md: each of its lines is held by tests that exist, and by those here."""
+"""docs/trust.md and docs/reliability.md: what they say is held by tests that exist, and by those here."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
+from verl_video_tools.services.retrieval.embeddings import DiskTier, FrameEmbeddings
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameStore
 
@@ -25,13 +32,23 @@ def test_every_line_names_tests_that_exist() -> None:
         named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", line)
         assert named, line
         for file, name in named:
-            functions = {
-                node.name
-                for node in ast.walk(ast.parse((REPO / file).read_text()))
-                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            }
-            assert name in functions, f"{file} has no {name}"
-    assert len(lines) >= 10
+            assert name in functions_in(file), f"{file} has no {name}"
+    assert len(lines) >= 13
+
+
+def test_what_a_run_survives_names_tests_that_exist() -> None:
+    named = re.findall(r"`(tests/\S+\.py)::(test_\w+)`", (REPO / "docs" / "reliability.md").read_text())
+    assert named
+    for file, name in named:
+        assert name in functions_in(file), f"{file} has no {name}"
+
+
+def functions_in(file: str) -> set[str]:
+    return {
+        node.name
+        for node in ast.walk(ast.parse((REPO / file).read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 def loads_a_pickle(node: ast.AST) -> bool:
@@ -74,3 +91,31 @@ def test_folders_of_frames_are_their_owners(tmp_path: Path) -> None:
     StripedLocks(tmp_path / "store" / "locks")
     for folder in ("store/frames", "store/incoming", "store/locks"):
         assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700, folder
+
+
+def keep_records(folder: Path) -> None:
+    RecordWriter(folder).write(1, [{"step": 1}])
+
+
+def keep_verdict(folder: Path) -> None:
+    VerdictCache(folder).put(CacheKey("question", "truth", "answer", "prompt", "model"), AnswerLabel.CORRECT)
+
+
+def keep_embeddings(folder: Path) -> None:
+    DiskTier(folder, "encoder").add("digest", FrameEmbeddings(np.zeros(1, np.int64), np.zeros((1, 4), np.float16)))
+
+
+@pytest.mark.parametrize("keep", [keep_records, keep_verdict, keep_embeddings])
+@pytest.mark.parametrize(("umask", "folder_mode", "file_mode"), [(0o077, 0o700, 0o600), (0o027, 0o750, 0o640)])
+def test_what_a_run_keeps_follows_the_umask(
+    tmp_path: Path, keep: Callable[[Path], None], umask: int, folder_mode: int, file_mode: int
+) -> None:
+    """Teams share these folders, so that they are no secret of their owner's, and nothing is open to everybody."""
+    former = os.umask(umask)
+    try:
+        keep(tmp_path / "kept")
+    finally:
+        os.umask(former)
+    paths = [tmp_path / "kept", *(tmp_path / "kept").rglob("*")]
+    modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in paths}
+    assert modes == {True: folder_mode, False: file_mode}

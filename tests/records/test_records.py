@@ -8,7 +8,8 @@ import pytest
 
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
-from verl_video_tools.records.records import LastingRecords, RecordWriter, read_records, step_files
+from verl_video_tools.records.lasting import Lasting
+from verl_video_tools.records.records import RecordWriter, read_records, step_files
 from verl_video_tools.records.summary import main
 
 
@@ -93,18 +94,19 @@ def test_a_full_disk_costs_no_step(
     """It ended training for a log file. Told once, counted, tried again."""
     write, full = RecordWriter.write, [True]
 
-    def failing(self: RecordWriter, *arguments: Any) -> Path:
+    def failing(self: RecordWriter, *arguments: Any, **options: Any) -> Path:
         if full[0]:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, *arguments)
+        return write(self, *arguments, **options)
 
     monkeypatch.setattr(RecordWriter, "write", failing)
-    records = LastingRecords(RecordWriter(tmp_path), max_kept=2)
+    write_records = Lasting(RecordWriter(tmp_path).write, "writing records", "records/failures", max_kept=2)
     for step in (1, 2, 3):
-        records.write(step, [line(step, "a", 0.0)])
-    assert records.num_failures == 6, "one of step 1, two of step 2 with it again, three of step 3"
-    assert len(caplog.messages) == 1 and "No space left" in caplog.messages[0]
+        write_records(step, [line(step, "a", 0.0)])
+    assert write_records.num_failures == 6, "one of step 1, two of step 2 with it again, three of step 3"
+    assert len(caplog.messages) == 1 and "failed: writing records; training goes on" in caplog.messages[0]
+    assert "No space left" in caplog.text
     full[0] = False
-    records.write(4, [line(4, "a", 0.0)], validation=True)
+    write_records(4, [line(4, "a", 0.0)], validation=True)
     assert [path.name for path in step_files(tmp_path)] == ["step_000002.jsonl", "step_000003.jsonl"]
     assert [path.name for path in step_files(tmp_path, validation=True)] == ["val_step_000004.jsonl"]

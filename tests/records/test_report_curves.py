@@ -270,6 +270,14 @@ def test_a_broken_line_of_the_log_is_named(tmp_path: Path, text: str) -> None:
         read_log(path)
 
 
+def test_a_line_that_a_full_disk_has_cut_costs_its_step(tmp_path: Path) -> None:
+    """The next line stands right behind what was written of it."""
+    lines = [json.dumps({"step": step, "data": {"actor/lr": step / 10}}) for step in (1, 2, 3)]
+    log = tmp_path / "log.jsonl"
+    log.write_text(lines[0] + "\n" + lines[1][:20] + lines[2] + "\n")
+    assert read_log(log) == {1: {"actor/lr": 0.1}, 3: {"actor/lr": 0.3}}
+
+
 def test_nothing_recorded_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no recorded step; give a run's folder \(trainer\.default_local_dir\)"):
         read_run("r", tmp_path)

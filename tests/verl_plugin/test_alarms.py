@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,6 @@ def test_off_is_off() -> None:
 
 
 def test_the_command_gets_the_alarm(tmp_path: Path) -> None:
-    import threading
-
     path = tmp_path / "alarm"
     command = f'echo "$VVT_ALARM $VVT_ALARM_STEP $VVT_ALARM_MESSAGE" > {path}'
     assert reports({GAP: [0.2]}, command=command) == {0: ["engine_gap"]}
@@ -81,6 +80,17 @@ def test_the_command_gets_the_alarm(tmp_path: Path) -> None:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join(timeout=30)
     assert path.read_text().startswith("engine_gap 0 engine and actor differ by 0.2")
+
+
+@pytest.mark.parametrize("command", ["exit 3", "/no/such/program", "kill -9 $$"])
+def test_a_command_that_fails_ends_nothing(command: str, caplog: pytest.LogCaptureFixture) -> None:
+    before = set(threading.enumerate())
+    alarms = Alarms({"command": command}, max_probs_diff=0.05)
+    assert alarms.check(1, {GAP: 0.2}) == ["engine_gap"]
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=30)
+    assert "alarms.command failed" in caplog.text
+    alarms.stop_if_asked()  # nor does it ask for an end
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 # Imports after a skip: what they name is not there on every machine.
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +58,7 @@ def test_records_are_written_before_the_checkpoint(monkeypatch: pytest.MonkeyPat
     trainer, written = object.__new__(VideoToolsTrainer), []
     trainer.global_steps = 7
     monkeypatch.setattr(trainer, "_lines", lambda batch, step, trained: [{"batch": batch}], raising=False)
-    trainer._records = SimpleNamespace(write=lambda step, lines: written.append((step, lines)))
+    trainer._write_records = lambda step, lines: written.append((step, lines))
     assert trainer.step({}, {}) == "batch"
     assert written == [(7, [{"batch": "batch"}])] == [(7, trainer._step_lines)]
 

@@ -16,7 +16,7 @@ import torch
 from omegaconf import OmegaConf
 
 trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
-from verl.trainer.ppo.v1 import replay_buffer
+from verl.trainer.ppo.v1 import replay_buffer, trainer_base
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer, ReplayBufferAsync
 
 from verl_video_tools.core.errors import JudgeError
@@ -180,7 +180,7 @@ def refilled_by_the_trainer(monkeypatch: pytest.MonkeyPatch, queue: Queue) -> It
                 queue.add(f"g{next(numbers)}", group)
             return num_prompts
 
-        monkeypatch.setattr(trainer_module.PPOTrainer, "_add_prompts_to_generate", add)
+        monkeypatch.setattr(trainer_base.PPOTrainer, "_add_prompts_to_generate", add)
         trainer = trainer_with_buffer(lambda num_prompts: 0)
         del trainer._add_prompts_to_generate
         trainer.replay_buffer.refill_fn = trainer._add_prompts_to_generate

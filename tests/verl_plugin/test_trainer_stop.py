@@ -15,6 +15,7 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from verl.trainer.ppo.v1 import trainer_base, trainer_sync
 
 from verl_video_tools.verl_plugin.actor_check import ActorCheck
+from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
 
 
 class Trainer(trainer_module.VideoToolsTrainer):
@@ -23,6 +24,7 @@ class Trainer(trainer_module.VideoToolsTrainer):
     def __init__(self, folder: Path, save_freq: int, ask_in: int) -> None:
         self._stop_file, self._saved_step = folder / trainer_module.STOP_FILE, -1
         self._actors, self._watchdog = ActorCheck(), None
+        self._write_records = lasting_writer(folder)
         self._alarms = SimpleNamespace(stop_if_asked=lambda: None)
         self.save_freq, self.ask_in = save_freq, ask_in
         self.told: list[str] = []

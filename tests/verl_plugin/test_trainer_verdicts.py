@@ -74,7 +74,10 @@ def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
     trainer = object.__new__(VideoToolsTrainer)
-    trainer._records, trainer._validation_lines = RecordWriter(tmp_path), [{"uid": "of an earlier validation"}]
+    trainer._write_records, trainer._validation_lines = (
+        RecordWriter(tmp_path).write,
+        [{"uid": "of an earlier validation"}],
+    )
     judge = {"base_url": "http://judge/v1", "on_failure": on_failure}
     trainer.config = OmegaConf.create({"actor_rollout_ref": {"rollout": {"custom": {"video_tools": {"judge": judge}}}}})
     trainer.global_steps = 0

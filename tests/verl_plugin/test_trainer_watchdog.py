@@ -17,6 +17,7 @@ from verl.trainer.ppo.v1 import trainer_base
 
 from verl_video_tools.verl_plugin.actor_check import ActorCheck
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
+from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
 
 
 class Watchdog:
@@ -46,6 +47,7 @@ def test_the_watchdog_may_name_the_dead_first(
     watchdog = Watchdog()
     trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
     trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
+    trainer._write_records = lasting_writer(tmp_path)
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
     assert watchdog.told == [*waits, "stop"]

@@ -7,8 +7,6 @@ came from, its advantage, and, when asked for, its training sequences: tokens wi
 from __future__ import annotations
 
 import json
-import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +15,6 @@ from typing import Any
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import Trajectory
-
-logger = logging.getLogger(__name__)
 
 
 class RecordWriter:
@@ -34,41 +30,6 @@ class RecordWriter:
             for line in lines:
                 file.write(json.dumps(line, ensure_ascii=False, default=_jsonable) + "\n")
         return path
-
-
-class LastingRecords:
-    """Writes records and never raises for a file: a run must not end for its log.
-
-    What could not be written is kept and tried again with the next step; of a disk that stays full the oldest is lost.
-
-    Args:
-        writer: where to.
-        max_kept: files that are kept for another try.
-    """
-
-    def __init__(self, writer: RecordWriter, max_kept: int = 2) -> None:
-        self._writer = writer
-        self._kept: deque[tuple[int, list[Mapping[str, Any]], bool]] = deque(maxlen=max_kept)
-        self.num_failures = 0
-        """Attempts to write that have failed."""
-
-    def write(self, step: int, lines: Iterable[Mapping[str, Any]], validation: bool = False) -> None:
-        waiting = [*self._kept, (step, list(lines), validation)]
-        self._kept.clear()
-        for item in waiting:
-            try:
-                self._writer.write(*item)
-            except (OSError, ValueError, TypeError, RecursionError) as error:
-                self._kept.append(item)
-                self.num_failures += 1
-                if self.num_failures == 1:
-                    logger.warning(
-                        "records of step %s could not be written to %s: %s; training goes on, and they are tried again "
-                        "with the next step (told once, counted in records/failures)",
-                        item[0],
-                        self._writer.folder,
-                        error,
-                    )
 
 
 def _jsonable(value: Any) -> Any:

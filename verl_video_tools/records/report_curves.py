@@ -124,7 +124,8 @@ def read_training(records: Path) -> Steps:
 
 
 def read_log(path: Path) -> Steps:
-    """Numbers that verl's file logger wrote, by step. A last line without its line end was cut, and is left out.
+    """Numbers that verl's file logger wrote, by step. A last line without its line end was cut, and is left out, and so
+    is one that a full disk has cut, behind which the next one stands.
 
     Raises:
         UsageError: the file or a line of it cannot be read.
@@ -136,7 +137,8 @@ def read_log(path: Path) -> Steps:
                 if not text.endswith(b"\n"):
                     break
                 try:
-                    line = json.loads(text)
+                    # In a text of JSON a quotation mark has a backslash before it, so this begins a line.
+                    line = json.loads(text[max(0, text.rfind(b'{"step":')) :])
                     values = {str(name): value for name, value in line["data"].items()}
                     step = int(line["step"])
                 except (ValueError, TypeError, KeyError, AttributeError) as error:

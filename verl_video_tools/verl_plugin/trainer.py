@@ -23,10 +23,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
-- `step` (in `trainer_recording`): records, while TransferQueue holds the step's data, and before verl saves its
-  checkpoint: a run that dies after that goes on with the next step.
-- `_compute_metrics`: metrics, and alarms on them. Images that no row refers to any more are freed (`stored_images`).
 - `_load_checkpoint`: a run that was killed while verl named its checkpoint resumes all the same (`checkpoints`).
+- `step`, `_compute_metrics`, and all else that only tells of a run: see `trainer_telling`.
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -53,24 +51,21 @@ from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
-from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.row_check import check_datasets
 from verl_video_tools.verl_plugin.settings import judge_config, plain_dict
-from verl_video_tools.verl_plugin.stored_images import release
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import deal_padding, keys_of, lengthen_equal, rollouts_of
-from verl_video_tools.verl_plugin.trainer_recording import RecordingTrainer
 from verl_video_tools.verl_plugin.trainer_records import ValidationTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
+from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
@@ -88,7 +83,7 @@ class _Stopped(Exception):
     """The run was asked to stop, and has saved its checkpoint."""
 
 
-class VideoToolsMixin(RecordingTrainer):
+class VideoToolsMixin(TellingMixin):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
     Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
@@ -112,7 +107,7 @@ class VideoToolsMixin(RecordingTrainer):
         super().__init__(config)
         options = plain_dict(config.trainer.get("video_tools"))
         options.pop("group_routing", None)
-        self._init_records(options)
+        self._init_telling(options)
         self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
         self._actors = ActorCheck(self._watchdog_grace_seconds)
         self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
@@ -318,23 +313,10 @@ class VideoToolsMixin(RecordingTrainer):
         self._enter(_MEASURING)
         self._validation_lines.clear()
         metrics: dict[str, float] = super()._validate()
-        self._records.write(self.global_steps, self._validation_lines, validation=True)
+        self._write_records(self.global_steps, [*self._validation_lines], validation=True)
         num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
         self._judge_watch.check_failures(self.global_steps, num_failures)
         return metrics
-
-    # --------------------------------------------------------------------------------------------- metrics and records
-
-    def _compute_metrics(
-        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
-    ) -> None:
-        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
-        metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
-        metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
-        metrics["records/failures"] = self._records.num_failures
-        # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
-        metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
-        self._alarms.check(global_steps, metrics)
 
 
 @register_trainer("video_tools")

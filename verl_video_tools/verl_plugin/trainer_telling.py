@@ -1,0 +1,201 @@
+"""What a trainer tells of its run, held so that none of it ends the run.
+
+verl's trainer raises whatever a tracker raises: a server of Weights & Biases that is away, or a full disk, ends a run
+of days. verl makes the trackers itself and has no registry for them, so registration is not enough. Overridden:
+
+- `logger`, `validation_generations_logger`, `dapo_filtered_reward_logger`: the attributes to which verl assigns what it
+  has made. Each backend fails for itself.
+- `_write_generations`: the writer of `trainer.rollout_data_dir` and `validation_data_dir`; verl raises its failure in
+  the next step.
+- `step`: records, while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies
+  after that goes on with the next step.
+- `_compute_metrics`: metrics, and alarms on them. Images that no row refers to any more are freed (`stored_images`).
+- `fit`: a last try.
+
+A tracker that cannot be set up still ends the run, before its first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from transfer_queue import KVBatchMeta
+from verl.trainer.ppo.v1 import PPOTrainer
+from verl.utils.tracking import Tracking
+
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.records.lasting import Lasting
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
+from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.verl_plugin.alarms import Alarms
+from verl_video_tools.verl_plugin.group_router import imbalance
+from verl_video_tools.verl_plugin.stored_images import release
+from verl_video_tools.verl_plugin.trainer_packing import rollouts_of
+from verl_video_tools.verl_plugin.trainer_records import record_lines
+
+_TRACKING_FAILURES, _RECORD_FAILURES = "tracking/failures", "records/failures"
+"""Metrics: tries that have failed, of the run so far."""
+
+
+def lasting_writer(folder: Path) -> Lasting:
+    """`RecordWriter.write` into this folder. Raises OSError if it cannot be made."""
+    return Lasting(RecordWriter(folder).write, f"writing records to {folder}", _RECORD_FAILURES)
+
+
+class LastingTracking:
+    """verl's `Tracking`; all but `log` is its own."""
+
+    def __init__(self, tracking: Tracking) -> None:
+        self._tracking = tracking
+        self.lasting = [
+            Lasting(partial(tracking.log, backend=[name]), f"logging to {name}", _TRACKING_FAILURES)
+            for name in tracking.logger
+        ]
+
+    def log(self, data: dict[str, Any], step: int) -> None:
+        for log in self.lasting:
+            log(data=data, step=step)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tracking, name)
+
+
+class LastingTables:
+    """One of verl's loggers of tables, which asks for the names of the backends with each table."""
+
+    def __init__(self, tables: Any) -> None:
+        self.lasting = [Lasting(tables.log, f"logging a table ({type(tables).__name__})", _TRACKING_FAILURES)]
+
+    def log(self, backends: str | Sequence[str], table: Any, step: int) -> None:
+        for name in [backends] if isinstance(backends, str) else backends:
+            self.lasting[0]([name], table, step)
+
+
+class _Held:
+    """An attribute that holds what is assigned to it in a wrapper."""
+
+    def __init__(self, wrapper: Callable[[Any], Any]) -> None:
+        self._wrapper = wrapper
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        try:
+            return instance.__dict__[self._name]
+        except (AttributeError, KeyError):
+            raise AttributeError(self._name) from None
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        instance.__dict__[self._name] = self._wrapper(value)
+
+
+class TellingMixin(PPOTrainer):
+    """See the module's docstring; stands before verl's trainer in the list of base classes."""
+
+    _alarms: Alarms
+
+    logger = _Held(LastingTracking)
+    validation_generations_logger = _Held(LastingTables)
+    dapo_filtered_reward_logger = _Held(LastingTables)
+
+    def _init_telling(self, options: dict[str, Any]) -> None:
+        """Takes its own options out of `trainer.video_tools`."""
+        folder = options.pop("records_dir", None) or Path(self.config.trainer.default_local_dir) / "trajectories"
+        self._write_records = lasting_writer(Path(folder))
+        self._record_tokens = bool(options.pop("record_tokens", False))
+        # verl's rows have the engine's log-probabilities only where it was asked for them.
+        self._log_probs = ("rollout_log_probs",) if self.config.actor_rollout_ref.rollout.calculate_log_probs else ()
+        self._step_lines: list[dict[str, Any]] = []
+        self._validation_lines: list[dict[str, Any]] = []
+
+    @cached_property
+    def _write_generations(self) -> Lasting:
+        return Lasting(super()._write_generations, "writing generations", _TRACKING_FAILURES)
+
+    def fit(self, agent_loop_manager: Any) -> None:
+        try:
+            super().fit(agent_loop_manager)
+        finally:
+            for lasting in (*self._trackers(), self._write_records):
+                lasting.try_again()
+
+    def _trackers(self) -> list[Lasting]:
+        held = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
+        loggers = [self.__dict__[name] for name in held if name in self.__dict__]
+        return [lasting for each in loggers for lasting in each.lasting] + [self._write_generations]
+
+    # --------------------------------------------------------------------------------------------- metrics and records
+
+    def step(self, metrics: dict, timing_raw: dict) -> KVBatchMeta:
+        batch: KVBatchMeta = super().step(metrics, timing_raw)
+        self._lasting_record(batch)
+        return batch
+
+    def _compute_metrics(
+        self, batch: KVBatchMeta, metrics: dict, timing_raw: dict, global_steps: int, epoch: int
+    ) -> None:
+        super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
+        self._lasting_tell(metrics)
+        self._check_alarms(global_steps, metrics)
+        metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
+        for name, lasting in ((_TRACKING_FAILURES, self._trackers()), (_RECORD_FAILURES, self._recorders())):
+            metrics[name] = sum(each.num_failures for each in lasting)
+
+    def _record(self, batch: KVBatchMeta) -> None:
+        self._step_lines = []  # if this fails, the last step's are not this one's
+        self._step_lines = self._lines(batch, self.global_steps, trained=True)
+        self._write_records(self.global_steps, self._step_lines)
+
+    def _tell(self, metrics: dict) -> None:
+        metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
+        # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
+        metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
+
+    def _tell_validation(self, batch: KVBatchMeta) -> None:
+        self._validation_lines += self._lines(batch, self.global_steps, trained=False)
+
+    # None of these can be tried again: TransferQueue forgets a batch's rows, and alarms look at a step's own metrics.
+    @cached_property
+    def _lasting_record(self) -> Lasting:
+        return Lasting(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
+
+    @cached_property
+    def _lasting_tell(self) -> Lasting:
+        return Lasting(self._tell, "making metrics of a step", _RECORD_FAILURES, max_kept=0)
+
+    @cached_property
+    def _check_alarms(self) -> Lasting:
+        return Lasting(self._alarms.check, "alarms on a step's metrics", _RECORD_FAILURES, max_kept=0)
+
+    @cached_property
+    def _keep_validation(self) -> Lasting:
+        return Lasting(self._tell_validation, "making records of held-out rollouts", _RECORD_FAILURES, max_kept=0)
+
+    @cached_property
+    def _trajectories(self) -> dict[str, Trajectory]:
+        """Records of the step's rollouts by the key of their last sequence: unpacked once, for advantages and lines."""
+        return {}
+
+    def _recorders(self) -> list[Lasting]:
+        return [
+            self._write_records,
+            self._lasting_record,
+            self._lasting_tell,
+            self._keep_validation,
+            self._check_alarms,
+        ]
+
+    def _lines(self, batch: KVBatchMeta, step: int, trained: bool) -> list[dict[str, Any]]:
+        return record_lines(
+            rollouts_of(batch),
+            batch.partition_id,
+            step,
+            trained=trained,
+            with_tokens=self._record_tokens,
+            with_log_probs=bool(self._log_probs),
+            trajectories=self._trajectories,
+        )
