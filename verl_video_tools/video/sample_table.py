@@ -30,6 +30,7 @@ class SampleTable:
 
     def __init__(self, source: VideoSource) -> None:
         entries = source.stream.index_entries
+        source.check_num_packets(len(entries))
         # A fragmented file has more samples than its header declares.
         if not 0 < len(entries) <= source.stream.frames:
             raise PacketsUnusable
