@@ -49,6 +49,10 @@ class Deadline:
 NEVER = Deadline(None, "")
 
 
+class LostFileError(UnreadableVideoError):
+    """The file system gave an error, or the file is gone: what was opened is of no more use."""
+
+
 class VideoSource:
     """The video stream of one file. Not thread-safe: PyAV forbids two threads in one container.
 
@@ -118,14 +122,24 @@ class VideoSource:
             self._container.close()
 
     def rewind(self) -> None:
-        """Start again at the first packet, by opening the file anew: not every container can seek."""
+        """Start again at the first packet, by opening the file anew: not every container can seek.
+
+        Raises:
+            LostFileError: it cannot be opened any more.
+        """
         self._container.close()
-        self._open()
+        try:
+            self._open()
+        except UnreadableVideoError as error:
+            raise LostFileError(str(error)) from error
 
     def packets(self, deadline: Deadline) -> Iterator[av.Packet]:
         """Packets of the stream from the present position to the end, in decode order.
 
-        A read error ends them like the end of the file: what comes before a damaged place stays usable.
+        Damage ends them like the end of the file: what comes before it stays usable.
+
+        Raises:
+            LostFileError: the file system did not give what is in the file, which must not pass for a shorter one.
         """
         try:
             for count, packet in enumerate(self._container.demux(self.stream)):
@@ -133,9 +147,12 @@ class VideoSource:
                 self.check_num_packets(count)
                 if packet.size:
                     yield packet
-        except (av.FFmpegError, IndexError):
-            # IndexError: PyAV trips over a stream that began after FFmpeg had looked for streams (late audio in FLV or
-            # MPEG-TS). It does so only when it flushes its streams at the end of the file, after the last packet.
+        except av.FFmpegError as error:
+            if isinstance(error, OSError):  # the file system's own; for damage FFmpeg has others
+                raise LostFileError(f"{self.path}: reading the file failed: {error.strerror}") from error
+        except IndexError:
+            # PyAV trips over a stream that began after FFmpeg had looked for streams (late audio in FLV or MPEG-TS). It
+            # does so only when it flushes its streams at the end of the file, after the last packet.
             return
 
     def check_num_packets(self, num_packets: int) -> None:

@@ -25,7 +25,7 @@ from verl_video_tools.video.frame_converter import FrameConverter, display_size
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.opening_check import check_opening
 from verl_video_tools.video.readers import FrameReader, open_reader
-from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, VideoSource
+from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
 logger = logging.getLogger(__name__)
 
@@ -304,6 +304,9 @@ class Video:
                 raise VideoError(f"{self.path}: the video was closed")
             with report_as_unreadable(self.path):
                 yield
+        except LostFileError:
+            self._close()  # so that whoever asks next for the file opens it anew
+            raise
         finally:
             self._lock.release()
 
