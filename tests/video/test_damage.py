@@ -110,21 +110,41 @@ def test_a_stream_that_begins_late_in_the_file_does_no_harm(tmp_path: Path) -> N
         assert not batch.corrupt.any()
 
 
-@pytest.mark.parametrize("offset", [0xC900_0000, 0x0010_0000, 432_000], ids=["before", "after", "last group"])
-def test_a_damaged_table_of_times_is_not_believed(offset: int, whole: Path, tmp_path: Path) -> None:
+def damage_a_time(whole: Path, share: float, offset: int) -> Path:
+    """A copy of an MP4 file in which one frame, given as a share of all, has another offset from its decode time."""
     data = bytearray(whole.read_bytes())
     start = data.index(b"ctts") + 12  # entries of 8 bytes: number of frames, their offset
     num_entries = int.from_bytes(data[start - 4 : start], "big")
-    damaged = start + 8 * round(num_entries * 0.45)  # in the group of pictures that is looked at in the middle
+    damaged = start + 8 * round(num_entries * share)
     data[damaged + 4 : damaged + 8] = offset.to_bytes(4, "big")
-    path = tmp_path / "damaged.mp4"
+    path = whole.with_name("damaged.mp4")
     path.write_bytes(data)
-    with Video(path) as video:
+    return path
+
+
+@pytest.mark.parametrize("offset", [0xC900_0000, 0x0010_0000, 432_000], ids=["before", "after", "last group"])
+def test_a_damaged_table_of_times_is_not_believed(offset: int, whole: Path) -> None:
+    # In the group of pictures that is looked at in the middle.
+    with Video(damage_a_time(whole, 0.45, offset)) as video:
         times = video.timestamps_seconds()
         assert 290 <= len(times) <= 300
         assert np.all(np.diff(times) > 0)
         numbers = [read_number(frame) for frame in video.frames_at_indices([0, 60, 100]).frames_THWC]
         assert numbers == [0, 60, 100]
+
+
+@pytest.mark.parametrize("first_read", ["the damaged group", "another group"])
+def test_times_never_go_back_where_opening_saw_no_damage(first_read: str, whole: Path) -> None:
+    """A group of pictures that opening has not looked at: frames of it or of others are refused, by name."""
+    with Video(damage_a_time(whole, 0.69, 45_000)) as video:  # shown half a second late, in the next group
+        assert video.info.num_frames == 300, "opening saw the damage, so this tests nothing"
+        groups = [6, 7, 8] if first_read == "the damaged group" else [8, 7, 6]
+        shown: dict[int, float] = {}
+        with pytest.raises(UnreadableVideoError, match=r"damaged\.mp4: frames of segment \d have times among those"):
+            for index in (30 * group + place for group in groups for place in range(30)):
+                shown[index] = video.frames_at_indices([index], height=8).timestamps_seconds[0]
+        assert np.all(np.diff([shown[index] for index in sorted(shown)]) > 0)
+        assert [read_number(frame) for frame in video.frames_at_indices([0, 100]).frames_THWC] == [0, 100]
 
 
 def test_nothing_decodable_in_a_sound_container(whole: Path, tmp_path: Path) -> None:

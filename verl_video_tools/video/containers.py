@@ -23,6 +23,12 @@ and the runners of scripts, which all open something else."""
 WHITELISTS = {"protocol_whitelist": "file", "format_whitelist": ",".join(dict.fromkeys(FORMATS))}
 """Options of FFmpeg for whoever opens a file, program or library."""
 
+MAX_PICTURE_PIXELS = 8192 * 8192
+"""Largest picture that is decoded; 8K has half of it. A decoder holds several, of at least 1.5 bytes a pixel."""
+
+OPEN_OPTIONS = {**WHITELISTS, "max_pixels": str(MAX_PICTURE_PIXELS)}
+"""Options for opening: to find out about a stream, FFmpeg decodes some of its pictures."""
+
 OPEN_SECONDS = 60.0
 """Time that FFmpeg may take to open a file and find its streams."""
 
@@ -42,7 +48,7 @@ def open_container(path: str | os.PathLike[str], **options: Any) -> InputContain
         os.path.abspath(path),
         "r",
         metadata_errors="replace",
-        options=WHITELISTS,
+        options=OPEN_OPTIONS,
         timeout=(OPEN_SECONDS, None),
         **options,
     )

@@ -10,6 +10,7 @@ from av.index import IndexEntries
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.video.edit_list import max_edits
 from verl_video_tools.video.segments import (
+    Between,
     PacketsUnusable,
     Segment,
     SegmentTable,
@@ -29,6 +30,7 @@ class SampleTable:
 
     def __init__(self, source: VideoSource) -> None:
         entries = source.stream.index_entries
+        source.check_num_packets(len(entries))
         # A fragmented file has more samples than its header declares.
         if not 0 < len(entries) <= source.stream.frames:
             raise PacketsUnusable
@@ -117,7 +119,7 @@ def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> Segment
     if np.any(np.diff(times) <= 0):
         raise PacketsUnusable
 
-    def load(number: int, deadline: Deadline) -> Segment:
+    def load(number: int, between: Between, deadline: Deadline) -> Segment:
         try:
             segment = table.read(number, deadline)
         except PacketsUnusable:
@@ -126,6 +128,14 @@ def segments_of_sample_table(source: VideoSource, deadline: Deadline) -> Segment
             raise UnreadableVideoError(
                 f"{source.path}: the packets of segment {number} are not those of the file's own table; "
                 "was it changed or cut while it was open?"
+            )
+        before, after = between
+        if len(pts := segment.frame_pts) and (
+            (before is not None and pts[0] <= before) or (after is not None and pts[-1] >= after)
+        ):
+            raise UnreadableVideoError(
+                f"{source.path}: frames of segment {number} have times among those of others, so the file's table of "
+                "times is damaged; copy the video with `ffmpeg -fflags +genpts -i OLD -c copy NEW.mkv`"
             )
         return segment
 

@@ -7,6 +7,7 @@ among the times of its own, and both are exact without decoding anything.
 
 from __future__ import annotations
 
+from bisect import bisect, insort
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ Ticks = npt.NDArray[np.int64]
 
 DROPS_LEADING_FRAMES = frozenset({"h264", "hevc"})
 """Codecs whose decoder drops frames shown before the file's first key frame, since they refer to frames not there."""
+
+
+Between = tuple[int | None, int | None]
+"""A time before and a time after, both exclusive, in ticks; None for no bound."""
 
 
 class PacketsUnusable(Exception):
@@ -136,7 +141,7 @@ class SegmentTable:
         lower_pts: per segment, a time that neither its frames nor those of later segments come before, in ticks.
         counts: per segment, the number of frames shown.
         loaded: segments read already, by number.
-        load: reads one of the others.
+        load: reads one of the others, given its number and the times that its frames must lie between.
     """
 
     def __init__(
@@ -144,18 +149,30 @@ class SegmentTable:
         lower_pts: Ticks,
         counts: Ticks,
         loaded: Mapping[int, Segment],
-        load: Callable[[int, Deadline], Segment] | None = None,
+        load: Callable[[int, Between, Deadline], Segment] | None = None,
     ) -> None:
         self._lower_pts = lower_pts
         self._load = load
         self._loaded = dict(loaded)
+        self._numbers = sorted(self._loaded)
         self.first_index: Ticks = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
         self.num_frames = int(self.first_index[-1])
 
     def segment(self, number: int, deadline: Deadline) -> Segment:
         if number not in self._loaded and self._load is not None:
-            self._loaded[number] = self._load(number, deadline)
+            self._loaded[number] = self._load(number, self._between_neighbours(number), deadline)
+            insort(self._numbers, number)
         return self._loaded[number]
+
+    def _between_neighbours(self, number: int) -> Between:
+        """Times that the nearest segments read so far leave for one that was not read."""
+        place = bisect(self._numbers, number)
+        before = (self._loaded[other].frame_pts for other in reversed(self._numbers[:place]))
+        after = (self._loaded[other].frame_pts for other in self._numbers[place:])
+        return (
+            next((int(pts[-1]) for pts in before if len(pts)), None),
+            next((int(pts[0]) for pts in after if len(pts)), None),
+        )
 
     def segment_of(self, index: int) -> int:
         """Number of the segment that holds a frame, 0 <= index < num_frames."""

@@ -14,13 +14,16 @@ from av.stream import Discard, Disposition
 from av.video.stream import VideoStream
 
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoNotFoundError
-from verl_video_tools.video.containers import open_container
+from verl_video_tools.video.containers import MAX_PICTURE_PIXELS, open_container
 
 BACK_OFF_SECONDS = (0.0, 1.0, 4.0, 16.0)
 """How far before its goal a seek aims, try after try; after the last try the file is read from its start."""
 
-MAX_PICTURE_PIXELS = 8192 * 8192
-"""Largest picture that is decoded; 8K has half of it. A decoder holds several, of at least 1.5 bytes a pixel."""
+MAX_DURATION_SECONDS = 24 * 3600.0
+"""Longest video that is read."""
+
+MAX_PACKETS = 24 * 3600 * 60
+"""Most packets of a stream that are read: so many hold a day at 60 frames a second. Each costs some 100 bytes."""
 
 
 class Deadline:
@@ -44,6 +47,10 @@ class Deadline:
 
 
 NEVER = Deadline(None, "")
+
+
+class LostFileError(UnreadableVideoError):
+    """The file system gave an error, or the file is gone: what was opened is of no more use."""
 
 
 class VideoSource:
@@ -115,24 +122,46 @@ class VideoSource:
             self._container.close()
 
     def rewind(self) -> None:
-        """Start again at the first packet, by opening the file anew: not every container can seek."""
+        """Start again at the first packet, by opening the file anew: not every container can seek.
+
+        Raises:
+            LostFileError: it cannot be opened any more.
+        """
         self._container.close()
-        self._open()
+        try:
+            self._open()
+        except UnreadableVideoError as error:
+            raise LostFileError(str(error)) from error
 
     def packets(self, deadline: Deadline) -> Iterator[av.Packet]:
         """Packets of the stream from the present position to the end, in decode order.
 
-        A read error ends them like the end of the file: what comes before a damaged place stays usable.
+        Damage ends them like the end of the file: what comes before it stays usable.
+
+        Raises:
+            LostFileError: the file system did not give what is in the file, which must not pass for a shorter one.
         """
         try:
-            for packet in self._container.demux(self.stream):
+            for count, packet in enumerate(self._container.demux(self.stream)):
                 deadline.check()
+                self.check_num_packets(count)
                 if packet.size:
                     yield packet
-        except (av.FFmpegError, IndexError):
-            # IndexError: PyAV trips over a stream that began after FFmpeg had looked for streams (late audio in FLV or
-            # MPEG-TS). It does so only when it flushes its streams at the end of the file, after the last packet.
+        except av.FFmpegError as error:
+            if isinstance(error, OSError):  # the file system's own; for damage FFmpeg has others
+                raise LostFileError(f"{self.path}: reading the file failed: {error.strerror}") from error
+        except IndexError:
+            # PyAV trips over a stream that began after FFmpeg had looked for streams (late audio in FLV or MPEG-TS). It
+            # does so only when it flushes its streams at the end of the file, after the last packet.
             return
+
+    def check_num_packets(self, num_packets: int) -> None:
+        """Raise UnreadableVideoError for more packets than are read."""
+        if num_packets > MAX_PACKETS:
+            raise UnreadableVideoError(
+                f"{self.path}: the video stream has more than {MAX_PACKETS} packets, the most that are read; cut the "
+                "video into shorter ones"
+            )
 
     def packets_from(
         self,

@@ -23,8 +23,9 @@ from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_b
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.frame_converter import FrameConverter, display_size
 from verl_video_tools.video.identity import file_identity
+from verl_video_tools.video.opening_check import check_opening
 from verl_video_tools.video.readers import FrameReader, open_reader
-from verl_video_tools.video.source import NEVER, Deadline, VideoSource
+from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +90,7 @@ class Video:
             self._open(deadline)
 
     def _open(self, deadline: Deadline) -> None:
+        check_opening(self.identity, deadline)
         self._source = VideoSource(self.path)
         self._time_base = self._source.time_base
         try:
@@ -96,13 +98,21 @@ class Video:
             if self._reader.num_frames == 0:
                 raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
             self._first_pts = self._reader.pts_at(0, deadline)
+            duration_seconds = self._duration_seconds(self._source, deadline)
+            if duration_seconds > MAX_DURATION_SECONDS:
+                raise UnreadableVideoError(
+                    f"{self.path}: lasts {duration_seconds:.0f} s, longer than the {MAX_DURATION_SECONDS:.0f} s that "
+                    "are read; cut it into shorter videos"
+                )
+            # Only now: other decoders than ours have no limits.
             self._decoder = open_backend(self.backend, self._source, self._reader, deadline)
-            self.info = self._probe(self._source, deadline)
+            self.info = self._probe(self._source, duration_seconds, deadline)
         except BaseException:
             self.close()
             raise
 
-    def _probe(self, source: VideoSource, deadline: Deadline) -> VideoInfo:
+    def _duration_seconds(self, source: VideoSource, deadline: Deadline) -> float:
+        """From the first frame to the end of the last."""
         num_frames = self._reader.num_frames
         last_pts = self._reader.pts_at(num_frames - 1, deadline)
         duration = self._reader.last_duration(deadline)
@@ -111,7 +121,11 @@ class Video:
             duration = last_pts - self._reader.pts_at(num_frames - 2, deadline)
         elif duration <= 0:
             duration = round(1 / ((average_rate or Fraction(1)) * source.time_base))
-        duration_seconds = self._seconds_of(last_pts + max(1, duration))
+        return self._seconds_of(last_pts + max(1, duration))
+
+    def _probe(self, source: VideoSource, duration_seconds: float, deadline: Deadline) -> VideoInfo:
+        num_frames = self._reader.num_frames
+        average_rate = source.stream.average_rate
         # The nominal rate is exact where coarse ticks make the measured one 29.9998; but it may be plain wrong.
         average_fps = num_frames / duration_seconds
         if average_rate is not None and abs(average_rate * duration_seconds - num_frames) <= 0.1:
@@ -253,12 +267,7 @@ class Video:
     def close(self) -> None:
         """Free the file and the decoder. Waits for a call that another thread has under way."""
         with self._lock:
-            if self._source is None:
-                return
-            if self._decoder is not None:
-                self._decoder.close()
-            self._source.close()
-            self._source = None
+            self._close()
 
     @property
     def closed(self) -> bool:
@@ -277,6 +286,14 @@ class Video:
 
     # The methods below need the lock held (or the object not yet shared).
 
+    def _close(self) -> None:
+        if self._source is None:
+            return
+        if self._decoder is not None:
+            self._decoder.close()
+        self._source.close()
+        self._source = None
+
     @contextmanager
     def _held(self, deadline: Deadline) -> Iterator[None]:
         left_seconds = deadline.left_seconds()
@@ -287,6 +304,9 @@ class Video:
                 raise VideoError(f"{self.path}: the video was closed")
             with report_as_unreadable(self.path):
                 yield
+        except LostFileError:
+            self._close()  # so that whoever asks next for the file opens it anew
+            raise
         finally:
             self._lock.release()
 
