@@ -87,6 +87,13 @@ def test_rounds_add_up_and_a_find_ends_in_its_command(
         program.main()
 
 
+def test_the_page_tells_what_was_run() -> None:
+    """`python -m tests.fuzz --total` prints the table."""
+    page = (REPO / "docs" / "reliability.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- fuzz: begin -->\n")[2].partition("\n<!-- fuzz: end -->")[0]
+    assert table == program.totals(program.read_counts(program.COUNTS))
+
+
 def test_finds_of_one_place_are_one() -> None:
     finds = [Find("turns", 0, number, "error", place) for number, place in enumerate("abab")]
     assert [find.number for find in unique(finds)] in ([0, 1], [1, 0])
