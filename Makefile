@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast test-recipes test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
+.PHONY: help install demo test test-fast fuzz test-recipes test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -30,6 +30,9 @@ test: install  ## all tests without Ray and vLLM, then real runs (real vLLM, rea
 
 test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow"
+
+fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or given to SURFACE=...; goes on where the last round ended
+	python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SURFACE),--surface $(SURFACE))
 
 test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
 	$(PYTEST) $(IN_TURN) -m recipes

@@ -21,7 +21,7 @@ from tests.verl_plugin.harness import processor, tokenizer, video
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.prompt_files import load_prompt
 from verl_video_tools.core.types import PixelEnvelope
-from verl_video_tools.data.picture_rows import read_picture
+from verl_video_tools.data.picture_rows import picture_faults, read_picture
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
@@ -154,6 +154,20 @@ def test_faults_name_the_row(changes: dict[str, Any], message: str, tmp_path: Pa
     paths = [path.format(folder=tmp_path) for path in changes["image_paths"]]
     with pytest.raises(RowError, match=message):
         dataset(tmp_path, [row(paths)])[0]
+
+
+@pytest.mark.parametrize(
+    ("paths", "turns", "faults"),
+    [
+        (0.5, ["<answer>B</answer>"], ["extra_info.image_paths must be a list of paths, got 0.5"]),
+        ("a.png", ["<answer>B</answer>"], ["extra_info.image_paths must be a list of paths, got 'a.png'"]),
+        ([7], ["<answer>B</answer>"], ["extra_info.image_paths must be a list of paths, got [7]"]),
+        (["a\0b.png"], ["<answer>B</answer>"], ["no such image file: a\0b.png"]),
+        (["gone.png"], 7, ["no such image file: gone.png", "turns must be a list of texts, got 7"]),
+    ],
+)
+def test_columns_of_other_types_are_faults(paths: Any, turns: Any, faults: list[str]) -> None:
+    assert picture_faults({"extra_info": {"question": "?", "image_paths": paths}, "turns": turns}) == faults
 
 
 def test_the_prompt_can_be_replaced_and_other_methods_have_none(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def main() -> int:
     arguments = parser.parse_args()
     surfaces = arguments.surface or [*SURFACES]
     if arguments.total:
-        print(totals(json.loads(arguments.counts.read_text())))
+        print(totals(read_counts(arguments.counts)))
         return 0
     if arguments.number is not None or arguments.past is not None:
         show(surfaces[0], arguments.seed, arguments.number, arguments.past)
@@ -43,13 +43,13 @@ def main() -> int:
     finds: list[Find] = []
     print(f"{'surface':10} {'inputs':>9} {'per s':>8} {'finds':>6}")
     for name in surfaces:
-        counts = json.loads(arguments.counts.read_text()) if arguments.counts.exists() else {}
-        first = next_number(counts, name, arguments.seed)
+        first = next_number(read_counts(arguments.counts), name, arguments.seed)
         found = run_apart(name, arguments.seed, first, seconds=seconds)
         found.finds = list(unique(found.finds))
         rate = found.inputs / max(found.seconds, 1e-9)
         print(f"{name:10} {found.inputs:9} {rate:8.0f} {len(found.finds):6}", flush=True)
         finds += found.finds
+        counts = read_counts(arguments.counts)  # once more: another round may have ended meanwhile
         add(counts, name, arguments.seed, first, found)
         arguments.counts.write_text(json.dumps(counts, indent=1) + "\n")
     for find in finds:
@@ -64,6 +64,11 @@ def show(name: str, seed: int, number: int | None, past: str | None) -> None:
         print(json.dumps(case, indent=1))
         surface.check(case)
         print("handled rightly")
+
+
+def read_counts(path: Path) -> dict[str, Any]:
+    counts: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return counts
 
 
 def next_number(counts: dict[str, Any], name: str, seed: int) -> int:

@@ -48,7 +48,7 @@ class Caches(Surface):
         if cache == "frames" and roll < 0.2:
             case["as"] = "another frame"
         if cache == "verdicts" and roll < 0.4:
-            case["as"] = random.choice(CHANGED) if roll < 0.2 else texts.value(random)
+            case["as"] = random.choice((*CHANGED, "label")) if roll < 0.2 else texts.value(random)
         if cache == "embeddings" and roll < 0.5:
             shape = [random.choice((0, 1, 2, 3, 4)) for _ in range(random.choice((0, 1, 1, 2, 2, 3)))]
             case["as"] = {
@@ -96,7 +96,9 @@ class Caches(Surface):
     def _verdict(self, kinds: list[Any], written: Any) -> None:
         self.verdicts.put(ENTRY, AnswerLabel.INCORRECT)
         path = self.verdicts._path(ENTRY)
-        if written in CHANGED:
+        if written == "label":
+            path.write_text(path.read_text().replace('"incorrect"', '"correct"'))
+        elif written in CHANGED:
             other = CacheKey(**{**{name: getattr(ENTRY, name) for name in CHANGED}, written: "another"})
             self.verdicts.put(other, AnswerLabel.CORRECT)
             self.verdicts._path(other).replace(path)

@@ -7,7 +7,9 @@ from random import Random
 from typing import Any
 
 
-def damages(random: Random, kinds: tuple[str, ...] = ("cut", "flip", "put", "noise", "drop", "zeros")) -> list[Any]:
+def damages(
+    random: Random, kinds: tuple[str, ...] = ("cut", "flip", "put", "noise", "drop", "zeros", "odd")
+) -> list[Any]:
     """One to three damages: a kind, where (a share of the file), and what."""
     return [
         [kind, _share(random), random.choice((1, 1, 2, 4, 8, 64, 1000)), random.randrange(1 << 30)]
@@ -44,9 +46,11 @@ def damaged(data: bytes, damages: list[Any]) -> bytes:
     return data
 
 
-def text_of(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+def text_of(data: bytes, times: int = 1) -> list[Any]:
+    """Bytes that are repeated, as JSON."""
+    return [base64.b64encode(data).decode(), times]
 
 
-def bytes_of(text: str) -> bytes:
-    return base64.b64decode(text)
+def bytes_of(written: list[Any]) -> bytes:
+    text, times = written
+    return base64.b64decode(text) * times

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
@@ -68,6 +69,13 @@ def test_rows_of_other_loops_and_without_a_name() -> None:
         check_rows([other], configuration, None, validate=False)
     with pytest.raises(UsageError, match=r"1 of 1 .* row index=\? split=\?: extra_info.question is missing"):
         check_rows([{"agent_name": "framethinker"}], configuration, None, validate=False)
+
+
+def test_a_name_that_is_no_text_names_no_method(caplog: pytest.LogCaptureFixture) -> None:
+    """Lists come as NumPy's, which are neither true nor false."""
+    row = {**rows_of(["a foul"])[0], "agent_name": np.array(["framethinker", "longvt"])}
+    check_rows([row], config(), None, validate=False)
+    assert not caplog.messages
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,12 +12,15 @@ from verl_video_tools.core.temporal import temporal_iou
 RIGHT_OVERLAP = 0.5
 """Overlap from which an answer counts as right."""
 
-_CLOCK = re.compile(r"(?:(\d+):)?(\d+):(\d+(?:\.\d+)?)")
+# A part of a time has nine digits at most. Possessive, and from the first digit on: else a policy that writes digits
+# for ever, or spaces, which are joined before, is read from each to the end, on the event loop of all rewards.
+_DIGITS = r"\d{1,9}+(?!\d)"
+_CLOCK = re.compile(rf"(?:({_DIGITS}):)?({_DIGITS}):({_DIGITS}(?:\.\d++)?)")
 _MARKUP = re.compile(r"[*_`$\\]")
-_TIME = r"(\d+(?::\d+){0,2}(?:\.\d+)?|(?<![.\w])\.\d+)\s*(?:s\b|sec(?:ond)?s?\b)?"
-_PAIR = rf"{_TIME}\s*(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b)\s*{_TIME}"
+_TIME = rf"(?<!\d)({_DIGITS}(?::{_DIGITS}){{0,2}}(?!:\d)(?:\.\d++)?|(?<![.\w])\.\d++) ?(?:s\b|sec(?:ond)?s?\b)?"
+_PAIR = rf"{_TIME} ?(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b) ?{_TIME}"
 _SEGMENT = re.compile(_PAIR, re.IGNORECASE)
-_SEGMENT_IN_BRACKETS = re.compile(rf"\[\s*{_PAIR}\s*\]", re.IGNORECASE)
+_SEGMENT_IN_BRACKETS = re.compile(rf"\[ ?{_PAIR} ?\]", re.IGNORECASE)
 
 
 def read_segment(answer: str | None) -> tuple[float, float] | None:
@@ -27,7 +30,7 @@ def read_segment(answer: str | None) -> tuple[float, float] | None:
     ``2.5s - 7s``, ``from 0:02 to 0:07``. Those in square brackets come first: what else an answer says may be about
     other times. Markup counts for nothing. Ends in the wrong order are a segment that overlaps nothing.
     """
-    text = _MARKUP.sub("", answer or "")
+    text = " ".join(_MARKUP.sub("", answer or "").split())
     found = _SEGMENT_IN_BRACKETS.findall(text) or _SEGMENT.findall(text)
     if not found:
         return None

@@ -202,3 +202,11 @@ async def test_a_model_without_reasoning_is_recorded_as_it_wrote(
 def test_a_reply_without_words_or_reasoning_is_none(message: Any) -> None:
     with pytest.raises(AttemptFailed, match="is no chat completion"):
         read_completion({"choices": [{"message": message}]})
+
+
+@pytest.mark.parametrize("count", [float("inf"), float("nan"), -3, "9", None, [7]])
+def test_a_reply_that_counts_no_tokens_is_read(count: Any) -> None:
+    """Python's JSON knows Infinity, which is no whole number."""
+    choice = {"message": {"content": "B"}, "finish_reason": ["stop"]}
+    read = read_completion({"choices": [choice], "usage": {"completion_tokens": count}})
+    assert (read.text, read.num_tokens, read.finish_reason) == ("B", 0, None)

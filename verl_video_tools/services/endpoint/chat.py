@@ -47,19 +47,25 @@ def read_completion(reply: Any) -> Completion:
         # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
         stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
         tells_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
-        num_tokens = int(usage.get("completion_tokens") or 0)
+        num_tokens = _count(usage.get("completion_tokens"))
+        finish_reason = choice.get("finish_reason")
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
     if not isinstance(text, str):
         raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
     return Completion(
         text,
-        choice.get("finish_reason"),
+        finish_reason if isinstance(finish_reason, str) else None,
         stop_reason if isinstance(stop_reason, str) else None,
         tells_stop,
         num_tokens,
         reasoning,
     )
+
+
+def _count(given: Any) -> int:
+    """Python's JSON has an infinity, which is no whole number."""
+    return given if isinstance(given, int) and given > 0 else 0
 
 
 def _reasoning(message: Mapping[str, Any]) -> str | None:

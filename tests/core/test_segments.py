@@ -1,0 +1,41 @@
+"""Answers that are segments: what is read, and that no text keeps a reward worker busy."""
+
+import pytest
+
+from verl_video_tools.core.segments import clock_seconds, grade_segment, read_segment
+
+
+@pytest.mark.parametrize(
+    ("answer", "segment"),
+    [
+        ("[2.5, 7]", (2.5, 7.0)),
+        ("from  0:02\tto\n0:07", (2.0, 7.0)),
+        ("2.5s  -  7 seconds", (2.5, 7.0)),
+        ("**[ .5 , 1:00:01.5 ]**", (0.5, 3601.5)),
+        ("version 1.2.5 - 7", (2.5, 7.0)),
+        ("1234567890 - 7", None),  # no time has ten digits
+        ("7 - 1234567890", None),
+        (f"[0:01, 1:{'9' * 5000}]", None),
+        (f"{'9' * 5000}:00 - 3", (0.0, 3.0)),
+        ("[1, 2:99999999999999999999999999]", None),
+    ],
+)
+def test_what_is_read(answer: str, segment: tuple[float, float] | None) -> None:
+    assert read_segment(answer) == segment
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + ":00", "0:" + "9" * 5000, "9" * 5000])
+def test_a_clock_of_thousands_of_digits_is_none(text: str) -> None:
+    """Python refuses to read them."""
+    assert clock_seconds(text) is None
+
+
+@pytest.mark.parametrize(
+    "piece", ["9", "1.", "1:", "1:1", " ", "1 ", "1\n \n", "1 s", "[", "[1", "[1 ", "1,", "1 to ", "*"]
+)
+def test_long_answers_take_time_in_proportion_to_their_length(piece: str) -> None:
+    """300,000 characters take well under a second; where each is read from to the end they take hours, and the limit of
+    every test ends this one."""
+    answer = piece * (300_000 // len(piece))
+    grade_segment(answer, "[1, 2]")
+    grade_segment(f"1{answer}x", "[1, 2]")
