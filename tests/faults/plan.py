@@ -25,6 +25,7 @@ class Fault:
         target: regular expression of the title or command line of the process that gets `signal`; None for a fault
             that is no signal (`tests.faults.plant`).
         environment: further variables of the recipe.
+        resumed_says: the same for the output of the run that resumes.
         moments: in which it can occur.
         elsewhere: why not in the others.
     """
@@ -35,6 +36,7 @@ class Fault:
     target: str | None = None
     signal: str = "SIGKILL"
     environment: tuple[tuple[str, str], ...] = ()
+    resumed_says: str = ""
     moments: tuple[str, ...] = MOMENTS
     elsewhere: str = ""
 
@@ -79,7 +81,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "video_gone": Fault(
         "a video of the step is removed",
-        r"No such file or directory",
+        r"stop/video_error:\S*0\.[1-9]",
         outcome=GOES_ON,
         moments=("generation",),
         elsewhere="no video is read then; validation reads as generation does",
@@ -99,7 +101,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "tracker_cut": Fault(
         "the run is killed while it names its checkpoint, and leaves an empty file",
-        r"latest_checkpointed_iteration\.txt",
+        _ASKED.format("SIGTERM"),
+        resumed_says=r"names no checkpoint that is there \(''\); resuming from \S+/global_step_[12]",
         moments=("checkpoint",),
         elsewhere="the file is written then",
     ),

@@ -52,7 +52,7 @@ def test_cell(cell: Cell, output_dir: Path, inputs: dict[str, str], reference: P
         resumed.wait_for(f"{NUM_STEPS} validation")
         resumed.look()
         resumed.finish()
-        check_finished(resumed)
+        check_finished(resumed, fault.resumed_says)
         resumed_seconds = round(resumed.seconds)
     _check_work(cell, folder, reference)
     keep(cell, Result(round(run.ended_seconds, 1), round(run.seconds), resumed_seconds, commit()))
