@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from datasets import Dataset
 
 from tests.faults.compare import different_weights, rollouts, weights
 from tests.faults.plan import NUM_STEPS
-from tests.faults.run import start
+from tests.faults.run import clear, start
 from tests.integration.conftest import output_dir, sft_model
 
 __all__ = ["output_dir", "sft_model"]
@@ -45,7 +44,7 @@ def reference(output_dir: Path, inputs: dict[str, str]) -> Path:
     """Folder of an uninterrupted run, which is kept with the outputs."""
     folder = output_dir / "fault_reference"
     if os.environ.get("FRESH") == "1" or not (folder / "huggingface" / "config.json").exists():
-        shutil.rmtree(folder, ignore_errors=True)
+        clear(folder)
         run = start(folder, NUM_STEPS, **inputs)
         assert run.wait_for("1 validation"), run.log[-6000:]
         run.look()

@@ -25,6 +25,7 @@ class Fault:
         target: regular expression of the title or command line of the process that gets `signal`; None for a fault
             that is no signal (`tests.faults.plant`).
         environment: further variables of the recipe.
+        resumed_says: the same for the output of the run that resumes.
         moments: in which it can occur.
         elsewhere: why not in the others.
     """
@@ -35,6 +36,7 @@ class Fault:
     target: str | None = None
     signal: str = "SIGKILL"
     environment: tuple[tuple[str, str], ...] = ()
+    resumed_says: str = ""
     moments: tuple[str, ...] = MOMENTS
     elsewhere: str = ""
 
@@ -57,8 +59,8 @@ FAULTS: dict[str, Fault] = {
     "second_supervisor": _killed("the second supervisor", _SUPERVISOR + "--folder", _ENDED.format("supervise")),
     "driver": _killed("the driver", r"^\S+ -m verl\.trainer\.main_ppo ", _ENDED.format("main_ppo")),
     "task_runner": _killed("the task runner", r"^ray::TaskRunner", r"ActorDiedError[\s\S]*TaskRunner"),
-    "gcs_server": _killed("Ray's head (gcs_server)", r"^\S*gcs_server ", r"GCS"),
-    "raylet": _killed("Ray's node manager (raylet)", r"^\S*raylet ", r"raylet|NodeDiedError"),
+    "gcs_server": _killed("Ray's head (gcs_server)", r"^\S*gcs_server ", r"Failed to connect to GCS"),
+    "raylet": _killed("Ray's node manager (raylet)", r"^\S*raylet ", r"Raylet is terminated|node has crashed"),
     "agent_loop_worker": _lost("agent loop worker", r"^ray::VideoAgentLoopWorker"),
     "reward_worker": _lost("reward worker", r"^ray::RewardLoopWorker"),
     "group_router": _lost("router", r"^ray::GroupRouter"),
@@ -79,7 +81,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "video_gone": Fault(
         "a video of the step is removed",
-        r"No such file or directory",
+        r"stop/video_error:\S*0\.[1-9]",
         outcome=GOES_ON,
         moments=("generation",),
         elsewhere="no video is read then; validation reads as generation does",
@@ -99,7 +101,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "tracker_cut": Fault(
         "the run is killed while it names its checkpoint, and leaves an empty file",
-        r"latest_checkpointed_iteration\.txt",
+        _ASKED.format("SIGTERM"),
+        resumed_says=r"names no checkpoint that is there \(''\); resuming from \S+/global_step_[12]",
         moments=("checkpoint",),
         elsewhere="the file is written then",
     ),

@@ -168,6 +168,12 @@ def start(folder: Path, num_steps: int, command: Sequence[str] = RECIPE, **envir
     return FaultRun(folder, process, log_path, marks_path, temporary)
 
 
+def clear(folder: Path) -> None:
+    """Remove what earlier runs have written there, their logs beside it included."""
+    for path in folder.parent.glob(f"{folder.name}*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 Plant = Callable[[FaultRun, int, str], None]
 """Lets a fault happen in a moment of a step; called when the step before has been validated."""
 

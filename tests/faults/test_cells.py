@@ -7,7 +7,6 @@ make test-faults CELLS="engine_core:generation"    # these; FRESH=1 runs what ha
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from tests.faults.compare import different_weights, rollouts, weights
 from tests.faults.plan import CELLS, ENDS, FAULTS, NUM_STEPS, PLANTED_STEP, Cell
 from tests.faults.plant import plant_of, undo
 from tests.faults.results import Result, commit, is_current, keep, load
-from tests.faults.run import start, strike
+from tests.faults.run import clear, start, strike
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 CHOSEN = os.environ.get("CELLS", "").split()
@@ -36,8 +35,7 @@ def test_cell(cell: Cell, output_dir: Path, inputs: dict[str, str], reference: P
         pytest.skip(f"has passed at commit {known.commit}, and nothing that matters has changed; FRESH=1 runs it again")
     fault = FAULTS[cell.fault]
     folder = output_dir / f"fault_{cell.fault}_{cell.moment}"
-    for left in folder.parent.glob(f"{folder.name}*"):
-        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    clear(folder)
     environment = {**inputs, **dict(fault.environment)}
     run = start(folder, NUM_STEPS, **environment)
     try:
@@ -52,7 +50,7 @@ def test_cell(cell: Cell, output_dir: Path, inputs: dict[str, str], reference: P
         resumed.wait_for(f"{NUM_STEPS} validation")
         resumed.look()
         resumed.finish()
-        check_finished(resumed)
+        check_finished(resumed, fault.resumed_says)
         resumed_seconds = round(resumed.seconds)
     _check_work(cell, folder, reference)
     keep(cell, Result(round(run.ended_seconds, 1), round(run.seconds), resumed_seconds, commit()))

@@ -11,7 +11,7 @@ from tests.faults.check import check_finished, check_struck
 from tests.faults.compare import rollouts
 from tests.faults.plan import QUICK, Cell
 from tests.faults.plant import plant_of
-from tests.faults.run import RECIPE, FaultRun, start, strike
+from tests.faults.run import RECIPE, FaultRun, clear, start, strike
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
@@ -30,6 +30,7 @@ def saved_step(folder: Path) -> int:
 def chain(output_dir: Path, inputs: dict[str, str]) -> list[FaultRun]:
     """The runs with the faults in order, and a last one without."""
     folder, runs = output_dir / "fault_chain", []
+    clear(folder)
     for cell in STRUCK:
         run = start(folder, LAST_STEP, IN_ORDER, **inputs)
         runs.append(run)
@@ -43,7 +44,7 @@ def chain(output_dir: Path, inputs: dict[str, str]) -> list[FaultRun]:
     return runs
 
 
-@pytest.mark.parametrize(("number", "cell"), enumerate(STRUCK), ids=map(str, STRUCK))
+@pytest.mark.parametrize(("number", "cell"), list(enumerate(STRUCK)), ids=map(str, STRUCK))
 def test_a_run_ends_with_a_message_and_leaves_nothing(chain: list[FaultRun], number: int, cell: Cell) -> None:
     check_struck(chain[number], cell)
 
