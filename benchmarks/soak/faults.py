@@ -14,6 +14,7 @@ import psutil
 
 from benchmarks.soak.kinds import process_kind
 
+REPO = Path(__file__).parents[2]
 FAULT_PROBABILITY = 0.1
 """Of a new fault after a step in which nothing is broken."""
 KILL_PROBABILITY = 0.004
@@ -41,7 +42,7 @@ class Judge:
     def start(self) -> None:
         port = self.base_url.removesuffix("/v1").rpartition(":")[2] or "0"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.judge_server", "--port", port], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-m", "tests.judge_server", "--port", port], cwd=REPO, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()

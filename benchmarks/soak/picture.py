@@ -13,6 +13,7 @@ from benchmarks.soak.segments import Segment
 _MOST_POINTS = 120
 """Of a line within a segment."""
 _MOST_KINDS = 8
+_SINCE_START = "memory gained, MB"
 
 
 def draw(segments: Sequence[Segment], path: Path) -> None:
@@ -25,11 +26,11 @@ def draw(segments: Sequence[Segment], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     segments = [segment for segment in segments if segment.samples]
-    last = [sample for segment in segments for sample in segment.samples]
-    kinds = all_kinds(segments)
-    largest = sorted(kinds, key=lambda kind: -max(of_processes(kind, "memory_mb")(s) for s in last))[:_MOST_KINDS]
+    samples = [sample for segment in segments for sample in segment.samples]
+    memory = {kind: of_processes(kind, "memory_mb") for kind in all_kinds(segments)}
+    largest = sorted(memory, key=lambda kind: -max(map(memory[kind], samples)))[:_MOST_KINDS]
     panels: list[tuple[str, dict[str, Callable[[Sample], float]]]] = [
-        ("memory, MB", {kind: of_processes(kind, "memory_mb") for kind in largest}),
+        (_SINCE_START, {kind: memory[kind] for kind in largest}),
         ("open handles", {kind: of_processes(kind, "handles") for kind in largest}),
         ("threads", {kind: of_processes(kind, "threads") for kind in largest}),
         (
@@ -44,8 +45,15 @@ def draw(segments: Sequence[Segment], path: Path) -> None:
             start = 0
             for segment in segments:
                 steps = [start + sample["step"] - segment.samples[0]["step"] for sample in segment.samples]
-                x, y = _thinned(steps), _thinned([value(sample) for sample in segment.samples])
-                axis.plot(x, y, color=f"C{number}", linewidth=1, label=name if start == 0 else None)
+                base = value(segment.samples[0]) if label == _SINCE_START else 0.0
+                values = [value(sample) - base for sample in segment.samples]
+                axis.plot(
+                    _thinned(steps),
+                    _thinned(values),
+                    color=f"C{number}",
+                    linewidth=1,
+                    label=name if start == 0 else None,
+                )
                 start += segment.steps
         start = 0
         for segment in segments:
@@ -55,7 +63,8 @@ def draw(segments: Sequence[Segment], path: Path) -> None:
                 axis.axvline(step, ymin=0.97, color="#d1495b", linewidth=0.8)
             start += segment.steps
         axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
+        if label != _SINCE_START:
+            axis.set_ylim(bottom=0)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
     axes[-1].set_xlabel("steps")

@@ -33,7 +33,7 @@ _STEP_SECONDS = 300.0
 _SAVE_SECONDS = 120.0
 """Time to end the step and to save, after the run was told to stop."""
 _CACHE_BYTES = 4_000_000
-"""Capacity of the frame cache on disk: small, so that it is full soon."""
+"""Capacity of the frame cache in shared memory, and of that on disk: small, so that they are full soon."""
 _NO_END = 1_000_000
 _LEAKING_LOOP = "benchmarks.soak.leaking_loop.LeakingLoop"
 DEMO, ROWS = "demo_mixed", "rows.parquet"
@@ -206,6 +206,7 @@ def _recipe(
         "TRAIN_FILES": str(out / ROWS),
         "VERL_FILE_LOGGER_PATH": str(_metrics_path(out, number)),
         "VVT_FRAME_CACHE": f"soak-{os.getpid()}",
+        "VVT_FRAME_CACHE_BYTES": str(_CACHE_BYTES),
         "VVT_FRAME_CACHE_DISK": str(out / "cache" / "frames"),
         "VVT_FRAME_CACHE_DISK_BYTES": str(_CACHE_BYTES),
         "TMPDIR": str(temporary / "files"),
