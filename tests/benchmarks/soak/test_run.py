@@ -38,7 +38,7 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_segment_ends_in_order_when_its_time_is_over(out: Path) -> None:
     (out.parent / "recipes" / "mixed_grpo.sh").write_text(RECIPE.format(last=900))
-    assert run_segment(Options(out, seconds=1.0, seed=0, leak_mb=0)) == "time"
+    assert run_segment(Options(out, seconds=0.6, seed=0, leak_mb=0)) == "time"
     (segment,) = read_segments(out)
     assert segment.outcome == "time"
     assert len(segment.samples) >= 2 and segment.samples[0]["step"] >= 7
