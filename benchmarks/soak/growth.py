@@ -17,6 +17,8 @@ PROCESS_MEASURES = ("memory_mb", "handles", "threads")
 BOUNDS = {"memory_mb": 0.1, "handles": 0.02, "threads": 0.02, "folder": 0.1}
 """Growth per step (MB, or a number) that is taken for none: 1,000 steps of it are 100 MB, or 20 handles."""
 
+_KINDS_OF_ALL = 5
+"""Times the bound, for all processes together."""
 
 Sample = Mapping[str, Any]
 """As in `Segment.samples`."""
@@ -47,7 +49,7 @@ class Growth:
 
     @property
     def verdict(self) -> Verdict:
-        return verdict(self.slope, BOUNDS[self.measure])
+        return verdict(self.slope, BOUNDS[self.measure] * (_KINDS_OF_ALL if self.of == ALL else 1))
 
 
 def verdict(slope: Slope | None, bound: float) -> Verdict:

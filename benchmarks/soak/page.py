@@ -74,8 +74,8 @@ def _findings(growth: Sequence[Growth]) -> str:
     lines = [
         f"Mean, and growth per step with its 95 % interval, after {WARM_UP_STEPS} steps of warm-up in each segment. "
         f"Of {len(growth)} quantities: no growth found, {counts[Verdict.NONE]}; growth below the bound ({bounds} a "
-        f"step), {counts[Verdict.BELOW]}; too short to tell, {counts[Verdict.OPEN]}; growth above the bound, "
-        f"{counts[Verdict.GROWS]}."
+        f"step; five times that for all processes), {counts[Verdict.BELOW]}; too short to tell, "
+        f"{counts[Verdict.OPEN]}; growth above the bound, {counts[Verdict.GROWS]}."
     ]
     lines += [f"- **{sentence(each)}**" for each in growth if each.verdict is Verdict.GROWS]
     return "\n".join(lines)
