@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast fuzz test-recipes test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn clean
+.PHONY: help install demo test test-fast fuzz test-recipes test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -98,6 +98,10 @@ METHOD ?= framethinker
 SEED ?= 0
 learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
 	python examples/learning_curve/run.py --method $(METHOD) --seed $(SEED)
+
+HOURS ?= 1
+soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak
+	python -m benchmarks.soak --hours $(HOURS) $(if $(LEAK_MB),--leak-mb $(LEAK_MB))
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,9 @@
+"""A run that goes on for hours, watched from outside: what grows from step to step?
+
+A soak is a row of segments. Each is one run of the recipe for all methods, resumed from the checkpoint of the one
+before; faults happen at random meanwhile. Memory, open handles, threads, shared memory and folders are sampled after
+every step.
+"""
+
+LEAK_VARIABLE = "SOAK_LEAK_MB"
+"""MB that the agent loops of a step keep for ever, where a leak is planted."""

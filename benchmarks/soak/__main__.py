@@ -1,0 +1,84 @@
+"""`python -m benchmarks.soak --hours 1`: train for hours with faults at random, and tell what grows.
+
+May be interrupted at any moment; started again, it goes on until the hours are full. With `--leak-mb 1` the agent loop
+worker keeps 1 MB more with every step, which has to be found.
+
+Exit code: 0, or 1 where something grows by more than its bound, 2 where a run ended by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.soak import page, picture
+from benchmarks.soak.growth import Verdict, all_growth
+from benchmarks.soak.prepare import prepare
+from benchmarks.soak.run import Options, SegmentError, run_segment
+from benchmarks.soak.segments import read_segments, soaked_hours
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hours", type=float, default=1.0, help="to be soaked in all, earlier sittings included")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of a segment, after its first step")
+    parser.add_argument("--most-segments", type=int, help="of this sitting")
+    parser.add_argument("--seed", type=int, default=0, help="of the faults")
+    parser.add_argument("--leak-mb", type=float, default=0.0, help="planted in the agent loop worker, per step")
+    parser.add_argument("--out", type=Path, help="default: outputs/soak, or outputs/soak_leak with a planted leak")
+    parser.add_argument("--docs", action="store_true", help="put table and picture into docs/reliability.md")
+    options = parser.parse_args()
+    out = options.out or Path("outputs", "soak_leak" if options.leak_mb else "soak")
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        soak(Options(out, 60 * options.minutes, options.seed, options.leak_mb), options.hours, options.most_segments)
+    except KeyboardInterrupt:
+        print(f"soak: interrupted; the same command goes on ({_state(out)})", file=sys.stderr)
+        return 130
+    except SegmentError as error:
+        print(f"soak: {error}", file=sys.stderr)
+        return 2
+    return tell(out, options.docs)
+
+
+def soak(options: Options, hours: float, most_segments: int | None) -> None:
+    """Run segments until so many hours are full, or so many segments were run."""
+    num_segments = 0
+    while soaked_hours(read_segments(options.out)) < hours and num_segments != most_segments:
+        prepare(options.out)
+        outcome = run_segment(options)
+        num_segments += 1
+        print(f"soak: segment ended ({outcome}); {_state(options.out)}", flush=True)
+
+
+def tell(out: Path, docs: bool) -> int:
+    """Write table and picture, and print what grows."""
+    segments = [segment for segment in read_segments(out) if segment.samples]
+    if not segments:
+        print(f"soak: no sample in {out}; soak first (--hours)", file=sys.stderr)
+        return 2
+    growth = all_growth(segments)
+    text = page.report(segments, growth)
+    (out / "soak.md").write_text(text)
+    picture.draw(segments, out / "soak.svg")
+    print(text)
+    if docs:
+        page.into_page(text)
+        page.PICTURE.write_bytes((out / "soak.svg").read_bytes())
+    return int(any(each.verdict is Verdict.GROWS for each in growth))
+
+
+def _state(out: Path) -> str:
+    segments = read_segments(out)
+    return f"{60 * soaked_hours(segments):.0f} minutes soaked in {len(segments)} segments"
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
