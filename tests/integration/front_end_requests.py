@@ -1,11 +1,15 @@
 """Requests that our front end prepares, beside those that vLLM prepares itself.
 
-    VERL_PLATFORM=cpu python -m tests.integration.front_end_requests MODEL_DIR CACHE_GB [NUM_REQUESTS]
+    VERL_PLATFORM=cpu python -m tests.integration.front_end_requests MODEL_DIR CACHE_GB
 
-Random requests of interleaved rollouts, each with more images than the one before, go through both; each side has a
-processor cache, and behind it the cache of an engine core, which must see images in the same order. Prints one JSON
-object: how many requests were compared, how many images vLLM's cache held already, how many it had thrown away, and
-what differed.
+Rollouts of random images run at the same time through our front end, each with more images in every request. vLLM's
+then prepares the same requests, in the order in which its engine got them. Each side has a processor cache, and behind
+it the cache of an engine core, which must see images in the same order. Rollouts that start with the same images have
+one of two settings of the processor.
+
+Prints one JSON object: how many requests were compared, how many followed one of another rollout, how many images
+vLLM's cache held already, how many it had thrown away, what differed, and how many images both settings showed, and how
+many of these had features in common.
 """
 
 from __future__ import annotations
@@ -14,8 +18,10 @@ import asyncio
 import json
 import random
 import sys
-from collections.abc import Generator
-from types import SimpleNamespace
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Generator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,7 +37,9 @@ from verl_video_tools.verl_plugin.sent_images import SentImages, image_name
 from verl_video_tools.verl_plugin.vllm_front_end import FrontEnd
 
 SIZES = ((56, 84), (84, 84), (112, 56))
-NUM_ROLLOUTS = 16
+NUM_ROLLOUTS, NUM_TURNS = 16, 4
+SETTINGS = ({}, {"max_pixels": 56 * 56})
+"""Of the processor: images as they are, and shrunk."""
 
 
 class Reference(list):
@@ -72,7 +80,66 @@ def differences(expected: Any, found: Any) -> list[str]:
     return names
 
 
-def main(model_dir: str, cache_gb: float, num_requests: int) -> dict[str, Any]:
+@dataclass
+class Rollout:
+    """One that adds `messages[n]`, each of several images, and `texts[n]` before its request n."""
+
+    settings: dict[str, int]
+    messages: list[list[np.ndarray]]
+    texts: list[list[int]]
+
+    def shown(self, turn: int) -> list[np.ndarray]:
+        return [array for message in self.messages[: turn + 1] for array in message]
+
+    def ids(self, turn: int, markers: list[int]) -> list[int]:
+        turns = zip(self.texts[: turn + 1], self.messages, strict=False)
+        return [token for text, message in turns for token in (*text, *markers * len(message))]
+
+
+class Engine:
+    """Stands for `AsyncLLM`: what it is handed goes to the cache of the engine core at once."""
+
+    def __init__(self, side: Side) -> None:
+        self.side, self.renderer = side, side.renderer
+        self.requests: dict[tuple[int, int], Any] = {}
+
+    async def generate(self, engine_input: Any, request_id: tuple[int, int]) -> AsyncGenerator[None, None]:
+        self.requests[request_id] = self.side.request(engine_input)
+        yield None
+        await asyncio.sleep(0)
+
+
+def rollouts(tokenizer: Any) -> list[Rollout]:
+    draw, noise = random.Random(0), np.random.default_rng(0)
+
+    def images(number: int) -> list[np.ndarray]:
+        return [noise.integers(0, 256, (*draw.choice(SIZES), 3), dtype=np.uint8) for _ in range(number)]
+
+    initial = [images(12) for _ in range(4)]  # rollouts of a group start with the same ones
+    texts = [tokenizer.encode("Look."), *(tokenizer.encode(f" at {turn}") for turn in range(1, NUM_TURNS))]
+    return [
+        Rollout(
+            SETTINGS[number // 4 % 2],
+            [initial[number % 4], *(images(draw.randrange(1, 9)) for _ in range(1, NUM_TURNS))],
+            texts,
+        )
+        for number in range(NUM_ROLLOUTS)
+    ]
+
+
+async def run(front_end: FrontEnd, number: int, rollout: Rollout, markers: list[int]) -> None:
+    for turn in range(NUM_TURNS):
+        sent = [
+            SentImages(Reference(message), 0, tuple(map(image_name, message)))
+            for message in rollout.messages[: turn + 1]
+        ]
+        prompt = {"prompt_token_ids": rollout.ids(turn, markers), "multi_modal_data": {"image": sent}}
+        prompt["mm_processor_kwargs"] = rollout.settings
+        async for _ in front_end.generate(prompt, (number, turn)):
+            pass
+
+
+async def compare(model_dir: str, cache_gb: float) -> dict[str, Any]:
     config = AsyncEngineArgs(
         model_dir,
         max_model_len=8192,
@@ -82,58 +149,46 @@ def main(model_dir: str, cache_gb: float, num_requests: int) -> dict[str, Any]:
         mm_processor_cache_gb=cache_gb,
     ).create_engine_config()
     stock, ours = Side(config), Side(config)
-    draw = random.Random(0)
-    noise = np.random.default_rng(0)
     tokenizer = stock.renderer.get_tokenizer()
-    start, pad, end = tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"])
+    markers = tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"])
+    asked, engine = rollouts(tokenizer), Engine(ours)
+    front_end = FrontEnd(engine)
+    await asyncio.gather(*(run(front_end, number, rollout, markers) for number, rollout in enumerate(asked)))
 
-    def image() -> np.ndarray:
-        height, width = draw.choice(SIZES)
-        return noise.integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-    initial = [[image() for _ in range(12)] for _ in range(4)]  # rollouts of a group start with the same ones
-    messages = [[initial[number % 4]] for number in range(NUM_ROLLOUTS)]
-    prompts = [[*tokenizer.encode("Look."), *[start, pad, end] * 12] for _ in range(NUM_ROLLOUTS)]
-
-    async def compare() -> dict[str, Any]:
-        front_end = FrontEnd(SimpleNamespace(renderer=ours.renderer))
-        found: list[str] = []
-        num_known = num_seen = num_evicted = 0
-        seen: set[str] = set()
-        for number in range(num_requests):
-            rollout = draw.randrange(NUM_ROLLOUTS)
-            if number >= NUM_ROLLOUTS:
-                added = [image() for _ in range(draw.randrange(1, 5))]
-                messages[rollout].append(added)
-                for _ in added:
-                    prompts[rollout] += [*tokenizer.encode(f" at {number}"), start, pad, end]
-            ids, shown = prompts[rollout], [array for message in messages[rollout] for array in message]
-            names = [image_name(array) for array in shown]
-            cached = stock.renderer.mm_processor_cache.is_cached(names)
-            num_known += sum(cached)
-            num_seen += len(names)
-            num_evicted += sum(name in seen and not known for name, known in zip(names, cached, strict=True))
-            seen |= set(names)
-            expected = stock.renderer._process_multimodal(
-                list(ids), {"image": [Image.fromarray(array) for array in shown]}, {"image": names}, None, None
-            )
-            sent, first = [], 0
-            for message in messages[rollout]:
-                sent.append(SentImages(Reference(message), 0, tuple(names[first : first + len(message)])))
-                first += len(message)
-            prepared = await front_end._prepare({"prompt_token_ids": list(ids)}, sent)
-            found += differences(stock.request(expected), ours.request(prepared))
-        return {
-            "num_requests": num_requests,
-            "num_images": num_seen,
-            "num_cached": num_known,
-            "num_evicted": num_evicted,
-            "differences": sorted(set(found)),
-        }
-
-    return asyncio.run(compare())
+    found: list[str] = []
+    num_known = num_seen = num_evicted = 0
+    seen: set[str] = set()
+    features: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for (number, turn), request in engine.requests.items():
+        rollout = asked[number]
+        names = [image_name(array) for array in rollout.shown(turn)]
+        pictures = [Image.fromarray(array) for array in rollout.shown(turn)]
+        hashes = [feature.mm_hash for feature in request.mm_features]
+        cached = stock.renderer.mm_processor_cache.is_cached(hashes)
+        num_known += sum(cached)
+        num_seen += len(names)
+        num_evicted += sum(name in seen and not known for name, known in zip(hashes, cached, strict=True))
+        seen |= set(hashes)
+        for name, identifier in zip(names, hashes, strict=True):
+            features[name][SETTINGS.index(rollout.settings)].add(identifier)
+        expected = stock.renderer._process_multimodal(
+            rollout.ids(turn, markers), {"image": pictures}, {"image": names}, rollout.settings, None
+        )
+        found += differences(stock.request(expected), request)
+    under_both = [by_settings for by_settings in features.values() if len(by_settings) == len(SETTINGS)]
+    order = [number for number, _ in engine.requests]
+    return {
+        "num_requests": len(order),
+        "num_interleaved": sum(one != other for one, other in pairwise(order)),
+        "num_images": num_seen,
+        "num_cached": num_known,
+        "num_evicted": num_evicted,
+        "differences": sorted(set(found)),
+        "num_under_both_settings": len(under_both),
+        "num_shared_by_settings": sum(bool(by_settings[0] & by_settings[1]) for by_settings in under_both),
+    }
 
 
 if __name__ == "__main__":
-    folder, gigabytes, *rest = sys.argv[1:]
-    print(json.dumps(main(folder, float(gigabytes), int(rest[0]) if rest else 64)))
+    folder, gigabytes = sys.argv[1:]
+    print(json.dumps(asyncio.run(compare(folder, float(gigabytes)))))
