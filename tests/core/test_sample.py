@@ -42,6 +42,7 @@ def test_a_row_that_names_no_type(truth: str, kind: str) -> None:
         ("options", '{"A": "a cup"}', "options must be a list"),
         ("options", {"A": "a cup"}, "options must be a list"),
         ("options", "4", "options must be a list"),
+        ("options", "[" * 100_000, "options must be a list"),
         ("video_segment", [], r"video_segment must be \[start, end\] in seconds, or be left out, got \[\]"),
         ("video_segment", [None, None], "video_segment must be"),
         ("video_segment", [1, 2, 3], "video_segment must be"),

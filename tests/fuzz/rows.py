@@ -153,7 +153,9 @@ def _odd(random: Random, name: str) -> Any:
     if name == "ground_truth" and roll < 0.7:
         return random.choice(TRUTHS)
     if name == "options" and roll < 0.6:
-        return random.choice(([], ["B"], "A", '["x", "y"]', "[1", {"A": "x"}, [None, 1.5], [["x"]], ["x"] * 40, 3))
+        return random.choice(
+            ([], ["B"], "A", '["x", "y"]', "[1", {"A": "x"}, [None, 1.5], [["x"]], ["x"] * 40, 3, "[" * 9000)
+        )
     if name == "video_segment" and roll < 0.6:
         return [texts.number(random, 2.0) for _ in range(random.choice((0, 1, 2, 2, 2, 3)))]
     if name == "video_path" and roll < 0.6:

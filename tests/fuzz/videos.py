@@ -30,7 +30,8 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """File names and what `write_video` is told beside."""
 LATE_FRAMES = 3
-"""Before the end of a file that was cut: a packet may be whole while others, stored after it, are gone."""
+"""Before the end of a file that was cut: a packet may be whole while others, stored after it, are gone; in a program
+stream FFmpeg then takes one time for another, in one pass as well."""
 
 
 class Videos(Surface):
@@ -88,8 +89,8 @@ class Videos(Surface):
         """What is left of a file that was cut is sound: the picture of a frame is that of its number."""
         numbers = BLOCKS.read(batch.frames_THWC)
         for number, index, corrupt in zip(numbers, batch.indices.tolist(), batch.corrupt.tolist(), strict=True):
-            late = LATE_FRAMES if index >= num_frames - LATE_FRAMES else 0
-            assert corrupt or index <= number <= index + late, f"picture {number} as frame {index} of {num_frames}"
+            tolerance = LATE_FRAMES if index >= num_frames - LATE_FRAMES else 0
+            assert corrupt or abs(number - index) <= tolerance, f"picture {number} as frame {index} of {num_frames}"
 
 
 def _check_facts(batch: FrameBatch, asked: list[float]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from verl_video_tools.core.errors import CallError, CallErrorCode
+from verl_video_tools.core.errors import CallError, CallErrorCode, UsageError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.records.lasting import Lasting
 from verl_video_tools.records.records import RecordWriter, read_records, step_files
@@ -33,6 +33,12 @@ def test_round_trip_in_step_order(tmp_path: Path) -> None:
     assert [record["step"] for record in records] == [2, 2, 10]
     assert records[0]["trajectory"] == Trajectory.from_dict(line(2, "a", 1.0)["trajectory"])
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_a_line_of_brackets_is_no_record(tmp_path: Path) -> None:
+    (tmp_path / "step_000001.jsonl").write_text("[" * 100_000 + "\n")
+    with pytest.raises(UsageError, match=r"step_000001\.jsonl, line 1: not a recorded rollout"):
+        list(read_records(tmp_path))
 
 
 def test_half_a_surrogate_pair_survives_the_file(tmp_path: Path) -> None:

@@ -288,6 +288,12 @@ def test_a_row_names_no_code_and_no_file(
     assert "tests.data.imported" not in sys.modules
 
 
+def test_settings_nested_too_deep_are_told_with_the_row(dataset: TrajectorySFTDataset, tmp_path: Path) -> None:
+    path = write([{**dataset.rows[0], "settings": "[" * 100_000}], tmp_path / "deep.parquet")
+    with pytest.raises(RowError, match="the column settings must hold a JSON object of fields"):
+        make_dataset(path)
+
+
 def test_rows_of_another_prompt_are_counted(
     dataset: TrajectorySFTDataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,7 +96,7 @@ def _options(given: Any) -> tuple[str, ...]:
         return ()
     try:
         texts = json.loads(given) if isinstance(given, str) else given
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         texts = given
     if isinstance(texts, str | Mapping) or not isinstance(texts, Iterable):
         raise ValueError(f"extra_info.options must be a list of texts, or the JSON of one, got {given!r:.200}")

@@ -101,6 +101,6 @@ def _record(text: bytes, place: Place) -> dict[str, Any]:
     try:
         line: dict[str, Any] = json.loads(text)
         line["trajectory"] = Trajectory.from_dict(line["trajectory"])
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UsageError(f"{place.file}, line {place.line}: not a recorded rollout ({error!r:.200})") from error
     return line

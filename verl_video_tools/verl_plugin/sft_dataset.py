@@ -272,7 +272,7 @@ def _own_fields(settings: str) -> Mapping[str, Any]:
     """The column `settings`. Raises UsageError for anything but a JSON object."""
     try:
         values = json.loads(settings)
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise UsageError(f"the column settings must hold a JSON object of fields, got {settings!r:.100}")

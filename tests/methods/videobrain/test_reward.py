@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.methods.doubles import StubJudge
@@ -52,6 +53,13 @@ async def test_names_of_classes_are_ours(make_video: MakeVideo, classification: 
     for compat, score in (("strict", strict), ("reference", 1.05)):  # the published code knows letters only
         _, reward = await run(make_video(), RIGHT_WITH_A_CALL, compat, classification)
         assert reward["score"] == pytest.approx(score)
+
+
+async def test_several_classes_are_none(make_video: MakeVideo) -> None:
+    """As NumPy has them, they are neither true nor false."""
+    sample = Sample("?", "B", make_video(), "mc", extra_info={"classification": np.array(["e", "f"])})
+    reward = await VideoBrain().score(await execute(VideoBrain(), sample, RIGHT_WITH_A_CALL), sample)
+    assert reward["behavior"] == 0.0
 
 
 async def test_the_behaviour_matrix_is_configuration(make_video: MakeVideo) -> None:
@@ -108,7 +116,7 @@ async def test_a_missing_video_earns_nothing(tmp_path: Path) -> None:
 async def test_where_all_are_right_a_call_that_was_not_needed_costs(make_video: MakeVideo) -> None:
     """verl's own GRPO advantages of a group on a direct question: two of eight called a tool."""
     core_algos = pytest.importorskip("verl.trainer.ppo.core_algos")
-    np, torch = pytest.importorskip("numpy"), pytest.importorskip("torch")
+    torch = pytest.importorskip("torch")
     groups = {"a": [RIGHT] * 6 + [RIGHT_WITH_A_CALL] * 2, "f": [RIGHT_WITH_A_CALL] * 6 + [RIGHT] * 2}
     for classification, scripts in groups.items():
         scores = [(await run(make_video(), turns, "strict", classification))[1]["score"] for turns in scripts]
