@@ -38,8 +38,11 @@ def chain(output_dir: Path, inputs: dict[str, str]) -> list[FaultRun]:
             strike(run, saved_step(folder) + 2, cell.moment, plant_of(cell, folder))
         finally:
             run.kill()
-    last = start(folder, saved_step(folder) + 1, IN_ORDER, **inputs)
+    last_step = saved_step(folder) + 1
+    last = start(folder, last_step, IN_ORDER, **inputs)
     runs.append(last)
+    last.wait_for(f"{last_step} validation")
+    last.look()
     last.finish()
     return runs
 
