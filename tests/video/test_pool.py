@@ -175,9 +175,14 @@ async def test_work_of_one_lane_leaves_the_other_threads_free() -> None:
 
 
 async def test_cancelled_task_leaves_its_thread_until_the_deadline() -> None:
-    pool, release = DecodePool(1), threading.Event()
-    task = asyncio.create_task(pool.run(release.wait, 0.3, "cancelled"))
-    await asyncio.sleep(0.05)
+    pool, started, release = DecodePool(1), threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        release.wait()
+
+    task = asyncio.create_task(pool.run(work, 3, "cancelled"))
+    await until(started.is_set)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -49,33 +49,45 @@ def test_retry_after_as_a_date(zone: str) -> None:
     assert seconds is not None and 28 < seconds <= 30
 
 
-def busy_for(seconds: float, retry_after: str, status: int = 429) -> Callable[[dict[str, Any]], Reply]:
-    """Refuses whatever comes within so many seconds of the first request, then judges."""
-    began: list[float] = []
+class Busy:
+    """Refuses so many judgements once, then judges; each thread of the server calls it."""
 
-    def reply(request: dict[str, Any]) -> Reply:
-        began.append(time.monotonic())
-        if began[-1] - began[0] < seconds:
-            return Reply(b"slow down", status=status, headers=(("Retry-After", retry_after),))
+    def __init__(self, num_refused: int, retry_after: str, status: int = 429) -> None:
+        self._num_refused, self._status, self._retry_after = num_refused, status, retry_after
+        self._lock = threading.Lock()
+        self._refused_at: dict[str, float] = {}
+        self.pauses: list[float] = []
+        """Seconds after which the refused ones came again."""
+
+    def __call__(self, request: dict[str, Any]) -> Reply:
+        with self._lock:
+            asked, now = str(request["messages"]), time.monotonic()
+            is_refused = asked not in self._refused_at and len(self._refused_at) < self._num_refused
+            if is_refused:
+                self._refused_at[asked] = now
+            elif asked in self._refused_at:
+                self.pauses.append(now - self._refused_at[asked])
+        if is_refused:
+            return Reply(b"slow down", status=self._status, headers=(("Retry-After", self._retry_after),))
         return compared(request)
-
-    return reply
 
 
 @pytest.mark.parametrize("status", [429, 503])
 async def test_no_judgement_is_lost_to_a_server_that_says_when_to_come_back(status: int) -> None:
-    """64 judgements against 8 s within 60 s, at an eighth of the time; `python -m benchmarks.judge` takes all of it."""
-    with JudgeServer(reply=busy_for(1.0, "1", status)) as server:
-        async with LLMJudge(JudgeConfig(base_url=server.base_url, deadline_seconds=7.5)) as judge:
+    """64 judgements, of which 32 are to come again after a second; `python -m benchmarks.judge` takes longer."""
+    busy = Busy(32, "1", status)
+    with JudgeServer(reply=busy) as server:
+        async with LLMJudge(JudgeConfig(base_url=server.base_url, deadline_seconds=60)) as judge:
             labels = await asyncio.gather(*(judge.judge("which?", str(i), str(i)) for i in range(64)))
         assert labels == [AnswerLabel.CORRECT] * 64
         assert judge.counters.failures == 0
         # Each of the 32 in flight was refused once, and came back when it was told to.
         assert judge.counters.failed_attempts == 32 and len(server.requests) == 96
+        assert len(busy.pauses) == 32 and min(busy.pauses) >= 1.0
 
 
 async def test_a_pause_beyond_the_deadline_fails_at_once() -> None:
-    with JudgeServer(reply=busy_for(60.0, "120")) as server:
+    with JudgeServer(reply=Busy(100, "120")) as server:
         async with EndpointClient(EndpointConfig(base_url=server.base_url, deadline_seconds=30.0)) as client:
             began = time.monotonic()
             with pytest.raises(EndpointError, match=r"within 30 s; the last attempt failed with: HTTP 429"):

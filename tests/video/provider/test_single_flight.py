@@ -114,21 +114,21 @@ def holder(video: Video, tmp_path: Path) -> Iterator[Any]:
 
 def test_a_process_killed_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as thread:
-        future = thread.submit(provider_of(tmp_path).provide, video, [by_index(20, 100)], within(60.0))
+        future = thread.submit(provider_of(tmp_path).provide, video, [by_index(20, 100)], within(240.0))
         time.sleep(0.3)
         assert not future.done()  # it waits for the other
-        (free,) = provider_of(tmp_path).provide(video, [by_index(20)], within(5.0))
+        (free,) = provider_of(tmp_path).provide(video, [by_index(20)], within(60.0))
         assert free.num_cached == 1  # but took what was free
         holder.kill()
-        (batch,) = future.result(timeout=5.0)  # far less than its patience
+        (batch,) = future.result(timeout=60.0)  # far less than its patience
     assert numbers(batch) == [20, 100]
 
 
 def test_a_process_that_hangs_while_it_holds_a_group(holder: Any, video: Video, tmp_path: Path) -> None:
     start = time.monotonic()
-    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], within(2.0))
+    (batch,) = provider_of(tmp_path).provide(video, [by_index(100)], within(6.0))  # or it raises
     assert numbers(batch) == [100]
-    assert 0.9 < time.monotonic() - start < 2.0
+    assert time.monotonic() - start > 2.9, "half of the time goes into waiting"
     assert holder.is_alive()
 
 
@@ -144,8 +144,8 @@ def test_a_failed_decode_gives_the_group_free(video: Video, tmp_path: Path) -> N
     with pytest.raises(RuntimeError, match="once"):
         provider.provide(video, [by_index(5)])
     start = time.monotonic()
-    assert numbers(provider.provide(video, [by_index(5)], within(60.0))[0]) == [5]
-    assert time.monotonic() - start < 5
+    assert numbers(provider.provide(video, [by_index(5)], within(120.0))[0]) == [5]
+    assert time.monotonic() - start < 60, "one that waits for the lock takes half of the time"
 
 
 def test_threads_of_one_process_wait_for_each_other(path: Path, tmp_path: Path) -> None:
