@@ -9,6 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from benchmarks.soak import run
+from benchmarks.soak.__main__ import tell
+from benchmarks.soak.growth import Verdict, all_growth
 from benchmarks.soak.run import Options, SegmentError, run_segment
 from benchmarks.soak.segments import read_segments
 from tests.waiting import is_gone, wait_until
@@ -25,6 +27,22 @@ for step in $(seq 7 {last}); do
 done
 echo "CUDA is out of luck"
 exit 3
+"""
+
+LEAKING_RECIPE = """
+mkdir -p "$RUN_DIR"
+"$PYTHON" - <<'END' &
+import os, setproctitle, time
+setproctitle.setproctitle("ray::VideoAgentLoopWorker")
+kept = []
+with open(os.environ["VERL_FILE_LOGGER_PATH"], "w", buffering=1) as log:
+    for step in range(1, 400):
+        kept += [os.urandom(10_000) for _ in range(100)]
+        log.write('{"step": %d, "data": {}}\\n' % step)
+        time.sleep(0.02)
+END
+trap 'kill $!; exit 143' TERM
+wait
 """
 
 
@@ -61,6 +79,19 @@ def test_a_run_that_ends_by_itself_is_told_with_its_last_words(out: Path) -> Non
     (segment,) = read_segments(out)
     assert segment.outcome == "the run ended by itself, with exit code 3"
     assert {sample["step"] for sample in segment.samples} <= {7, 8}
+
+
+@pytest.mark.slow
+def test_a_process_that_keeps_a_megabyte_a_step_is_found(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
+    (out.parent / "recipes" / "mixed_grpo.sh").write_text(LEAKING_RECIPE)
+    run_segment(Options(out, seconds=4.0, seed=0, leak_mb=1))
+    growth = {(each.of, each.measure): each for each in all_growth(read_segments(out))}
+    leaking = growth["agent loop worker", "memory_mb"]
+    assert leaking.verdict is Verdict.GROWS and leaking.slope is not None
+    assert leaking.slope.per_step == pytest.approx(1.0, abs=0.1)
+    assert growth["recipe", "memory_mb"].verdict is Verdict.NONE
+    assert tell(out, docs=False) == 1
 
 
 def test_recipes_know_the_variables_that_a_soak_sets() -> None:
