@@ -55,21 +55,23 @@ def test_packed_sequences_equal_padded_ones(family: Family, how: str, found: Cal
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_fused_kernels_compute_the_same_for_qwen3(found: Callable[[Family, str], Found]) -> None:
-    """Log-probabilities, entropies and gradients, against the same run with logits."""
+def test_fused_kernels_lose_gradients_of_the_head_for_qwen3(found: Callable[[Family, str], Found]) -> None:
+    """Why docs/memory.md leaves them off: with verl 0.9.1 each rank's part of the head has the gradient of that rank's
+    tokens alone. All else agrees."""
     values = found("qwen3_vl", "fp32")
     plain, fused = values["ulysses"], values["fused"]
     assert plain.keys() == fused.keys()
     for name in ("log_probs", "entropy"):
         torch.testing.assert_close(fused[name], plain[name], rtol=0, atol=1e-5)
     errors = {name: relative_error(plain[name], fused[name]) for name in plain}
+    assert errors.pop("lm_head.weight") > 0.01
     assert max(errors.values()) <= 1e-5, errors
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_fused_kernels_fail_for_qwen2_5(found: Callable[[Family, str], Found]) -> None:
-    """Why docs/memory.md leaves them off: verl 0.9.1 multiplies by the head's weight as FSDP2 divides it."""
+    """Likewise: it multiplies by the head's weight as FSDP2 divides it."""
     assert "mixed torch.Tensor and DTensor" in found("qwen2_5_vl", "fp32")["fused"]["failed"]
 
 
