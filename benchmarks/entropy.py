@@ -59,24 +59,26 @@ BASELINE = "log-probabilities alone"
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Allocates what flash-attn's does, but for blocks of 128 rows, which it has in registers."""
+    """Allocates what flash-attn's does, but for blocks of rows, which it has in registers."""
 
     @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool) -> torch.Tensor:
-        lse = torch.cat([block.float().logsumexp(-1) for block in logits.split(128)])
+    def forward(
+        ctx: Any, logits: torch.Tensor, labels: torch.Tensor, inplace_backward: bool, block_rows: int = 128
+    ) -> torch.Tensor:
+        lse = torch.cat([block.float().logsumexp(-1) for block in logits.split(block_rows)])
         ctx.save_for_backward(logits, labels, lse)
-        ctx.inplace_backward = inplace_backward
+        ctx.inplace_backward, ctx.block_rows = inplace_backward, block_rows
         return lse - logits.gather(-1, labels[:, None]).squeeze(-1).float()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         logits, labels, lse = ctx.saved_tensors
         found = logits if ctx.inplace_backward else torch.empty_like(logits)
-        for rows in torch.arange(len(logits)).split(128):
+        for rows in torch.arange(len(logits)).split(ctx.block_rows):
             block = (logits[rows].float() - lse[rows, None]).exp()
             block[torch.arange(len(rows)), labels[rows]] -= 1
             found[rows] = (block * gradient[rows, None]).to(found.dtype)
-        return found, None, None
+        return found, None, None, None
 
 
 def provide_cross_entropy() -> None:

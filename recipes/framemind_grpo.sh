@@ -18,7 +18,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 FRAMEMIND=actor_rollout_ref.rollout.custom.video_tools.framemind
 ROLLOUT_N=${ROLLOUT_N:-8}
 REAL_OPTIONS=(
-    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 actor_rollout_ref.actor.ulysses_sequence_parallel_size=4
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 actor_rollout_ref.actor.ulysses_sequence_parallel_size=2
     actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
     actor_rollout_ref.rollout.gpu_memory_utilization=0.7)
 if [ "$SYNTHETIC" = 0 ]; then # table E1 of the paper; marked as ours where it is silent

@@ -6,6 +6,7 @@ here its attention sees these alone, and so does what is planned for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
@@ -15,7 +16,13 @@ from benchmarks.entropy import VARIANTS, step
 from benchmarks.gpu_model.lengths import Lengths
 from benchmarks.gpu_model.meter import Meter, Planned
 from verl_video_tools.planner.constants import GPU, constant
-from verl_video_tools.planner.gpu_memory import logits_bytes, text_activation_bytes, vision_activation_bytes
+from verl_video_tools.planner.gpu_memory import (
+    logits_bytes,
+    text_kept_bytes,
+    text_layer_bytes,
+    vision_kept_bytes,
+    vision_layer_bytes,
+)
 from verl_video_tools.planner.models import ModelShape
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.planner.seconds import text_forward_flops, vision_forward_flops
@@ -23,6 +30,8 @@ from verl_video_tools.planner.seconds import text_forward_flops, vision_forward_
 FORWARD, UPDATE = 1, 4
 """Forward passes that a pass is worth: an update has two more for gradients, and one for checkpointing."""
 NUM_PACKED = 4
+Calls = tuple[Callable[[], torch.Tensor], Callable[[], None]]
+"""A forward pass, and one with gradients."""
 
 
 def seconds_of(gpu: GPU, flops: float, passes: int) -> float:
@@ -30,24 +39,37 @@ def seconds_of(gpu: GPU, flops: float, passes: int) -> float:
     return passes * flops / (gpu.bf16_flops * efficiency)
 
 
-def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
-    """The tower over all images of a rollout: forward alone, as for log-probabilities, and with gradients."""
+def vision_calls(model: Any, shape: ModelShape, images: int, grid: tuple[int, int], device: str) -> Calls:
+    """The tower over `images` images of `grid` patches: forward alone, as for log-probabilities, and with gradients.
+
+    Qwen3-VL's further features count as the language model takes them: the gradients of all are computed.
+    """
     tower = model.model.visual
-    height, width = lengths.grid
-    grid_N3 = torch.tensor([[1, height, width]] * lengths.images, device=meter.device)
+    height, width = grid
+    grid_N3 = torch.tensor([[1, height, width]] * images, device=device)
     size = 3 * shape.temporal_patch * shape.patch**2
-    pixels = torch.randn(lengths.images * height * width, size, device=meter.device, dtype=torch.bfloat16)
-    flops = vision_forward_flops(shape, lengths.image_tokens)
-    case = f"{lengths.method}, {lengths.images} images, {lengths.image_tokens:,} tokens"
+    pixels = torch.randn(images * height * width, size, device=device, dtype=torch.bfloat16)
+
+    def features() -> list[torch.Tensor]:
+        found = tower(pixels.clone(), grid_thw=grid_N3)  # each micro-batch has its own
+        return [found.pooler_output, *(getattr(found, "deepstack_features", None) or [])]
 
     def forward() -> torch.Tensor:
-        found = tower(pixels, grid_thw=grid_N3)
-        return found if isinstance(found, torch.Tensor) else found.pooler_output
+        return features()[0]
 
     def update() -> None:
-        forward().float().mean().backward()
+        torch.stack([each.float().mean() for each in features()]).sum().backward()
 
-    memory = vision_activation_bytes(shape, lengths.image_tokens, frozen=False)
+    return forward, update
+
+
+def measure_vision(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
+    """The tower over all images of a rollout."""
+    forward, update = vision_calls(model, shape, lengths.images, lengths.grid, meter.device)
+    flops = vision_forward_flops(shape, lengths.image_tokens)
+    case = f"{lengths.method}, {lengths.images} images, {lengths.image_tokens:,} tokens"
+    memory = vision_kept_bytes(shape, lengths.image_tokens, frozen=False)
+    memory += vision_layer_bytes(shape, lengths.image_tokens)
     meter.add("vision tower, forward", case, Planned(seconds_of(gpu, flops, FORWARD)), torch.no_grad()(forward))
     meter.add("vision tower, update", case, Planned(seconds_of(gpu, flops, UPDATE), memory), update)
 
@@ -58,23 +80,30 @@ def positions(lengths: list[int], device: str) -> torch.Tensor:
     return ids.expand(4, 1, -1)
 
 
-def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
-    """The layers of the language model, without its head."""
-    text, length = model.model.language_model, lengths.tokens
-    embedded_1LC = torch.randn(1, length, shape.hidden, device=meter.device, dtype=torch.bfloat16)
+def text_calls(model: Any, shape: ModelShape, tokens: int, device: str) -> Calls:
+    """The layers of the language model over one sequence, without its head."""
+    text = model.model.language_model
+    embedded_1LC = torch.randn(1, tokens, shape.hidden, device=device, dtype=torch.bfloat16)
     embedded_1LC.requires_grad_()
-    ids = positions([length], meter.device)
+    ids = positions([tokens], device)
 
     def forward() -> torch.Tensor:
-        return text(inputs_embeds=embedded_1LC, position_ids=ids, use_cache=False).last_hidden_state
+        found: torch.Tensor = text(inputs_embeds=embedded_1LC, position_ids=ids, use_cache=False).last_hidden_state
+        return found
 
     def update() -> None:
         forward().float().mean().backward()
 
-    flops = text_forward_flops(shape, length)
-    case = f"{lengths.method}, {length:,} tokens"
+    return forward, update
+
+
+def measure_text(meter: Meter, model: Any, shape: ModelShape, lengths: Lengths, gpu: GPU) -> None:
+    """The layers over a rollout."""
+    forward, update = text_calls(model, shape, lengths.tokens, meter.device)
+    flops = text_forward_flops(shape, lengths.tokens)
+    case = f"{lengths.method}, {lengths.tokens:,} tokens"
     meter.add("language model, forward", case, Planned(seconds_of(gpu, flops, FORWARD)), torch.no_grad()(forward))
-    memory = text_activation_bytes(shape, length)
+    memory = text_kept_bytes(shape, lengths.tokens) + text_layer_bytes(shape, lengths.tokens)
     meter.add("language model, update", case, Planned(seconds_of(gpu, flops, UPDATE), memory), update)
 
 

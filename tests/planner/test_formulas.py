@@ -22,7 +22,10 @@ from verl_video_tools.planner.gpu_memory import (
     layer_parameters,
     logits_bytes,
     sharded_bytes,
-    text_activation_bytes,
+    text_kept_bytes,
+    text_layer_bytes,
+    vision_kept_bytes,
+    vision_layer_bytes,
 )
 from verl_video_tools.planner.host_memory import (
     checkpoint_bytes,
@@ -41,6 +44,7 @@ from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
 HOUR = VideoInfo(3600.0, 108_000, 30.0, 1920, 1080)
 SMALL = ModelShape("small", 1000, 200, 2, 8, 4, 2, 2, 16, 10, 1, 4, 8, 14, 2, 2)
+QWEN3 = replace(SMALL, qk_norm=True, gated_vision=False, deepstack=3)
 WORK = Workload(
     *(4, 50, 40, 2, 25, 20, 3, 1.5, 10, 1000),
     groups=6,
@@ -56,22 +60,33 @@ WORK = Workload(
 def test_memory_of_the_actor_by_hand() -> None:
     assert sharded_bytes(1000, 4, 8) == 500
     assert layer_parameters(SMALL) == 8 * (16 + 8 + 48)  # q, k and v; o; gate, up and down
-    assert text_activation_bytes(SMALL, 10) == 2 * 10 * (2 * 8 + 2 * (32 + 16 + 48))
+    assert text_kept_bytes(SMALL, 10) == 2 * 10 * 2 * 8
+    assert text_layer_bytes(SMALL, 10) == 10 * 4 * (32 + 16 + 48)
+    assert text_layer_bytes(QWEN3, 10) == 10 * (4 * (32 + 16 + 48) + 6 * (8 + 4))
+    pixels = 10 * 2352 * 4  # twice in time, in bf16
+    assert vision_kept_bytes(SMALL, 10, frozen=True) == pixels
+    assert vision_kept_bytes(SMALL, 10, frozen=False) == pixels + 2 * 40 * (1 + 3) * 4
+    assert vision_kept_bytes(QWEN3, 10, frozen=False) == pixels + 2 * 40 * (1 + 3 * 4) * 4
+    assert vision_layer_bytes(SMALL, 10) == 2 * 40 * (14 * 4 + 6 * 8)
+    assert vision_layer_bytes(QWEN3, 10) == 2 * 40 * (14 * 4 + 3 * 8)
     assert logits_bytes(SMALL, 10, RunOptions()) == 2 * 2 * 10 * 10
     assert logits_bytes(SMALL, 10, RunOptions(entropy=True)) == 4 * 2 * 10 * 10
     two, four = (actor_memory(SMALL, RunOptions(ulysses=size), WORK, 8, 1000) for size in (2, 4))
     assert two.logits == 2 * four.logits and two.weights == four.weights == 500
+    late, early = replace(two, layer=0), replace(two, logits=0)
+    assert two.total == max(late.total, early.total), "logits are gone when the layers' gradients are computed"
     frozen = actor_memory(SMALL, RunOptions(freeze_vision=True), WORK, 8, 1000)
     assert (frozen.gradients, frozen.optimizer) == (400, 800)
 
 
 def test_recipes_share_a_sequence_among_as_few_gpus_as_hold_it() -> None:
-    """Ulysses exchanges keys and values in every layer: no more of it than an update on eight 80 GB GPUs needs."""
+    """Ulysses exchanges keys and values in every layer: no more of it than an update on eight 80 GB GPUs needs, for the
+    longest rollouts that the limits allow."""
     for method, _, model, options, work in recipes():
         sizes = [
             size
             for size in ULYSSES
-            if actor_memory(model, replace(options, ulysses=size), work, 8, work.fullest_tokens).total < 0.95 * 80e9
+            if actor_memory(model, replace(options, ulysses=size), work, 8, work.longest_tokens).total < 0.95 * 80e9
         ]
         assert options.ulysses == sizes[0], method
 

@@ -307,7 +307,7 @@ def test_paper_values_of_longvt(composed: Composed) -> None:
     assert actor.optim.lr == 1e-6
     assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
     assert config.algorithm.use_kl_in_reward is False and actor.entropy_coeff == 0
-    assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 4
+    assert config.trainer.total_epochs == 5 and actor.ulysses_sequence_parallel_size == 2
 
 
 def test_paper_values_of_framemind(composed: Composed) -> None:

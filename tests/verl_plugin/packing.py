@@ -1,5 +1,8 @@
 """Two ranks take one training step's gradients by verl's own engine: padded, packed, and packed with Ulysses over both.
 
+The loss has a term of entropy. A last run has verl's fused kernels compute the head; where they fail, `fused` holds
+the message as `failed`.
+
     python -m torch.distributed.run --standalone --nproc_per_node=2 -m tests.verl_plugin.packing MODEL_DIR FOLDER DTYPE
 
 Rank 0 writes FOLDER/found.pt: by the name of the run, log-probabilities of all tokens of all dialogues in one row, and
@@ -24,16 +27,33 @@ from tests.gpu.forward import dialogues, micro_batch
 from tests.verl_plugin.training import whole
 
 PACKED = "packed_by_torch"
+ENTROPY_COEFFICIENT = 1e-3
 
 
-def gradients(model_dir: Path, dtype: str, attention: str, ulysses: int, micro_batch_size: int = 2) -> dict[str, Any]:
-    """Of an engine with offloading, over four dialogues of three lengths."""
+def loss(model_output: Any, data: Any, dp_group: Any = None) -> tuple[torch.Tensor, dict[str, Any]]:
+    """verl's of fine-tuning, less a multiple of the entropy of all tokens."""
+    found, metrics = sft_loss(None, model_output, data, dp_group)
+    return found - ENTROPY_COEFFICIENT * model_output["entropy"].values().sum(), metrics
+
+
+def gradients(
+    model_dir: Path, dtype: str, attention: str, ulysses: int, *, micro_batch_size: int = 2, fused: bool = False
+) -> dict[str, Any]:
+    """Of an engine with offloading, over four dialogues of three lengths.
+
+    Args:
+        fused: verl's `use_fused_kernels`.
+    """
     packed = attention == PACKED
     engine: Any = EngineRegistry.new(
         "language_model",
         "fsdp2",
         model_config=HFModelConfig(
-            path=str(model_dir), use_remove_padding=packed, override_config={"attn_implementation": attention}
+            path=str(model_dir),
+            use_remove_padding=packed,
+            override_config={"attn_implementation": attention},
+            use_fused_kernels=fused,
+            fused_kernel_options={"impl_backend": "torch"},
         ),
         engine_config=FSDPEngineConfig(
             strategy="fsdp2",
@@ -53,16 +73,30 @@ def gradients(model_dir: Path, dtype: str, attention: str, ulysses: int, micro_b
     masks = [torch.tensor([0] * len(it.prompt_ids) + it.response_mask) for it in streams]
     batch["loss_mask"] = torch.nested.as_nested_tensor(masks, layout=torch.jagged)
     tu.assign_non_tensor(
-        batch, use_dynamic_bsz=False, micro_batch_size_per_gpu=micro_batch_size, return_model_output=True
+        batch,
+        use_dynamic_bsz=False,
+        micro_batch_size_per_gpu=micro_batch_size,
+        return_model_output=True,
+        calculate_entropy=True,
+        use_fused_kernels=fused,
     )
     with engine.train_mode():
         engine.optimizer_zero_grad()
-        output = engine.forward_backward_batch(batch, lambda *args, **kwargs: sft_loss(None, *args, **kwargs))
+        output = engine.forward_backward_batch(batch, loss)
         weights = dict(engine.module.named_parameters())
         found = {name: whole(weight.grad).float() for name, weight in weights.items() if weight.grad is not None}
     # The last of a sequence is that of the next one's first token, or of none.
     log_probs = [row[:-1].float() for row in output["model_output"]["log_probs"].unbind()]
-    return {"log_probs": torch.cat(log_probs), **found}
+    entropy = output["model_output"]["entropy"].values().float()
+    return {"log_probs": torch.cat(log_probs), "entropy": entropy, **found}
+
+
+def by_fused_kernels(model_dir: Path, dtype: str) -> dict[str, Any]:
+    """With Ulysses, by their torch backend; or the message of the error."""
+    try:
+        return gradients(model_dir, dtype, PACKED, 2, fused=True)
+    except RuntimeError as error:
+        return {"failed": str(error)}
 
 
 def main() -> None:
@@ -74,6 +108,7 @@ def main() -> None:
         "packed": gradients(model_dir, dtype, PACKED, 1),
         "ulysses": gradients(model_dir, dtype, PACKED, 2),
         "ulysses, one by one": gradients(model_dir, dtype, PACKED, 2, micro_batch_size=1),
+        "fused": by_fused_kernels(model_dir, dtype),  # last: verl replaces a method of the model's class for it
     }
     if dist.get_rank() == 0:
         torch.save(found, folder / "found.pt")

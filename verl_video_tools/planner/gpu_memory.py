@@ -12,14 +12,21 @@ from verl_video_tools.planner.workload import Workload
 
 @dataclass(frozen=True)
 class ActorMemory:
-    """Bytes on one GPU at the peak of an update."""
+    """Bytes on one GPU at the peak of an update.
+
+    Attributes:
+        kept: from the forward pass for the backward pass: inputs of all layers of both parts, and pixels.
+        layer: inside the layer that takes most while its gradients are computed, of either part.
+        logits: before the backward pass reaches any layer, so that they are never there together with `layer`.
+    """
 
     weights: float
     gradients: float
     optimizer: float
     reference: float
     gathered: float
-    activations: float
+    kept: float
+    layer: float
     logits: float
     context: float
 
@@ -29,7 +36,7 @@ class ActorMemory:
 
     @property
     def total(self) -> float:
-        moving = self.gathered + self.activations + self.logits
+        moving = self.gathered + self.kept + max(self.layer, self.logits)
         return self.context + constant("fragmentation") * (self.resident + moving)
 
 
@@ -84,26 +91,41 @@ def gathered_bytes(model: ModelShape) -> float:
     return 2 * (2 * layer_parameters(model) + 2 * model.vocabulary * model.hidden)
 
 
-def text_activation_bytes(model: ModelShape, tokens: float) -> float:
-    """bf16, with gradient checkpointing: the input of each layer, and all inside one layer with its gradients.
+def text_kept_bytes(model: ModelShape, tokens: float) -> float:
+    """With gradient checkpointing: the input of each layer of the language model, in bf16.
 
     Args:
         tokens: of a micro-batch on this GPU.
     """
-    inside = 2 * (4 * model.hidden + (model.heads + 2 * model.kv_heads) * model.head_dim + 3 * model.intermediate)
-    return 2 * tokens * (model.layers * model.hidden + inside)
+    return 2 * tokens * model.layers * model.hidden
 
 
-def vision_activation_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
-    """Likewise of the vision tower, which runs on all images of a sequence on every GPU, whatever Ulysses divides.
+def text_layer_bytes(model: ModelShape, tokens: float) -> float:
+    """The most inside one layer of the language model: while the gradients of its MLP are computed.
 
-    Its pixel tensor counts in float32.
+    In bf16 six tensors of the MLP's width are there then, with what attention and norms have saved: a norm its input
+    in float32, and normalised. Those of queries and keys of Qwen3-VL do so as well.
     """
+    queries, keys = model.heads * model.head_dim, model.kv_heads * model.head_dim
+    inside = 4 * (4 * model.hidden + queries + 2 * keys + 3 * model.intermediate)
+    return tokens * (inside + 6 * (queries + keys) * model.qk_norm)
+
+
+def vision_kept_bytes(model: ModelShape, image_tokens: float, *, frozen: bool) -> float:
+    """Inputs of the vision tower's layers, what its mergers save, and pixels in bf16. A frozen tower keeps only these.
+
+    The tower runs on all images of a sequence on every GPU, whatever Ulysses divides. A merger is an MLP without
+    checkpointing: it saves its input normalised, what its first layer makes of it, and what the activation does.
+    """
+    width = 0 if frozen else model.vision_layers + 3 * (1 + model.deepstack)
     patches = image_tokens * model.merge**2
-    inside = 2 * (7 * model.vision_hidden + 3 * model.vision_intermediate)
-    kept = 0 if frozen else model.vision_layers * model.vision_hidden
-    pixels = 2 * image_tokens * model.feature_bytes_per_image_token
-    return 2 * patches * (kept + inside) + pixels
+    return 2 * patches * width * model.vision_hidden + image_tokens * model.feature_bytes_per_image_token
+
+
+def vision_layer_bytes(model: ModelShape, image_tokens: float) -> float:
+    """The most inside one layer of the vision tower; also of a frozen one, somewhat too much."""
+    mlp_tensors = 6 if model.gated_vision else 3
+    return 2 * image_tokens * model.merge**2 * (14 * model.vision_hidden + mlp_tensors * model.vision_intermediate)
 
 
 def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float:
@@ -130,8 +152,8 @@ def actor_memory(
         optimizer=sharded_bytes(trained, constant("optimizer_bytes"), num_gpus),
         reference=sharded_bytes(model.num_parameters, constant("reference_bytes") * is_reference_there, num_gpus),
         gathered=gathered_bytes(model),
-        activations=text_activation_bytes(model, tokens)
-        + vision_activation_bytes(model, images, frozen=options.freeze_vision),
+        kept=text_kept_bytes(model, tokens) + vision_kept_bytes(model, images, frozen=options.freeze_vision),
+        layer=max(text_layer_bytes(model, tokens), vision_layer_bytes(model, images)),
         logits=logits_bytes(model, tokens, options),
         context=constant("context_bytes"),
     )

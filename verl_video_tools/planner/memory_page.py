@@ -53,18 +53,20 @@ def images_table() -> str:
 def ulysses_table() -> str:
     """Memory of the actor on a GPU, by the number of GPUs that share a sequence; the recipe's in bold. Markdown."""
     lines = [
-        "| | longest rollout x `MICRO_BATCH_SIZE` | " + " | ".join(f"Ulysses {size}" for size in ULYSSES) + " |",
+        "| | longest rollout, by its limits, x `MICRO_BATCH_SIZE` | "
+        + " | ".join(f"Ulysses {size}" for size in ULYSSES)
+        + " |",
         "|---|---|" + "---|" * len(ULYSSES),
     ]
     for method, name, model, options, work in recipes():
         cells = []
         for size in ULYSSES:
-            memory = actor_memory(model, replace(options, ulysses=size), work, SERVERS, work.fullest_tokens)
+            memory = actor_memory(model, replace(options, ulysses=size), work, SERVERS, work.longest_tokens)
             cells.append(f"{memory.total / 1e9:.0f} GB")
             if size == options.ulysses:
                 cells[-1] = f"**{cells[-1]}**"
         lines.append(
-            f"| `{method}`, {name} | {work.fullest_tokens:,} x {options.micro_batch_size} | {' | '.join(cells)} |"
+            f"| `{method}`, {name} | {work.longest_tokens:,} x {options.micro_batch_size} | {' | '.join(cells)} |"
         )
     return "\n".join(lines)
 

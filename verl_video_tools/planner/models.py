@@ -23,6 +23,9 @@ class ModelShape:
         vision_layers, vision_hidden, vision_intermediate: of the vision tower.
         patch: side of a patch in pixels. A token of an image is `merge` x `merge` patches.
         temporal_patch: how often the processor repeats an image in time.
+        qk_norm: queries and keys have a norm of their own (Qwen3-VL).
+        gated_vision: the vision tower's MLP has a gate (Qwen2.5-VL).
+        deepstack: mergers of the vision tower beside its last one (Qwen3-VL).
     """
 
     name: str
@@ -41,6 +44,9 @@ class ModelShape:
     patch: int
     merge: int
     temporal_patch: int
+    qk_norm: bool = False
+    gated_vision: bool = True
+    deepstack: int = 0
 
     @property
     def factor(self) -> int:
@@ -86,7 +92,7 @@ def find_model(name: str) -> ModelShape:
         raise UsageError(f"--model {name!r} is no folder with a config.json and none of those known: {known_names}")
     try:
         config = json.loads(file.read_text("utf-8"))
-        return _shape(name, config, *count_parameters(config))
+        return shape_of(name, config)
     except (KeyError, TypeError, ValueError) as error:
         raise UsageError(f"--model {name!r}: its config.json is not that of a Qwen-VL model: {error!r}") from error
 
@@ -109,8 +115,14 @@ def count_parameters(config: Mapping[str, Any]) -> tuple[int, int]:
     return sum(sizes.values()), sum(size for name, size in sizes.items() if ".visual." in name)
 
 
+def shape_of(name: str, config: Mapping[str, Any]) -> ModelShape:
+    """Of a configuration whose parameters nobody has counted yet: `count_parameters` does, and raises as it does."""
+    return _shape(name, config, *count_parameters(config))
+
+
 def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision_parameters: int) -> ModelShape:
     text, vision = config.get("text_config", config), config["vision_config"]
+    is_qwen3 = config["model_type"].startswith("qwen3")
     return ModelShape(
         name=name,
         num_parameters=num_parameters,
@@ -128,4 +140,7 @@ def _shape(name: str, config: Mapping[str, Any], num_parameters: int, num_vision
         patch=vision["patch_size"],
         merge=vision["spatial_merge_size"],
         temporal_patch=vision["temporal_patch_size"],
+        qk_norm=is_qwen3,
+        gated_vision=not is_qwen3,
+        deepstack=len(vision.get("deepstack_visual_indexes", ())),
     )

@@ -162,7 +162,13 @@ def _judge(
     has = cluster.gpu.memory_bytes
     reasons, warnings = [], []
     if actor.total > has:
-        largest = max(("logits", "activations", "resident"), key=lambda name: getattr(actor, name))
+        names = {
+            "logits": "logits",
+            "layer": "gradients inside a layer",
+            "kept": "inputs of layers, and pixels",
+            "resident": "weights, gradients and optimiser",
+        }
+        largest = names[max(names, key=lambda name: float(getattr(actor, name)))]
         reasons.append(
             f"the actor's update takes {actor.total / GB:.0f} GB of a GPU's {has / GB:.0f}, most of it {largest}: "
             "shorter rollouts, a smaller micro-batch, larger Ulysses, or more GPUs"

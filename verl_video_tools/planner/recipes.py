@@ -64,7 +64,7 @@ RECIPES = {
         min_pixels=784,
         max_pixels=50_176,
         utilization=0.7,
-        ulysses=4,
+        ulysses=2,
     ),
     "framemind": RunOptions(
         batch_size=64,
@@ -77,7 +77,7 @@ RECIPES = {
         utilization=0.7,
         tp=4,
         offload=False,
-        ulysses=4,
+        ulysses=2,
     ),
     "videobrain": RunOptions(
         response_length=16_384,

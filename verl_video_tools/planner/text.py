@@ -29,8 +29,9 @@ def as_text(plan: Plan) -> str:
                 "optimiser": actor.optimizer,
                 "reference": actor.reference,
                 "gathered layers": actor.gathered,
-                "activations": actor.activations,
-                "logits, entropy": actor.logits,
+                "kept for the backward pass": actor.kept,
+                "then logits and entropy": actor.logits,
+                "or inside a layer": actor.layer,
                 "total, with context": actor.total,
             }
         ),

@@ -1,0 +1,18 @@
+"""What an update holds on a CPU, against the plan: small models of both families in the proportions of real ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.gpu_model.memory import PUBLISHED, Sizes, measure
+
+SMALL = Sizes(hidden=256, head_dim=64, intermediate=1024, vocabulary=4096, vision_hidden=256)
+LATE = Sizes(hidden=256, head_dim=64, intermediate=1024, vocabulary=16_384, vision_hidden=256)
+
+
+@pytest.mark.parametrize("family", PUBLISHED)
+@pytest.mark.parametrize("sizes", [SMALL, LATE], ids=["layers take most", "logits take most"])
+def test_bytes_of_an_update_are_those_planned(family: str, sizes: Sizes) -> None:
+    errors = {line.part: round(line.error, 3) for line in measure(family, 384, 5, sizes)}
+    assert set(errors) == {"language model", "vision tower", "whole"}
+    assert all(abs(error) <= 0.15 for error in errors.values()), errors
