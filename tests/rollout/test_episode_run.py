@@ -148,3 +148,19 @@ async def test_labels_tell_the_frame_that_stands_in_for_a_damaged_one(
     assert budget.asked[1::2] == texts and "99.0s" in budget.asked[0]
     assert all(f"{record.timestamp_seconds:.1f}s <image>" in texts[1] for record in second)
     assert not any("99.0s" in text for text in texts)
+
+
+async def test_an_answer_to_no_call_that_does_not_fit_ends_the_rollout() -> None:
+    """FrameMind goes on after a summary alone; there is no call whose refusal could take the message's place."""
+
+    class Full(Generous):
+        def refuses_observation(self, content: Content) -> StopReason | None:
+            return StopReason.RESPONSE_BUDGET
+
+    sample = Sample(QUESTION, "B", video(), "mc")
+    policy = Listener(
+        [AssistantTurn("<think>so</think><turn_sum>seen</turn_sum>"), AssistantTurn("<answer>B</answer>")]
+    )
+    trajectory = await Episode(get_method("framemind"), sample, budget=Full()).run(policy)
+    assert trajectory.stop_reason is StopReason.RESPONSE_BUDGET
+    assert len(policy.heard) == 1 and trajectory.turns[0].observation is None

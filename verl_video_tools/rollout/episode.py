@@ -249,7 +249,7 @@ class Episode:
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # asked before anything is decoded
             self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
-            if self.method.ends_on_budget():
+            if self.method.ends_on_budget() or not turn.calls:  # no refusal can take the place of an answer to no call
                 self._end(reason)
                 return None
             plans = [(record, ToolPlan()) for record in turn.calls]
