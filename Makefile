@@ -39,7 +39,7 @@ test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a
 
 FAULT_OUTPUTS ?= $(CURDIR)/outputs/faults
 test-faults: install  ## the fault plan in real runs, minutes a cell; what has passed is skipped; CELLS="engine_core:update ..." FRESH=1
-	CELLS="$(CELLS)" FRESH="$(FRESH)" VVT_TEST_OUTPUT_DIR="$(FAULT_OUTPUTS)" $(PYTEST) $(IN_TURN) tests/faults/test_cells.py
+	CELLS="$(CELLS)" FRESH="$(FRESH)" VVT_TEST_OUTPUT_DIR="$(FAULT_OUTPUTS)" $(PYTEST) $(IN_TURN) -m faults tests/faults/test_cells.py
 
 test-cluster: install  ## a Ray cluster of two machines in network namespaces (root): job, lost node, resumption, training on both
 	$(PYTEST) $(IN_TURN) -m cluster

@@ -115,14 +115,14 @@ IMPOSSIBLE: dict[str, str] = {
 }
 """Faults without a cell of their own, each with the reason."""
 
-QUICK = (
+CHAIN = (
     "engine_core:generation",
     "agent_loop_worker:update",
     "storage_unit:checkpoint",
     "engine_worker:weight_sync",
     "driver:validation",
 )
-"""Cells of `make test`, in a chain (`test_chain.py`); `make test-faults` has all, each by itself."""
+"""Cells that `test_chain.py` plants one after the other in one folder."""
 
 
 @dataclass(frozen=True)

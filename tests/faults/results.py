@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.faults.moments import MOMENTS
-from tests.faults.plan import CELLS, FAULTS, IMPOSSIBLE, QUICK, Cell
+from tests.faults.plan import CELLS, FAULTS, IMPOSSIBLE, Cell
 from verl_video_tools.core.files import whole_file
 
 REPO = Path(__file__).parents[2]
@@ -91,7 +91,7 @@ def _entry(cell: Cell, results: dict[str, Result]) -> str:
         return "cannot occur"
     if result := results.get(str(cell)):
         return f"{result.ended_seconds:.0f} s (`{result.commit}`)"
-    return "in `make test`" if str(cell) in QUICK else "not run yet"
+    return "not run yet"
 
 
 if __name__ == "__main__":
