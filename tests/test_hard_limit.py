@@ -15,6 +15,8 @@ import pytest
 
 from tests.integration.leftovers import VARIABLE, processes_of
 
+pytestmark = pytest.mark.timeout(400)  # 20 seconds on a machine that is not busy
+
 REPO = Path(__file__).parents[1]
 TIMEOUT_SECONDS, GRACE_SECONDS, BROWSER_SECONDS = 2, 1, 1
 
@@ -115,7 +117,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "-n", "1", *limits]
     output, errors = folder / "output", folder / "errors"  # pipes would be held open by what is left
     with output.open("wb") as stdout, errors.open("wb") as stderr:
-        subprocess.run(command, cwd=folder, env=variables, stdout=stdout, stderr=stderr, timeout=100)
+        subprocess.run(command, cwd=folder, env=variables, stdout=stdout, stderr=stderr, timeout=300)
     left = processes_of(marker)
     names = [process.name() for process in left]
     for process in left:
