@@ -2,8 +2,8 @@
 
     python -m benchmarks.sft_loader [--rows 4] [--workers 2]
 
-Loads rows of 752 frames of 280x168 through worker processes, and prints the most bytes of /dev/shm in use above those
-before: a few rows with the processor's float32 tensors, as verl's own data set yields them, and as ours yields them all
+Loads rows of 752 frames of 280x168 through worker processes, and prints the most bytes of /dev/shm that these have
+open: a few rows with the processor's float32 tensors, as verl's own data set yields them, and as ours yields them all
 that the loader of one device has ready with the recipe's workers and verl's prefetching. A node has eight such loaders.
 """
 
@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import multiprocessing
+import os
 import time
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,11 +55,22 @@ class Rows(Dataset):
         }
 
 
-def most_bytes(num_rows: int, num_workers: int, batch_size: int, held: bool) -> int:
-    """Of shared memory, while all rows wait to be read: each worker prepares its share ahead.
+def shared_bytes(pids: Iterable[int]) -> int:
+    """Of the files in shared memory that these processes have open, each once. torch has taken their names away."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if os.readlink(file).startswith("/dev/shm/"):
+                    found = file.stat()
+                    sizes[found.st_ino] = found.st_blocks * 512
+            except FileNotFoundError:
+                continue  # closed meanwhile
+    return sum(sizes.values())
 
-    Counted for all processes, so that nothing else may use shared memory meanwhile.
-    """
+
+def most_bytes(num_rows: int, num_workers: int, batch_size: int, held: bool) -> int:
+    """Of the loader's shared memory, while all rows wait to be read: each worker prepares its share ahead."""
     loader = DataLoader(
         Rows(num_rows, held),
         batch_size=batch_size,
@@ -64,12 +78,11 @@ def most_bytes(num_rows: int, num_workers: int, batch_size: int, held: bool) -> 
         prefetch_factor=max(1, num_rows // num_workers // batch_size),
         collate_fn=SFTTensorCollator(DatasetPadMode.NO_PADDING),
     )
-    before = shutil.disk_usage("/dev/shm").used
     batches = iter(loader)
     most, deadline = 0, time.monotonic() + 120
     steady_since, last = time.monotonic(), -1
     while time.monotonic() < deadline and time.monotonic() - steady_since < 10:
-        used = shutil.disk_usage("/dev/shm").used - before
+        used = shared_bytes(worker.pid for worker in multiprocessing.active_children() if worker.pid)
         if used != last:
             steady_since, last = time.monotonic(), used
         most = max(most, used)

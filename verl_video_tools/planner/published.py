@@ -100,7 +100,7 @@ RUNS = (
         8,
         120.0,
         replace(_ASSUMED_GROUPS, batch_size=8, mini_batch_size=8),
-        "80 GB; our FrameThinker stands for its method, with 8 x 8 rollouts and calls, of which it has none; videos of 2 minutes",
+        "80 GB; our FrameThinker, which calls, stands for its method, with 8 x 8 rollouts and videos of 2 minutes",
     ),
 )
 WITHOUT_PREDICTION = (
