@@ -79,11 +79,11 @@ def most_bytes(num_rows: int, num_workers: int, batch_size: int, held: bool) -> 
         collate_fn=SFTTensorCollator(DatasetPadMode.NO_PADDING),
     )
     batches = iter(loader)
-    most, deadline = 0, time.monotonic() + 120
+    most, deadline = 0, time.monotonic() + 600
     steady_since, last = time.monotonic(), -1
     while time.monotonic() < deadline and time.monotonic() - steady_since < 10:
         used = shared_bytes(worker.pid for worker in multiprocessing.active_children() if worker.pid)
-        if used != last:
+        if used != last or not used:  # the first rows take a while
             steady_since, last = time.monotonic(), used
         most = max(most, used)
         time.sleep(0.1)
