@@ -1,18 +1,21 @@
 """What a data loader of fine-tuning holds in shared memory: rows of LongVT's size, by verl's collator.
 
-    python -m benchmarks.sft_loader [--rows 8] [--workers 2]
+    python -m benchmarks.sft_loader [--rows 4] [--workers 2]
 
-Loads rows of 752 frames of 280x168 through worker processes, once with the processor's float32 tensors, as verl's own
-data set yields them, and once as ours does, and prints the most bytes of /dev/shm in use above those before, for each
-row that waits. Then the arithmetic for a node of 8 devices with the recipe's workers and verl's prefetching.
+Loads rows of 752 frames of 280x168 through worker processes, and prints the most bytes of /dev/shm that these have
+open: a few rows with the processor's float32 tensors, as verl's own data set yields them, and as ours yields them all
+that the loader of one device has ready with the recipe's workers and verl's prefetching. A node has eight such loaders.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
+import multiprocessing
+import os
 import time
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +29,9 @@ from verl_video_tools.synthetic import base_model_dir
 from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues
 
 NUM_FRAMES, WIDTH, HEIGHT = 752, 280, 168
-DEVICES, WORKERS, PREFETCH = 8, 8, 2
-"""Of a node, for the arithmetic: loaders, worker processes of each (`NUM_WORKERS`), batches that a worker prepares."""
+DEVICES, WORKERS, PREFETCH, BATCH = 8, 1, 2, 8
+"""Of recipes/longvt_sft.sh with NNODES=1: loaders of a node, worker processes of each (`NUM_WORKERS`), batches that
+each of these prepares, and rows of a batch of one device."""
 PIXEL_LIMITS = {"min_pixels": 784, "max_pixels": 50176}
 
 
@@ -51,25 +55,39 @@ class Rows(Dataset):
         }
 
 
-def most_bytes(num_rows: int, num_workers: int, held: bool) -> int:
-    """Of shared memory, while all rows wait to be read: each worker prepares its share ahead."""
+def shared_bytes(pids: Iterable[int]) -> int:
+    """Of the files in shared memory that these processes have open, each once. torch has taken their names away."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                if os.readlink(file).startswith("/dev/shm/"):
+                    found = file.stat()
+                    sizes[found.st_ino] = found.st_blocks * 512
+            except FileNotFoundError:
+                continue  # closed meanwhile
+    return sum(sizes.values())
+
+
+def most_bytes(num_rows: int, num_workers: int, batch_size: int, held: bool) -> int:
+    """Of the loader's shared memory, while all rows wait to be read: each worker prepares its share ahead."""
     loader = DataLoader(
         Rows(num_rows, held),
+        batch_size=batch_size,
         num_workers=num_workers,
-        prefetch_factor=max(1, num_rows // num_workers),
+        prefetch_factor=max(1, num_rows // num_workers // batch_size),
         collate_fn=SFTTensorCollator(DatasetPadMode.NO_PADDING),
     )
-    before = shutil.disk_usage("/dev/shm").used
     batches = iter(loader)
-    most, deadline = 0, time.monotonic() + 120
+    most, deadline = 0, time.monotonic() + 600
     steady_since, last = time.monotonic(), -1
     while time.monotonic() < deadline and time.monotonic() - steady_since < 10:
-        used = shutil.disk_usage("/dev/shm").used - before
-        if used != last:
+        used = shared_bytes(worker.pid for worker in multiprocessing.active_children() if worker.pid)
+        if used != last or not used:  # the first rows take a while
             steady_since, last = time.monotonic(), used
         most = max(most, used)
         time.sleep(0.1)
-    assert sum(1 for _ in batches) == num_rows
+    assert sum(1 for _ in batches) * batch_size == num_rows
     return most
 
 
@@ -79,13 +97,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     result: dict[str, Any] = {"frames": NUM_FRAMES, "width": WIDTH, "height": HEIGHT}
-    for name, held in (("tensors", False), ("images", True)):
-        most = most_bytes(arguments.rows, arguments.workers, held)
-        per_row = most / arguments.rows
-        result[name] = {
-            "megabytes_per_row": round(per_row / 1e6),
-            "node_gigabytes_by_arithmetic": round(per_row * DEVICES * WORKERS * PREFETCH / 1e9, 1),
-        }
+    most = most_bytes(arguments.rows, arguments.workers, batch_size=1, held=False)
+    result["tensors"] = {"rows": arguments.rows, "megabytes_per_row": round(most / arguments.rows / 1e6)}
+    rows = WORKERS * PREFETCH * BATCH
+    most = most_bytes(rows, WORKERS, BATCH, held=True)
+    result["images"] = {
+        "rows": rows,
+        "workers": WORKERS,
+        "megabytes_per_row": round(most / rows / 1e6),
+        "device_gigabytes": round(most / 1e9, 2),
+        "node_gigabytes": round(most * DEVICES / 1e9, 1),
+    }
     print(json.dumps(result, indent=1))
 
 

@@ -34,7 +34,7 @@ def processor_seconds(shape: ModelShape, lengths: Lengths) -> Measured:
     started = time.perf_counter()
     processor(images, size=limits, return_tensors="pt")
     seconds = time.perf_counter() - started
-    planned = Planned(constant("front_end_seconds") * lengths.image_tokens)
+    planned = Planned(constant("front_end_seconds") * shape.stored_bytes_per_image_token * lengths.image_tokens)
     case = f"{lengths.method}, {lengths.images} images of {width}x{height}"
     return Measured("processor", case, seconds, None, planned, "planned: vLLM's whole front end")
 

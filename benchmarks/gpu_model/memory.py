@@ -142,25 +142,29 @@ def measure(family: str, tokens: int, images: int, sizes: Sizes) -> Iterator[Lin
 
 
 LARGE = Sizes(hidden=1024, layers=8, head_dim=128, intermediate=4096, vocabulary=16_384, vision_hidden=640)
-CASES = ((1024, 4, Sizes()), (4096, 40, Sizes()), (2048, 8, LARGE))
+CASES = ((512, 3, Sizes()), (1536, 20, Sizes()), (512, 4, LARGE))
 """Tokens, images and sizes."""
 
 
-def table(lines: list[Line]) -> str:
+HEAD = (
+    "| family | width x layers, size of a head | tokens | images | part | measured | planned | error |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+
+def row(line: Line) -> str:
     """Markdown."""
-    rows = [
-        "| family | width x layers, heads of | tokens | images | part | measured | planned | error |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for line in lines:
-        sizes = line.sizes
-        rows.append(
-            f"| {line.family} | {sizes.hidden} x {sizes.layers}, {sizes.head_dim} | {line.tokens:,} | {line.images} "
-            f"| {line.part} | {line.measured / 1e6:.1f} MB | {line.planned / 1e6:.1f} MB | {line.error:+.1%} |"
-        )
-    return "\n".join(rows)
+    sizes = line.sizes
+    return (
+        f"| {line.family} | {sizes.hidden} x {sizes.layers}, {sizes.head_dim} | {line.tokens:,} | {line.images} "
+        f"| {line.part} | {line.measured / 1e6:.1f} MB | {line.planned / 1e6:.1f} MB | {line.error:+.1%} |"
+    )
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(table([line for family in PUBLISHED for case in CASES for line in measure(family, *case)]))
+    print(HEAD)
+    for family in PUBLISHED:
+        for case in CASES:
+            for line in measure(family, *case):
+                print(row(line), flush=True)

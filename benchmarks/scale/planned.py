@@ -18,12 +18,17 @@ from benchmarks.scale.cases import CASES, VIDEO_FPS, VIDEO_SECONDS, VIDEO_SIZE, 
 from benchmarks.scale.summary import Measured, num_rollouts, queue_bytes_per_rollout
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.planner.host_memory import queue_image_bytes
+from verl_video_tools.planner.host_memory import queue_image_bytes, worker_bytes
 from verl_video_tools.planner.models import ModelShape, find_model
 from verl_video_tools.planner.recipes import recipe_options
+from verl_video_tools.planner.seconds import decoding_seconds, front_end_seconds
 from verl_video_tools.planner.workload import PIECE, Workload, estimated_tokens, plan_workload
 
 MEASURED = Path(__file__).with_name("after.json")
+WORKER_SECONDS, SERVER_SECONDS = "CPU seconds of the worker", "CPU seconds of the servers"
+WORKER_BYTES = "peak memory of the worker, one group"
+FITTED = (WORKER_SECONDS, SERVER_SECONDS, WORKER_BYTES)
+"""Names of figures with constants that were fitted to a part of what is compared."""
 MODELS = {"qwen2_5_vl": "qwen2.5-vl-7b", "qwen3_vl": "qwen3-vl-8b"}
 CALL_FRAMES = {"longvt": 60}
 """Frames that a scripted call shows, where it does not ask for as many as it may."""
@@ -67,7 +72,7 @@ def scripted_workload(case: Case) -> tuple[Workload, ModelShape]:
 
 
 def compare(measured: Measured) -> Iterator[Comparison]:
-    """Tokens, images and bytes of one method."""
+    """One method."""
     case = CASES[measured["method"]]
     work, model = scripted_workload(case)
     queue = measured["queue"]
@@ -81,6 +86,15 @@ def compare(measured: Measured) -> Iterator[Comparison]:
             queue_image_bytes(work, model) / num_rollouts(measured),
             queue_bytes_per_rollout(measured),
         ),
+        WORKER_SECONDS: (
+            decoding_seconds(work, VIDEO_SIZE[0] * VIDEO_SIZE[1]) / work.rollouts,
+            measured["worker"]["cpu_seconds"] / num_rollouts(measured),
+        ),
+        SERVER_SECONDS: (
+            front_end_seconds(model, work, 1, work.rollouts) / work.rollouts,
+            sum(server["cpu_seconds"] for server in measured["servers"]) / num_rollouts(measured),
+        ),
+        WORKER_BYTES: (worker_bytes(work, model, 1), measured["worker"]["peak_memory_bytes"]),
     }
     for name, (planned, found) in pairs.items():
         yield Comparison(case.method, name, planned, found)
@@ -113,4 +127,6 @@ def table(lines: list[Comparison]) -> str:
 
 
 if __name__ == "__main__":
-    print(table(comparisons()))
+    found = comparisons()
+    for is_fitted in (False, True):
+        print(table([line for line in found if (line.name in FITTED) == is_fitted]), end="\n\n")

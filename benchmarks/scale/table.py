@@ -148,6 +148,7 @@ def methods_table(before: Result, after: Result) -> str:
                 _pair(pair, lambda m: sum(s["loop_cpu_seconds"] for s in m["servers"]) / num_rollouts(m)),
                 _pair(pair, prefills_per_group),
                 _pair(pair, lambda m: queue_bytes_per_rollout(m) / 1e6),
+                _pair(pair, lambda m: m["worker"]["peak_memory_bytes"] / 1e9),
                 f"{num_rollouts(measured)}",
             ]
         )
@@ -158,6 +159,7 @@ def methods_table(before: Result, after: Result) -> str:
         "server's loop, s",
         "prefills per group",
         "queue, MB",
+        "worker's peak, GB",
         "rollouts",
     ]
     return table(head, rows)

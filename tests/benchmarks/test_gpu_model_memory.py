@@ -10,9 +10,13 @@ SMALL = Sizes(hidden=256, head_dim=64, intermediate=1024, vocabulary=4096, visio
 LATE = Sizes(hidden=256, head_dim=64, intermediate=1024, vocabulary=16_384, vision_hidden=256)
 
 
-@pytest.mark.parametrize("family", PUBLISHED)
-@pytest.mark.parametrize("sizes", [SMALL, LATE], ids=["layers take most", "logits take most"])
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("family", "sizes"),
+    [*((family, SMALL) for family in PUBLISHED), ("qwen2_5_vl", LATE)],
+    ids=[*PUBLISHED, "logits take most"],
+)
 def test_bytes_of_an_update_are_those_planned(family: str, sizes: Sizes) -> None:
-    errors = {line.part: round(line.error, 3) for line in measure(family, 384, 5, sizes)}
+    errors = {line.part: round(line.error, 3) for line in measure(family, 256, 3, sizes)}
     assert set(errors) == {"language model", "vision tower", "whole"}
     assert all(abs(error) <= 0.15 for error in errors.values()), errors

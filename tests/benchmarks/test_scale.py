@@ -141,6 +141,12 @@ def test_a_missed_limit_is_named() -> None:
     assert "| 32.00 s | 12.00 s | 15.00 s |  |" in table.measures_table(result(), good)
 
 
+def test_methods_with_their_memory() -> None:
+    small = result(worker={**measured()["worker"], "peak_memory_bytes": 1_500_000_000})
+    row = table.methods_table(result(), small).splitlines()[-1]
+    assert row.startswith("| longvt | 0.500 -> 0.500 |") and row.endswith("| 2.00 -> 1.50 | 4 |")
+
+
 def test_tables_and_picture_of_steps(tmp_path: Path) -> None:
     works = {"before": summary.host_work(measured()), "after": NO_WORK}
     steps = critical_path.all_steps(summary.step_size(measured()), works)

@@ -44,6 +44,24 @@ def test_reasons(options: list[str], reason: str, capsys: pytest.CaptureFixture[
     assert reason in capsys.readouterr().out
 
 
+def agent_workers(output: str) -> int:
+    (line,) = (line for line in output.splitlines() if line.startswith("AGENT_WORKERS="))
+    return int(line.split("=")[1])
+
+
+@pytest.mark.parametrize(
+    ("cores", "gpus", "workers"),
+    [(96, 8, 16), (12, 8, 2), (4, 8, 1), (24, 64, 32), (192, 8, 32), (960, 8, 128)],
+)
+def test_as_many_workers_as_cores_allow(
+    cores: int, gpus: int, workers: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And none without a question: VideoZoomer's step has 128."""
+    videozoomer = ["plan", "--model", "qwen2.5-vl-7b", "--method", "videozoomer"]
+    assert run([*videozoomer, "--gpus", str(gpus), "--cores", str(cores)]) == 0
+    assert agent_workers(capsys.readouterr().out) == workers
+
+
 def test_an_adapter_takes_less(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*LONGVT, "--json"]) == 0 and run([*LONGVT, "--lora-rank", "32", "--json"]) == 0
     text = capsys.readouterr().out

@@ -29,6 +29,7 @@ from tests.recipes.options import (
 )
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.methods import get_method
+from verl_video_tools.planner.host_memory import agent_workers
 from verl_video_tools.planner.recipes import RECIPES as RECIPES_PLANNED
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
@@ -402,6 +403,9 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(
 
     assert num_workers("videozoomer_grpo", "two nodes", NNODES="2") == 32
     assert num_workers("longvt_grpo", "eight nodes", NNODES="8") == 16, "questions of a step"
+    for cores in (4, 24, 960):
+        found = num_workers("videozoomer_grpo", f"{cores} cores", NNODES="2", CORES_PER_NODE=str(cores))
+        assert found == agent_workers(128, nodes=2, cores_per_node=cores)
     assert num_workers("longvt_grpo", "own", AGENT_WORKERS="40") == 40
 
 

@@ -61,7 +61,8 @@ class Constant:
     source: str
 
 
-_FINDINGS = "measured by this project at 051fa21: one thread of a server CPU"
+_SCALE = "fitted to LongVT's step on a busy machine: benchmarks/scale/after.json"
+_SCALE_TWO = "fitted to the steps of LongVT and FrameThinker: benchmarks/scale/after.json"
 _ENTROPY = "measured on a CPU: python -m benchmarks.entropy"
 _VERL = "verl 0.9.1: fp32 master weights, fp32 gradients, AdamW"
 CONSTANTS = {
@@ -83,7 +84,9 @@ CONSTANTS = {
     "host_cores": Constant(96, "cores per node", "assumed (--cores)"),
     "trainer_process_bytes": Constant(8 * GB, "bytes per process", "assumed: torch and CUDA libraries"),
     "server_process_bytes": Constant(8 * GB, "bytes per inference server", "assumed: two processes"),
-    "worker_process_bytes": Constant(2 * GB, "bytes per agent loop worker", "assumed"),
+    "worker_cores": Constant(6, "cores per agent loop worker", "assumed: its event loop, and threads that decode"),
+    "worker_process_bytes": Constant(1.15 * GB, "bytes per agent loop worker without images", _SCALE_TWO),
+    "worker_image_copies": Constant(4.4, "of the 8-bit images of groups under way in a worker", _SCALE_TWO),
     "trainer_image_cache_bytes": Constant(1 * GiB, "bytes per training worker", "verl_plugin: images fetched last"),
     "frame_cache_bytes": Constant(4 * GiB, "bytes per node", "default of the frame cache (docs/memory.md)"),
     "row_bytes_per_token": Constant(100, "bytes per token of a row in the queue", "assumed: ids, masks, positions"),
@@ -98,8 +101,8 @@ CONSTANTS = {
     "prefill_efficiency": Constant(0.45, "of peak FLOP/s", "assumed"),
     "bandwidth_efficiency": Constant(0.6, "of peak memory bandwidth", "assumed"),
     "decode_floor_seconds": Constant(0.010, "seconds per decoding step", "assumed: launches and sampling"),
-    "decode_frame_seconds": Constant(0.04, "core-seconds per 1920x1080 frame, by random access", "assumed"),
-    "front_end_seconds": Constant(1.1e-4, "seconds per image token, in one process", _FINDINGS + ": 3.4 s for 30.7k"),
+    "decode_frame_seconds": Constant(0.0355, "core-seconds of a worker per 1920x1080 frame", _SCALE),
+    "front_end_seconds": Constant(1.37e-8, "seconds per byte of 8-bit images, in one process", _SCALE),
     "sync_bytes_per_second": Constant(25 * GB, "bytes per second and GPU", "assumed: gathering and loading weights"),
     "sync_fixed_seconds": Constant(10, "seconds per step", "assumed: sleep, wake, offloading"),
 }

@@ -93,15 +93,28 @@ def checkpoint_bytes(num_parameters: int, num_trained: int) -> float:
     return num_parameters * constant("weight_bytes") + num_trained * constant("optimizer_bytes")
 
 
+def agent_workers(groups: int, nodes: int, cores_per_node: int) -> int:
+    """Of a run: as many as cores allow, and none without a question, since all rollouts of one stay together."""
+    return min(groups, nodes * max(1, cores_per_node // int(constant("worker_cores"))))
+
+
+def worker_bytes(workload: Workload, model: ModelShape, workers: int) -> float:
+    """Of one agent loop worker at its peak: images of its groups are decoded, packed and sent, and kept for rows."""
+    groups = math.ceil(workload.groups / workers)
+    images = groups * queue_image_bytes(workload, model) / workload.groups
+    return constant("worker_process_bytes") + constant("worker_image_copies") * images
+
+
 def host_memory(
-    model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int, gpus_per_node: int
+    model: ModelShape, options: RunOptions, workload: Workload, num_gpus: int, gpus_per_node: int, cores_per_node: int
 ) -> HostMemory:
     """On each node; what is spread over nodes is divided evenly."""
     nodes = math.ceil(num_gpus / gpus_per_node)
     gpus = min(num_gpus, gpus_per_node)
     servers = max(1, num_gpus // options.tp)
     servers_here = math.ceil(servers / nodes)
-    workers_here = math.ceil(min(workload.groups, 16 * nodes) / nodes)
+    workers = agent_workers(workload.groups, nodes, cores_per_node)
+    workers_here = math.ceil(workers / nodes)
     images = queue_image_bytes(workload, model)
     cache_gb = mm_cache_gb(workload, model, servers)
     held, trained = held_parameters(model, options), trained_parameters(model, options)
@@ -112,7 +125,7 @@ def host_memory(
     processes = (
         gpus * (constant("trainer_process_bytes") + constant("trainer_image_cache_bytes"))
         + servers_here * constant("server_process_bytes")
-        + workers_here * constant("worker_process_bytes")
+        + workers_here * worker_bytes(workload, model, workers)
     )
     object_store = images / nodes
     return HostMemory(

@@ -16,7 +16,7 @@ from verl_video_tools.planner.gpu_memory import (
     engine_memory,
     resident_while_generating,
 )
-from verl_video_tools.planner.host_memory import HostMemory, host_memory
+from verl_video_tools.planner.host_memory import HostMemory, agent_workers, host_memory
 from verl_video_tools.planner.models import ModelShape
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.planner.seconds import stage_seconds
@@ -96,7 +96,7 @@ def make_plan(
         for tokens_each in (workload.fullest_tokens, workload.longest_tokens)
     )
     engine = engine_memory(model, options, cluster.gpu, workload.longest_tokens)
-    host = host_memory(model, options, workload, cluster.num_gpus, cluster.gpus_per_node)
+    host = host_memory(model, options, workload, cluster.num_gpus, cluster.gpus_per_node, cluster.cores_per_node)
     seconds = stage_seconds(
         model,
         options,
@@ -132,7 +132,7 @@ def settings(plan: Plan) -> list[str]:
         "MAX_RESPONSE_LENGTH": options.response_length,
         "MAX_MODEL_LEN": options.prompt_length + options.response_length,
         "MM_CACHE_GB": plan.host.mm_cache_gb,
-        "AGENT_WORKERS": min(options.batch_size, 16 * cluster.nodes),
+        "AGENT_WORKERS": agent_workers(options.batch_size, cluster.nodes, cluster.cores_per_node),
     }
     if options.lora_rank:
         variables["LORA_RANK"] = options.lora_rank

@@ -76,7 +76,42 @@ RUNS = (
         recipe_options("videobrain"),
         "all of it reinforcement learning; 8 GPUs",
     ),
+    PublishedRun(
+        "Video-o3, a step",
+        "900 to 1,800 s",
+        1350,
+        True,
+        "videozoomer",
+        "qwen2.5-vl-7b",
+        "h100",
+        8,
+        900.0,
+        replace(recipe_options("videozoomer"), batch_size=32, mini_batch_size=32, rollouts=8),
+        "8 H100; our VideoZoomer stands for its method, with 32 x 8 rollouts; against the middle",
+    ),
+    PublishedRun(
+        "VideoChat-R1, all",
+        "10 h on 8 A100",
+        10 * 3600,
+        False,
+        "framethinker",
+        "qwen2.5-vl-7b",
+        "a100-80gb",
+        8,
+        120.0,
+        replace(_ASSUMED_GROUPS, batch_size=8, mini_batch_size=8),
+        "80 GB; our FrameThinker, which calls, stands for its method, with 8 x 8 rollouts and videos of 2 minutes",
+    ),
 )
+WITHOUT_PREDICTION = (
+    (
+        "DeepEyes, reported by users",
+        "15,000 s a step",
+        "it zooms into pictures, which no method of ours does; their GPUs and lengths are not known",
+    ),
+    ("verl, reported by users", "7 h a step", "neither model nor batch nor GPUs are known"),
+)
+"""Name, what is published, and why nothing is predicted."""
 
 
 def predicted_step_seconds(run: PublishedRun) -> float:
@@ -98,6 +133,7 @@ def table() -> str:
         num_steps = run.seconds / predicted
         error = f"{predicted / run.seconds - 1:+.0%}" if run.is_step else f"none: {num_steps:.0f} such steps"
         lines.append(f"| {run.name} | {run.published} | {predicted:.0f} s | {error} | {run.assumed} |")
+    lines += [f"| {name} | {published} | none | none | {why} |" for name, published, why in WITHOUT_PREDICTION]
     return "\n".join(lines)
 
 

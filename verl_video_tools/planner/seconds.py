@@ -62,6 +62,25 @@ def train_flops(model: ModelShape, workload: Workload, options: RunOptions, pass
     return workload.groups * workload.rollouts * (passes * text + options.ulysses * vision)
 
 
+def decoding_seconds(workload: Workload, frame_pixels: int) -> float:
+    """Core-seconds of agent loop workers in a step.
+
+    Args:
+        frame_pixels: width x height of the videos.
+    """
+    called = workload.rollouts * workload.mean_calls * workload.call_frames
+    frames = workload.groups * (workload.group_frames + called)
+    return frames * constant("decode_frame_seconds") * frame_pixels / (1920 * 1080)
+
+
+def front_end_seconds(model: ModelShape, workload: Workload, groups: int, rollouts: int) -> float:
+    """Of one inference server, which works on these groups and rollouts of them, for every image once."""
+    copies = groups if workload.is_shared else rollouts
+    image_tokens = copies * workload.mean_initial_image_tokens
+    image_tokens += rollouts * workload.mean_calls * workload.call_image_tokens
+    return image_tokens * model.stored_bytes_per_image_token * constant("front_end_seconds")
+
+
 def stage_seconds(
     model: ModelShape,
     options: RunOptions,
@@ -81,17 +100,13 @@ def stage_seconds(
     servers = max(1, num_gpus // options.tp)
     groups = groups_per_server(workload.groups, servers)
     rollouts = rollouts_per_server(workload.groups, workload.rollouts, servers)
-    frames = workload.groups * (workload.group_frames + workload.rollouts * workload.mean_calls * workload.call_frames)
-    copies = groups if workload.is_shared else rollouts
-    features = copies * workload.mean_initial_image_tokens
-    features += rollouts * workload.mean_calls * workload.call_image_tokens
     peak = num_gpus * gpu.bf16_flops
     forward = train_flops(model, workload, options, 1) / (peak * constant("forward_efficiency"))
     prefill = prefill_flops(model, workload, groups, rollouts)
     weights = constant("weight_bytes") * model.num_parameters
     return {
-        "decoding": frames * constant("decode_frame_seconds") * frame_pixels / (1920 * 1080) / num_cores,
-        "front end": features * constant("front_end_seconds"),
+        "decoding": decoding_seconds(workload, frame_pixels) / num_cores,
+        "front end": front_end_seconds(model, workload, groups, rollouts),
         "prefill": prefill / (options.tp * gpu.bf16_flops * constant("prefill_efficiency")),
         "generation": generation_seconds(model, options, workload, gpu, rollouts),
         "old log-probabilities": forward,
