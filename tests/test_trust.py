@@ -74,37 +74,3 @@ def test_folders_of_frames_are_their_owners(tmp_path: Path) -> None:
     StripedLocks(tmp_path / "store" / "locks")
     for folder in ("store/frames", "store/incoming", "store/locks"):
         assert stat.S_IMODE((tmp_path / folder).stat().st_mode) == 0o700, folder
-
-
-WALL_CLOCK = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"}
-NOT_OF_DEADLINES = {"frame_store.py", "retries.py"}
-"""The age of a file, and the date in a `Retry-After` header, which is bounded."""
-
-
-def asks_the_wall_clock(node: ast.AST) -> bool:
-    if isinstance(node, ast.ImportFrom) and node.module == "time":
-        return any(f"time.{alias.name}" in WALL_CLOCK for alias in node.names)
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in WALL_CLOCK
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("end = time.time() + 5", True),
-        ("from time import time", True),
-        ("datetime.now(UTC)", True),
-        ("end = time.monotonic() + 5", False),
-        ("from time import monotonic", False),
-    ],
-)
-def test_the_reader_knows_what_asks_the_wall_clock(code: str, expected: bool) -> None:
-    assert any(map(asks_the_wall_clock, ast.walk(ast.parse(code)))) == expected
-
-
-def test_a_clock_that_is_set_moves_no_deadline() -> None:
-    found = {
-        path.name
-        for path in PACKAGE.rglob("*.py")
-        if any(map(asks_the_wall_clock, ast.walk(ast.parse(path.read_text()))))
-    }
-    assert found == NOT_OF_DEADLINES
