@@ -53,8 +53,8 @@ def test_a_header_that_takes_all_memory_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """It takes more memory than is allowed here."""
-    monkeypatch.setattr(opening_check, "MAX_OPEN_BYTES", 50_000_000)
-    return announce_samples(tmp_path / "hostile.mp4", 3_000_000)
+    monkeypatch.setattr(opening_check, "MAX_OPEN_BYTES", 25_000_000)
+    return announce_samples(tmp_path / "hostile.mp4", 1_500_000)
 
 
 def test_a_header_that_takes_more_than_is_allowed(hostile: Path) -> None:
@@ -68,6 +68,13 @@ def test_a_header_that_takes_long_is_refused(hostile: Path, monkeypatch: pytest.
     monkeypatch.setattr(opening_check, "MAX_OPEN_CPU_SECONDS", 0.01)
     with pytest.raises(UnreadableVideoError, match=r"hostile\.mp4: .* opening it takes more than 0\.01 s of CPU time"):
         Video(hostile)
+
+
+def test_an_index_in_which_a_search_takes_hours_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its edit list hides all frames but twelve, and FFmpeg passes over them for every step of its search."""
+    monkeypatch.setattr(opening_check, "MAX_OPEN_CPU_SECONDS", 1.0)
+    with pytest.raises(UnreadableVideoError, match=r"hidden\.mp4: .* takes more than 1 s of CPU time"):
+        Video(announce_samples(tmp_path / "hidden.mp4", 500_000))
 
 
 def test_no_larger_picture_is_decoded_to_find_out_about_a_stream(

@@ -76,12 +76,14 @@ def _key_positions(entries: IndexEntries) -> Ticks:
     before it is merely longer.
     """
     positions = [0]
-    while len(positions) <= len(entries) // 4:
+    # Each search passes over all entries that the edit list hides, more than once.
+    hides_some = entries[0].is_discard or entries[len(entries) - 1].is_discard
+    while not hides_some and len(positions) <= len(entries) // 4:
         found = entries.search_timestamp(entries[positions[-1]].timestamp + 1, backward=False)
         if found <= positions[-1]:
             return np.array(positions, dtype=np.int64)
         positions.append(found)
-    # So many key frames that looking at every entry is faster.
+    # Looking at every entry is faster.
     return np.flatnonzero([entry.is_keyframe for entry in entries])
 
 
