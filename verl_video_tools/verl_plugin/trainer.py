@@ -25,7 +25,7 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
 - `_compute_metrics`: metrics and records, while TransferQueue still holds the step's data; alarms on the metrics.
-  Images that no row refers to any more are freed (`stored_images`).
+  Images of trained groups are freed, and what arrives late of groups that verl has cleared (`stored_images`).
 - `on_step_begin`: an alarm that is to stop the run does so when the last step's checkpoint and metrics are written, and
   so does a stop file (`STOP_FILE`): a trainer in a Ray actor gets no signal. `on_step_end` saves its checkpoint first.
 - `trainer_mode`: verl compares it with its own names, so it must not be the registered one.
@@ -366,7 +366,7 @@ class VideoToolsMixin(PPOTrainer):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         lines = self._lines(batch, global_steps, trained=True)
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in lines]))
-        metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
+        metrics.update(release(batch))
         metrics["records/failures"] = self._records.num_failures
         # Rollouts are routed by the last manager: verl lends the trainer's own servers, if any, to that of the others.
         metrics.update(imbalance(self._rollout_server_managers()[-1].global_load_balancer))
