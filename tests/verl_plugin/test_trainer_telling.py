@@ -158,7 +158,11 @@ class Told(Step):
         self.trainer._validation_lines, self.trainer.global_steps = [], 1
         monkeypatch.setattr(trainer_base.PPOTrainer, "_compute_metrics", lambda *_, **__: None)
         monkeypatch.setattr(trainer_telling, "imbalance", lambda router: {"router/imbalance": 0.0})
-        monkeypatch.setattr(trainer_telling, "release", lambda groups: self.freed.append(groups) or {})
+        monkeypatch.setattr(
+            trainer_telling,
+            "release",
+            lambda batch: self.freed.append({key.partition("_")[0] for key in batch.keys}) or {},
+        )
         monkeypatch.setattr(
             type(self.trainer), "_rollout_server_managers", lambda _: [SimpleNamespace(global_load_balancer=None)]
         )

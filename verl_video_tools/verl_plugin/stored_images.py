@@ -6,20 +6,21 @@ Here a row refers to blocks of images (`pixel_values.StoredPixelValues`), and wh
 
 A block lies in a partition of its own, under `<uid>_<name>`: verl's replay buffer takes every key of its partitions for
 a prompt or a sequence. It belongs to the storage units, so it outlives the worker that has put it there.
-`release` frees the blocks of all groups that the queue does not hold any more.
+`release` frees the blocks of all groups that are not waiting for their training any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import transfer_queue as tq
 from tensordict import TensorDict
+from transfer_queue import KVBatchMeta
 
 from verl_video_tools.core.errors import InvariantError
 from verl_video_tools.core.types import ImagePart
@@ -145,11 +146,17 @@ def merged(slices: Iterable[ImageSlice]) -> tuple[ImageSlice, ...]:
     return tuple(joined)
 
 
-def release(uids: Collection[str]) -> dict[str, float]:
-    """Free the blocks of groups that have been trained on, and of those that the queue holds no key of any more.
+def release(batch: KVBatchMeta) -> dict[str, float]:
+    """Free the blocks of groups that have been trained on, and all that is left of groups that verl has cleared.
+
+    A group is alive while its own key is in the queue, a prompt's: verl removes it when it samples the group for a
+    batch, and when it clears it. A rollout may still put a row, and images, after that. Nobody would look for them.
 
     Safe while other groups' rollouts run: a group's own key is in the queue before any of its blocks, and both are
     listed at once.
+
+    Args:
+        batch: what has been trained on. Its rows are still there: verl clears them itself.
 
     Returns:
         Metrics of the trained groups: `payload/bytes`, of their images, and `payload/shared_bytes`, of those that
@@ -157,10 +164,15 @@ def release(uids: Collection[str]) -> dict[str, float]:
     """
     listed = tq.kv_list() or {}
     blocks = listed.get(PARTITION_ID, {})
-    alive = {_uid(key) for partition_id, keys in listed.items() if partition_id != PARTITION_ID for key in keys}
-    if unused := [key for key in blocks if _uid(key) not in alive - set(uids)]:
-        tq.kv_clear(keys=unused, partition_id=PARTITION_ID)
-    tags = [tag for key, tag in blocks.items() if _uid(key) in set(uids)]
+    rows = listed.get(batch.partition_id, {})
+    trained = {_uid(key) for key in batch.keys}
+    alive = {key for key, tag in rows.items() if tag.get("is_prompt")} - trained
+    late = {key for key in rows if _uid(key) not in alive} - set(batch.keys)
+    unused = {key for key in blocks if _uid(key) not in alive}
+    for keys, partition_id in ((late, batch.partition_id), (unused, PARTITION_ID)):
+        if keys:
+            tq.kv_clear(keys=sorted(keys), partition_id=partition_id)
+    tags = [tag for key, tag in blocks.items() if _uid(key) in trained]
     return {
         "payload/bytes": float(sum(tag["num_bytes"] for tag in tags)),
         "payload/shared_bytes": float(sum(tag["num_bytes"] for tag in tags if tag["shared"])),

@@ -9,7 +9,8 @@ of days. verl makes the trackers itself and has no registry for them, so registr
   the next step.
 - `step`: records, while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies
   after that goes on with the next step.
-- `_compute_metrics`: metrics, and alarms on them. Images that no row refers to any more are freed (`stored_images`).
+- `_compute_metrics`: metrics, and alarms on them. Images of trained groups are freed, and what arrives late of groups
+  that verl has cleared (`stored_images`).
 - `fit`: a last try.
 
 A tracker that cannot be set up still ends the run, before its first step.
@@ -141,7 +142,7 @@ class TellingMixin(PPOTrainer):
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         self._lasting_tell(metrics)
         self._check_alarms(global_steps, metrics)
-        metrics.update(release({rollout.uid for rollout in rollouts_of(batch)}))
+        metrics.update(release(batch))
         for name, lasting in ((_TRACKING_FAILURES, self._trackers()), (_RECORD_FAILURES, self._recorders())):
             metrics[name] = sum(each.num_failures for each in lasting)
 
