@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from random import Random
 from typing import Any, ClassVar
 
@@ -29,7 +28,8 @@ class Planted(Surface):
     def check(self, case: Any) -> int:
         assert case != WRONG, "the planted fault"
         if case == HANGS:
-            time.sleep(3600)
+            while True:
+                pass
         if case == CRASHES:
             ctypes.string_at(0)
         return 1

@@ -55,7 +55,7 @@ def test_what_is_wrong_hangs_or_crashes_is_found_and_costs_itself() -> None:
     found = run_apart("planted", 0, 0, count=12, hard_limit_seconds=2.0, path=planted.PATH)
     assert [(find.number, find.place.partition(" at ")[0]) for find in found.finds] == [
         (planted.WRONG, "AssertionError"),
-        (planted.HANGS, "no end within 2 s"),
+        (planted.HANGS, "no end within 2 s of CPU"),
         (planted.CRASHES, "the process was ended by signal 11"),
     ]
     assert (found.next_number, found.inputs) == (12, 9 + 1)  # the wrong one was handled, if not rightly
