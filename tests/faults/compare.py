@@ -11,13 +11,15 @@ from safetensors.torch import load_file
 from verl_video_tools.records.records import read_records
 
 _EXACT = ("prompts", "responses", "response_mask")
-_OF_A_CLOCK = {"latency_ms", "judge_latency_ms"}
+_OF_THE_PROCESS = {"latency_ms", "judge_latency_ms", "cache"}
+"""What depends on the clock, and on which rollout of a process has asked for a frame first."""
 
 
 def rollouts(folder: Path) -> dict[tuple[int, int, int], dict[str, Any]]:
     """What is recorded of each rollout, by step, row and session.
 
-    Left out are random ids, times, and log-probabilities, which depend on what else was in a batch.
+    Left out are random ids, times, counts of the frame cache, and log-probabilities, which depend on what else was in a
+    batch.
 
     Raises:
         AssertionError: a rollout stands there twice.
@@ -29,7 +31,7 @@ def rollouts(folder: Path) -> dict[tuple[int, int, int], dict[str, Any]]:
         sequences = [{name: sequence[name] for name in _EXACT} for sequence in line["sequences"]]
         content = {name: line[name] for name in ("reward", "advantage", "extra_info")}
         content["trajectory"] = line["trajectory"].to_dict()
-        found[key] = _without_times({**content, "sequences": sequences})
+        found[key] = _without_the_process({**content, "sequences": sequences})
     return found
 
 
@@ -46,7 +48,7 @@ def different_weights(first: dict[str, torch.Tensor], second: dict[str, torch.Te
     return [name for name in first if not torch.equal(first[name], second[name])]
 
 
-def _without_times(value: Any) -> Any:
+def _without_the_process(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_times(member) for name, member in value.items() if name not in _OF_A_CLOCK}
-    return [_without_times(member) for member in value] if isinstance(value, list) else value
+        return {name: _without_the_process(member) for name, member in value.items() if name not in _OF_THE_PROCESS}
+    return [_without_the_process(member) for member in value] if isinstance(value, list) else value
