@@ -88,10 +88,10 @@ def table(results: dict[str, Result]) -> str:
 
 def _entry(cell: Cell, results: dict[str, Result]) -> str:
     if cell not in CELLS:
-        return "cannot occur"
+        return "n/a"
     if result := results.get(str(cell)):
         return f"{result.ended_seconds:.0f} s (`{result.commit}`)"
-    return "not run yet"
+    return "-"
 
 
 if __name__ == "__main__":
