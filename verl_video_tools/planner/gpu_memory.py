@@ -129,9 +129,15 @@ def vision_layer_bytes(model: ModelShape, image_tokens: float) -> float:
 
 
 def logits_bytes(model: ModelShape, tokens: float, options: RunOptions) -> float:
-    """Logits of a micro-batch on this GPU, their gradient, and what the entropy of the loss adds."""
+    """Logits of a micro-batch on this GPU, their gradient, and what the entropy of the loss adds.
+
+    With few tokens the gradient of the head's weight, computed from that of the logits, takes more. An adapter leaves
+    the head alone.
+    """
     copies = constant("logit_copies") + constant("entropy_copies") * options.entropy
-    return copies * 2 * tokens * model.vocabulary
+    logits = 2 * tokens * model.vocabulary
+    of_head = 0 if options.lora_rank else 2 * model.vocabulary * model.hidden
+    return max(copies * logits, logits + of_head)
 
 
 def actor_memory(
