@@ -94,7 +94,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "records_fail": Fault(
         "records cannot be written",
-        r"records of step 2 could not be written to .*; training goes on",
+        r"failed: writing records to \S+; training goes on",
         outcome=GOES_ON,
         moments=("update",),
         elsewhere="they are written once the policy is updated; those of validation by the same function",

@@ -119,12 +119,16 @@ def test_a_child_that_died_while_idle_blames_no_file(path: Path, tmp_path: Path,
     assert len(started) == 2
 
 
-def test_a_file_is_checked_once_until_it_changes(path: Path, started: list[ChildProcess]) -> None:
+def test_a_file_is_checked_once_until_it_changes(
+    path: Path, started: list[ChildProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
     check = OpeningCheck()
     asked: list[str] = []
     for _ in range(2):
         check.check(file_identity(path), NEVER)
-    started[0].ask = lambda request, deadline: asked.append(request["path"]) or {"memory_bytes": 0}  # type: ignore
+    monkeypatch.setattr(
+        started[0], "ask", lambda request, deadline: asked.append(request["path"]) or {"memory_bytes": 0}
+    )
     check.check(file_identity(path), NEVER)
     assert asked == []
     write_video(path, num_frames=15)

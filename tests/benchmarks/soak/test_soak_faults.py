@@ -6,7 +6,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -90,7 +90,10 @@ def test_a_process_of_the_run_is_killed(
 ) -> None:
     monkeypatch.setattr(soak_faults, "KILL_PROBABILITY", 1.0)
     told: list[tuple[int, str]] = []
-    processes: Callable[[], list[psutil.Process]] = lambda: [psutil.Process(), psutil.Process(sleeper.pid)]  # noqa: E731
+
+    def processes() -> list[psutil.Process]:
+        return [psutil.Process(), psutil.Process(sleeper.pid)]
+
     with planted(Random(1), files, processes, lambda *fault: told.append(fault)) as (faults, _):
         assert isinstance(faults, Faults)
         faults.after(7)
