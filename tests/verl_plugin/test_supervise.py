@@ -156,6 +156,20 @@ def test_shared_memory_of_killed_processes_goes_and_that_of_others_stays(tmp_pat
         others.unlink()
 
 
+def test_shared_memory_goes_whose_owner_was_killed_soon(tmp_path: Path, start: Callable) -> None:
+    """A killed engine leaves what it had opened seconds ago, and nobody has it open when the run ends."""
+    owner = (
+        "import os, signal, sys, time; from multiprocessing import resource_tracker, shared_memory\n"
+        "resource_tracker.register = lambda *arguments: None\n"
+        "open(sys.argv[1], 'w').write(shared_memory.SharedMemory(create=True, size=64).name)\n"
+        "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    script = "import subprocess, sys, time; subprocess.run([sys.executable, '-c', *sys.argv[1:]]); time.sleep(0.5)"
+    run = start(*SUPERVISE, "--", sys.executable, "-c", script, owner, str(tmp_path / "name"))
+    run.communicate(timeout=LIMIT_SECONDS)
+    assert not Path("/dev/shm", (tmp_path / "name").read_text()).exists()
+
+
 def test_temporary_files_go(tmp_path: Path, start: Callable) -> None:
     ready = tmp_path / "folder"
     script = "import sys, tempfile; handle, path = tempfile.mkstemp(); open(sys.argv[1], 'w').write(path)"

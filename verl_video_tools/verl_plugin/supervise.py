@@ -37,8 +37,10 @@ _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _SHARED_MEMORY = Path("/dev/shm")
 _ADVICE = "Start the same command again to resume from the last checkpoint."
-_LOOK_SECONDS = 30.0
-"""How often the shared memory that the run has opened is looked up: it must be known before its owners are dead."""
+_LOOK_SECONDS = 0.2
+"""How often to see whether shared memory has come: what the run has opened must be known before its owners are dead."""
+_LOOK_SHARE = 0.02
+"""Of the time at most, for looking through the run's processes: a data loader makes segments all the time."""
 _GRACE_SECONDS = 30.0
 """For Ray to end its processes in order, after the driver was told to."""
 _LINGER_SECONDS = 2.0
@@ -112,14 +114,18 @@ def _watch(
 ) -> int:
     parent = os.getppid()
     asked: signal.Signals | None = None
-    looked = -_LOOK_SECONDS
+    seen, next_look = -1, 0.0
     while process.poll() is None:
-        if time.monotonic() - looked >= _LOOK_SECONDS:
-            looked = time.monotonic()
+        changed = _SHARED_MEMORY.stat().st_mtime_ns  # a segment was made, or removed
+        if changed != seen and (start := time.monotonic()) >= next_look:
+            seen = changed
             segments |= segments_in_use()
+            next_look = time.monotonic() + (time.monotonic() - start) / _LOOK_SHARE
         received = signal.sigtimedwait(waited, _LOOK_SECONDS)
+        if received is None:
+            continue
         _reap(process.pid)
-        if received is None or received.si_signo == signal.SIGCHLD:
+        if received.si_signo == signal.SIGCHLD:
             continue
         first, asked = asked is None, signal.Signals(received.si_signo)
         if first and stop_file is not None:
