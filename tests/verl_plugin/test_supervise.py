@@ -161,7 +161,7 @@ def test_shared_memory_goes_whose_owner_was_killed_soon(tmp_path: Path, start: C
     owner = (
         "import os, signal, sys, time; from multiprocessing import resource_tracker, shared_memory\n"
         "resource_tracker.register = lambda *arguments: None\n"
-        "open(sys.argv[1], 'w').write(shared_memory.SharedMemory(create=True, size=64).name)\n"
+        "memory = shared_memory.SharedMemory(create=True, size=64); open(sys.argv[1], 'w').write(memory.name)\n"
         "time.sleep(1); os.kill(os.getpid(), signal.SIGKILL)"
     )
     script = "import subprocess, sys, time; subprocess.run([sys.executable, '-c', *sys.argv[1:]]); time.sleep(0.5)"
