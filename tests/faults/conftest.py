@@ -11,7 +11,7 @@ import pytest
 from datasets import Dataset
 
 from tests.faults.compare import different_weights, rollouts, weights
-from tests.faults.plan import NUM_STEPS
+from tests.faults.plan import REFERENCE_STEPS
 from tests.faults.run import clear, start
 from tests.integration.conftest import output_dir, sft_model
 
@@ -42,17 +42,17 @@ def inputs(output_dir: Path, sft_model: Path) -> dict[str, str]:
 @pytest.fixture(scope="session")
 def reference(output_dir: Path, inputs: dict[str, str]) -> Path:
     """Folder of an uninterrupted run, which is kept with the outputs."""
-    folder = output_dir / "fault_reference"
+    folder = output_dir / f"fault_reference_{REFERENCE_STEPS}"
     if os.environ.get("FRESH") == "1" or not (folder / "huggingface" / "config.json").exists():
         clear(folder)
-        run = start(folder, NUM_STEPS, **inputs)
+        run = start(folder, REFERENCE_STEPS, **inputs)
         assert run.wait_for("1 validation"), run.log[-6000:]
         run.look()
         run.finish()
         assert run.returncode == 0, run.log[-6000:]
         assert not run.left
-    steps = [weights(folder, step) for step in range(1, NUM_STEPS + 1)]
+    steps = [weights(folder, step) for step in range(1, REFERENCE_STEPS + 1)]
     for before, after in pairwise(steps):
         assert different_weights(before, after), "a step that moves no weight would prove nothing"
-    assert {step for step, *_ in rollouts(folder)} == set(range(1, NUM_STEPS + 1))
+    assert {step for step, *_ in rollouts(folder)} == set(range(1, REFERENCE_STEPS + 1))
     return folder

@@ -11,7 +11,9 @@ from tests.faults.moments import MOMENTS
 
 ENDS, GOES_ON = "ends", "goes on"
 PLANTED_STEP, NUM_STEPS = 2, 3
-"""One step is whole before the fault, and one after it shows that the run has found its place."""
+"""Of a fault with which the run goes on: one step is whole before it, and one after it shows that it has."""
+REFERENCE_STEPS = 18
+"""Of the run without faults; the others go through several of these steps, a fault in each second or third."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ FAULTS: dict[str, Fault] = {
     "sigint": Fault("SIGINT to the recipe", _ASKED.format("SIGINT"), target="^bash ", signal="SIGINT"),
     "sigterm_and_save": Fault(
         "SIGTERM to the recipe with `SAVE_ON_SIGNAL=1`",
-        r"stopped after step \d, whose checkpoint is saved\. Start the same command again to resume",
+        r"stopped after step \d+, whose checkpoint is saved\. Start the same command again to resume",
         target="^bash ",
         signal="SIGTERM",
         environment=(("SAVE_ON_SIGNAL", "1"),),
@@ -102,7 +104,7 @@ FAULTS: dict[str, Fault] = {
     "tracker_cut": Fault(
         "the run is killed while it names its checkpoint, and leaves an empty file",
         _ASKED.format("SIGTERM"),
-        resumed_says=r"names no checkpoint that is there \(''\); resuming from \S+/global_step_[12]",
+        resumed_says=r"names no checkpoint that is there \(''\); resuming from \S+/global_step_\d+",
         moments=("checkpoint",),
         elsewhere="the file is written then",
     ),
@@ -122,7 +124,7 @@ CHAIN = (
     "engine_worker:weight_sync",
     "driver:validation",
 )
-"""Cells that `test_chain.py` plants one after the other in one folder."""
+"""Cells that `make test` plants (`test_chain.py`)."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ class Result:
 
     Attributes:
         ended_seconds: from the fault to the end of the last process; of a run that goes on, to its own end.
-        run_seconds: of the run with the fault; `resumed_seconds` of the one that resumes, None where nothing ended.
+        run_seconds: of the run with the fault, which may have resumed after another one.
+        resumed_seconds: until the run that resumes has done a step; None where nothing ended.
         commit: at which it ran.
     """
 

@@ -26,6 +26,7 @@ START_LIMIT_SECONDS = 600.0
 END_LIMIT_SECONDS = 300.0
 """From the fault to the end of every process."""
 OPTIONS = (
+    "data.shuffle=False",  # a row that is lost or seen twice shows
     "trainer.save_freq=1",
     "trainer.test_freq=1",
     "trainer.max_actor_ckpt_to_keep=null",
