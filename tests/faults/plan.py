@@ -124,7 +124,7 @@ CHAIN = (
     "engine_worker:weight_sync",
     "driver:validation",
 )
-"""Cells that `make test` plants (`test_chain.py`)."""
+"""Cells that `make test` plants (`tests/integration/test_five_faults.py`)."""
 
 
 @dataclass(frozen=True)

@@ -3,33 +3,23 @@
 Loaded in every process through `VERL_USE_EXTERNAL_MODULES=tests.integration.instrumented`; environment variables:
 VVT_TEST_SERVER_LOG (file for one JSON line per generation), VVT_TEST_HELD_WEIGHTS (file for one JSON line per update
 of weights: a digest of each that vLLM holds afterwards under its name), VVT_TEST_SKIP_WEIGHT_SYNC=1 (weights are
-received and dropped), VVT_TEST_KILL_ENGINE=generate|update (the engine process dies in the middle of it, after the
-first step).
+received and dropped).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 from typing import Any
 
-import psutil
 import ray
 
 from tests.integration.digests import digest
 from verl_video_tools.verl_plugin.platforms.cpu_vllm import CpuVllmReplica, CpuVllmServer, CpuWorkerExtension
 
-KILL = os.environ.get("VVT_TEST_KILL_ENGINE")
-
 
 class InstrumentedExtension(CpuWorkerExtension):
-    updates = 0
-
     def update_weights_from_ipc(self, *args: Any, **kwargs: Any) -> None:
-        type(self).updates += 1
-        if KILL == "update" and self.updates > 1:
-            os.kill(os.getpid(), signal.SIGKILL)
         if os.environ.get("VVT_TEST_SKIP_WEIGHT_SYNC") == "1":
             runner, self.model_runner = self.model_runner, _IgnoresWeights()
             try:
@@ -55,10 +45,6 @@ class InstrumentedServer(CpuVllmServer):
         return f"{__name__}.InstrumentedExtension"
 
     async def generate(self, prompt_ids: list[int], *args: Any, **kwargs: Any) -> Any:
-        if KILL == "generate" and (self.global_steps or 0) >= 1:
-            for child in psutil.Process().children(recursive=True):
-                if "EngineCore" in child.name() or "EngineCore" in " ".join(child.cmdline()):
-                    child.kill()
         output = await super().generate(prompt_ids, *args, **kwargs)
         if path := os.environ.get("VVT_TEST_SERVER_LOG"):
             line = {"prompt_ids": list(prompt_ids), "token_ids": list(output.token_ids), "version": self.global_steps}

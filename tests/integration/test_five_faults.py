@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.chain import Chain, end_and_resume
+from tests.faults.conftest import inputs
 from tests.faults.plan import CHAIN, Cell
+
+__all__ = ["inputs"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
