@@ -37,7 +37,8 @@ class Demo:
 
     def run(self) -> None:
         from verl_video_tools.cli.progress import progress_bars
-        from verl_video_tools.data.synthetic_rows import VIDEO_MME_FILE, make_demo
+        from verl_video_tools.data.synthetic_benchmarks import FILES
+        from verl_video_tools.data.synthetic_rows import make_demo
         from verl_video_tools.methods import METHOD_NAMES, get_method
         from verl_video_tools.methods.toolkit.synthetic import write_prompt
         from verl_video_tools.synthetic import base_model_dir, clip_dir
@@ -67,9 +68,8 @@ class Demo:
             for name in METHOD_NAMES:
                 write_prompt(type(get_method(name)), folder / "prompts")
             shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
-        print(f"training rows  {folder / 'train.parquet'}")
-        print(f"test rows      {folder / 'test.parquet'}")
-        print(f"as Video-MME   {folder / VIDEO_MME_FILE}")
-        print(f"base model     {folder / 'base'}")
-        print(f"prompts        {folder / 'prompts'}")
-        print(f"text to frame  {folder / 'clip'}")
+        made = {"training rows": "train.parquet", "test rows": "test.parquet"}
+        made |= {f"as {benchmark}": name for benchmark, name in FILES.items()}
+        made |= {"base model": "base", "prompts": "prompts", "text to frame": "clip"}
+        for what, name in made.items():
+            print(f"{what:18}{folder / name}")

@@ -17,20 +17,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from verl_video_tools.data.append import Progress, no_progress
+from verl_video_tools.data.synthetic_benchmarks import write_benchmarks
 from verl_video_tools.methods import method_class, method_names
+from verl_video_tools.synthetic.benchmarks import AskedQuestion
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import Question, make_questions
 from verl_video_tools.synthetic.seconds import evidence_seconds, open_question
 from verl_video_tools.synthetic.spec import random_spec
-from verl_video_tools.synthetic.video_mme import video_mme_entry
 from verl_video_tools.synthetic.world import VideoSpec, render
 
 DATA_SOURCE = "video_tools_demo"
-_FORMAT = 5  # raise it when the files' content changes, so that old folders are made anew
+_FORMAT = 6  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
-VIDEO_MME_FILE = "video_mme.parquet"
-_NUM_VIDEO_MME = 96
-"""Questions in that file at most."""
 
 
 def make_demo(
@@ -45,12 +43,12 @@ def make_demo(
     needle: bool = False,
     progress: Progress = no_progress,
 ) -> Path:
-    """Makes `videos/*.mp4`, `{train,test,video_mme}.parquet` and, last, `manifest.json` in `out_dir`.
+    """Makes `videos/*.mp4`, `{train,test}.parquet`, benchmarks and, last, `manifest.json` in `out_dir`.
 
     A folder whose manifest names the same parameters and which still has all its files is left as it is; anything else
     of ours in it is made anew. The splits share no video. Rows follow the package's row schema; `extra_info.demo` holds
-    spec and question as JSON, which `question_from_row` reads back. `video_mme.parquet` has the test split's first
-    questions in the annotation format of Video-MME: with options, in the words of the first method.
+    spec and question as JSON, which `question_from_row` reads back. The benchmarks' files (`synthetic_benchmarks`) ask
+    with options, in the words of the first method.
 
     Args:
         agent_names: methods that the rows select, in turn.
@@ -94,7 +92,7 @@ def make_demo(
     make_spec = needle_spec if needle else random_spec
     counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
     jobs: list[tuple[VideoSpec, Path]] = []
-    entries: list[dict[str, Any]] = []
+    asked: list[AskedQuestion] = []
     for split, count in counts.items():
         rows: list[dict[str, Any]] = []
         for number in range(count):
@@ -105,13 +103,13 @@ def make_demo(
                 agent_name = agent_names[len(rows) % len(agent_names)]
                 rows.append(make_row(spec, question, path, len(rows), split, agent_name, open_ended))
                 if split == "test":
-                    asked = _as_asked(agent_names[0], spec, question)
-                    entries.append(video_mme_entry(spec, asked, path, number + 1, place + 1))
+                    words = _as_asked(agent_names[0], spec, question)
+                    asked.append(AskedQuestion(spec, words, path, number + 1, place + 1))
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{split}.parquet")
-    pq.write_table(pa.Table.from_pylist(entries[:_NUM_VIDEO_MME]), folder / VIDEO_MME_FILE)
+    benchmarks = write_benchmarks(asked, folder)
     _render_all(jobs, num_processes, progress)
-    tables = [*(f"{split}.parquet" for split in _SPLITS), VIDEO_MME_FILE]
-    files = sorted(str(path.relative_to(folder)) for _, path in jobs) + tables
+    videos_made = sorted(str(path.relative_to(folder)) for _, path in jobs)
+    files = [*videos_made, *(f"{split}.parquet" for split in _SPLITS), *benchmarks]
     manifest = {"parameters": parameters, "files": files}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return folder

@@ -1,4 +1,4 @@
-"""The demonstration as a benchmark: Video-MME's format, read and graded as the benchmark is."""
+"""The demonstration as benchmarks, read and graded as the benchmarks are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.synthetic_rows import load_rows, make_demo
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 
 SAMPLE = Path(__file__).parents[1] / "evaluation" / "samples" / "video_mme.json"
 
@@ -46,6 +46,38 @@ async def test_its_reader_makes_the_questions_of_the_test_split_and_gold_answers
             wanted = AnswerLabel.CORRECT if letter == sample.ground_truth else AnswerLabel.INCORRECT
             assert await grade_answer(letter, sample, None) is wanted
             assert await grade_answer(option, sample, None) is wanted
+
+
+async def test_the_same_questions_as_longvideobench_with_subtitles(folder: Path) -> None:
+    files = BenchmarkFiles(
+        annotations=folder / "lvb_val.json", videos=folder / "videos", subtitles=folder / "subtitles"
+    )
+    read = [row for _, row in read_rows(get_benchmark("longvideobench"), files)]
+    asked = load_rows(folder / "test.parquet")
+    assert len(read) == len(asked) == 9
+    for row, own in zip(read, asked, strict=True):
+        assert not isinstance(row, RowError), row
+        assert own["extra_info"]["question"].splitlines()[0] in row["extra_info"]["question"]
+        assert "It is 0:02." in row["extra_info"]["question"]
+        assert row["extra_info"]["options"] == own["extra_info"]["options"]
+        assert row["reward_model"] == own["reward_model"]
+
+
+async def test_what_is_shown_once_is_asked_for_as_charades_sta_does(folder: Path) -> None:
+    files = BenchmarkFiles(annotations=folder / "charades_sta_test.txt", videos=folder / "videos")
+    read = [row for _, row in read_rows(get_benchmark("charades-sta"), files)]
+    specs = {
+        Path(row["extra_info"]["video_path"]): question_from_row(row)[0] for row in load_rows(folder / "test.parquet")
+    }
+    assert len(read) >= len(specs)
+    for row in read:
+        assert not isinstance(row, RowError), row
+        sample = Sample.from_row(row)
+        spec = specs[Path(sample.video_path)]
+        (event,) = [event for event in spec.events if f'"{event.label} is shown"' in sample.question]
+        shown = f"[{event.start_frame / spec.fps:.1f}, {(event.end_frame + 1) / spec.fps:.1f}]"
+        assert await grade_answer(shown, sample, None) is AnswerLabel.CORRECT
+        assert await grade_answer("[1000, 1001]", sample, None) is AnswerLabel.INCORRECT
 
 
 def test_the_words_are_the_first_methods_and_the_same_every_time(tmp_path: Path) -> None:
