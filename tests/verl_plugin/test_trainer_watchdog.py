@@ -1,4 +1,4 @@
-"""What the trainer does when verl's own loop fails on a dead actor."""
+"""What the trainer does when verl's own loop fails, perhaps on something that is dead."""
 
 # Imports after a skip: what they name is not there on every machine.
 # ruff: noqa: E402
@@ -15,6 +15,7 @@ trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", rea
 from ray.exceptions import ActorUnavailableError
 from verl.trainer.ppo.v1 import trainer_base
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.actor_check import ActorCheck
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
@@ -22,6 +23,8 @@ from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
 
 class Watchdog:
     """Notes what it is asked to do."""
+
+    round_seconds = 7.0
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -34,10 +37,16 @@ class Watchdog:
 
 
 @pytest.mark.parametrize(
-    ("error", "waits"), [(ActorUnavailableError("connection refused", None), [60.0]), (ValueError("a bug"), [])]
+    ("error", "is_sick", "waits"),
+    [
+        (ActorUnavailableError("connection refused", None), False, [67.0]),
+        (RuntimeError("no materializable trajectories"), True, [67.0]),  # of a dead engine
+        (ValueError("a bug"), False, [7.0]),  # it may follow from a death that was not noticed yet
+        (UsageError("an unknown option"), True, []),
+    ],
 )
 def test_the_watchdog_may_name_the_dead_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, waits: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_sick: bool, waits: list[float]
 ) -> None:
     def fit(self: Any, agent_loop_manager: Any) -> None:
         raise error
@@ -46,6 +55,7 @@ def test_the_watchdog_may_name_the_dead_first(
     trainer = object.__new__(trainer_module.VideoToolsTrainer)
     watchdog = Watchdog()
     trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
+    trainer._servers = SimpleNamespace(any_sick=lambda: is_sick)
     trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
     trainer._write_records = lasting_writer(tmp_path)
     with pytest.raises(type(error)):

@@ -189,3 +189,11 @@ def test_the_process_ends_also_where_nobody_reads_its_last_words(monkeypatch: py
     with pytest.raises(BrokenPipeError):  # only because the exit is a stand-in here
         end_process("over")
     assert codes == [1]
+
+
+def test_a_sick_server_is_known_at_once(server: Server) -> None:
+    check = ServerCheck([address(server)])
+    assert not check.any_sick()
+    server.status = 500
+    assert check.any_sick()
+    assert check.fault() is None, "it may recover"

@@ -12,8 +12,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
   from it.
 - `_init_dataloader`: an unknown `agent_name` is reported before workers start, instead of from inside each of them.
-- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. A dead actor that verl
-  notices itself is left to the watchdog for a while, which names its node.
+- `on_init_end`, `fit`: start and stop the watchdog; the first weight update can already hang. An error is left to the
+  watchdog for a while, which names what is dead, and its node.
 - `_step_once`, `on_sample_end`: remember what the step is doing, for the progress line.
 - `_balance_batch`: a batch of equally long sequences would crash verl's worker (see `trainer_packing.lengthen`), and so
   would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`).
@@ -153,8 +153,9 @@ class VideoToolsMixin(TellingMixin):
         self._actors.add("TransferQueue controller", queue_controller())
         for kind, handles in waited_for(self).items():
             self._actors.add(kind, handles)
-        servers = ServerCheck([replica._server_address for replica in replicas], self._watchdog_grace_seconds)
-        self._watchdog = Watchdog([servers, self._actors], progress=self._progress)
+        addresses = [replica._server_address for replica in replicas]
+        self._servers = ServerCheck(addresses, self._watchdog_grace_seconds)
+        self._watchdog = Watchdog([self._servers, self._actors], progress=self._progress)
         self._watchdog.start()
         super().on_init_end()
 
@@ -171,16 +172,24 @@ class VideoToolsMixin(TellingMixin):
                 "command again to resume.",
                 flush=True,
             )
-        except RayActorError:
-            # Ray may say no more than that a connection broke. The watchdog, asking on, learns which actors are dead,
-            # and ends the process with their names.
-            if self._watchdog is not None:
-                self._watchdog.join(self._watchdog_grace_seconds)
+        except Exception as error:
+            self._wait_for_cause(error)
             raise
         finally:
             self._stop_file.unlink(missing_ok=True)
             if self._watchdog is not None:
                 self._watchdog.stop()
+
+    def _wait_for_cause(self, error: Exception) -> None:
+        """Let the watchdog find what is dead, and end the process with a message that names it.
+
+        Of a dead actor Ray may say no more than that a connection broke, and of a dead engine verl no more than that
+        there are no rollouts. An error of our own says what is wrong.
+        """
+        if self._watchdog is None or isinstance(error, VideoToolsError):
+            return
+        is_lost = isinstance(error, RayActorError) or self._servers.any_sick()
+        self._watchdog.join(self._watchdog.round_seconds + (self._watchdog_grace_seconds if is_lost else 0.0))
 
     # -------------------------------------------------------------------------------------------------------- progress
 

@@ -24,6 +24,8 @@ Result = TypeVar("Result")
 
 _EXIT_DELAY_SECONDS = 3.0
 """Lets Ray forward the message to the driver's console before the process is gone."""
+_ROUND_SECONDS = 2.0
+"""That asking takes where all answer."""
 _ADVICE = "Start the same command again to resume from the last checkpoint."
 
 
@@ -105,6 +107,10 @@ class ServerCheck:
                 )
         return None
 
+    def any_sick(self) -> bool:
+        """Whether a server refuses now, or says that its engine is dead; it may recover."""
+        return Health.SICK in self._ask_all()
+
     def _ask_all(self) -> list[Health]:
         """All at once: silent servers must not keep the others waiting."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._addresses))) as pool:
@@ -139,6 +145,8 @@ class Watchdog(threading.Thread):
         self._interval_seconds = interval_seconds
         self._on_death = on_death or end_process
         self._stopped = threading.Event()
+        self.round_seconds = interval_seconds + _ROUND_SECONDS
+        """Within which what is dead now has been asked."""
         self.num_surprises = 0
         """Checks and reports that have raised."""
 
