@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import struct
+import zlib
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -153,7 +155,18 @@ def test_a_lost_ledger_is_made_anew(tmp_path: Path) -> None:
     assert store.stored_bytes == 5 * FRAME_BYTES
 
 
-@pytest.mark.parametrize("ledger", [LEDGER.pack(-1 << 40, ~(-1 << 40)), bytes(LEDGER.size), b"\1" * LEDGER.size])
+BELOW_ZERO = struct.pack("<q", -1 << 40)
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        BELOW_ZERO + struct.pack("<I", zlib.crc32(BELOW_ZERO)),
+        bytes(LEDGER.size),
+        b"\1" * LEDGER.size,
+        bytes(8) + b"\xff" * 8,  # a sum and its complement
+    ],
+)
 def test_a_damaged_ledger_does_not_lift_the_bound(tmp_path: Path, ledger: bytes) -> None:
     store = FrameStore(tmp_path, 4 * FRAME_BYTES)
     for index in range(4):

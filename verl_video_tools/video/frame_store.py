@@ -31,9 +31,9 @@ HEADER = struct.Struct("<8sIIqd?3xI")
 of the rest of the file: RGB bytes, row by row."""
 _CHECKSUM_BYTES = 4
 
-LEDGER = struct.Struct("<qq")
-"""Sum of the sizes of all frames, and its complement, by which a damaged sum is known; changed only under the file's
-lock, before a frame appears or after it is gone."""
+LEDGER = struct.Struct("<qI")
+"""Sum of the sizes of all frames, and its CRC-32, by which a damaged sum is known; changed only under the file's lock,
+before a frame appears or after it is gone."""
 
 PAGE_BYTES = 4096
 LOW_WATER = 0.9
@@ -212,15 +212,19 @@ class _Balance:
 
     def set(self, stored_bytes: int) -> None:
         self.stored_bytes = stored_bytes
-        os.pwrite(self._file, LEDGER.pack(stored_bytes, ~stored_bytes), 0)
+        os.pwrite(self._file, LEDGER.pack(stored_bytes, _checksum_of(stored_bytes)), 0)
 
 
 def _sum_in(ledger: bytes) -> int | None:
     """The sum that a ledger states; None if it is none."""
     if len(ledger) < LEDGER.size:
         return None
-    stored_bytes, complement = LEDGER.unpack_from(ledger)
-    return stored_bytes if stored_bytes == ~complement >= 0 else None
+    stored_bytes, checksum = LEDGER.unpack_from(ledger)
+    return stored_bytes if stored_bytes >= 0 and checksum == _checksum_of(stored_bytes) else None
+
+
+def _checksum_of(stored_bytes: int) -> int:
+    return zlib.crc32(stored_bytes.to_bytes(8, "little", signed=True))
 
 
 def _checksum(key: FrameKey, header: bytes | bytearray, pixels: memoryview) -> int:
