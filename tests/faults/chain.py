@@ -19,6 +19,7 @@ from tests.faults.plant import plant_of, undo
 from tests.faults.results import Result, commit
 from tests.faults.run import FaultRun, clear, start, strike
 
+NUM_ROWS = {"train": 40, "test": 2}
 ROWS_PER_STEP, GROUP_SIZE = 2, 4
 
 
@@ -133,9 +134,9 @@ def _position(run: FaultRun) -> tuple[int, str]:
 
 
 def _in_order(last_step: int) -> set[tuple[int, int, int]]:
-    """Step, row and session of every rollout, where rows come in order."""
+    """Step, row and session of every rollout, where rows come in order, epoch after epoch."""
     return {
-        (step, row, session)
+        (step, row % NUM_ROWS["train"], session)
         for step in range(1, last_step + 1)
         for row in range((step - 1) * ROWS_PER_STEP, step * ROWS_PER_STEP)
         for session in range(GROUP_SIZE)

@@ -10,14 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
+from tests.faults.chain import NUM_ROWS
 from tests.faults.compare import different_weights, rollouts, weights
 from tests.faults.plan import REFERENCE_STEPS
 from tests.faults.run import clear, start
 from tests.integration.conftest import output_dir, sft_model
 
 __all__ = ["output_dir", "sft_model"]
-
-NUM_ROWS = {"train": 40, "test": 2}
 
 
 @pytest.fixture(scope="session")

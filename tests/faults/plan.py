@@ -12,7 +12,7 @@ from tests.faults.moments import MOMENTS
 ENDS, GOES_ON = "ends", "goes on"
 PLANTED_STEP, NUM_STEPS = 2, 3
 """Of a fault with which the run goes on: one step is whole before it, and one after it shows that it has."""
-REFERENCE_STEPS = 18
+REFERENCE_STEPS = 48
 """Of the run without faults; the others go through several of these steps, a fault in each second or third."""
 
 
