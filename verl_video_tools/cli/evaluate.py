@@ -38,6 +38,10 @@ class Evaluate(Asking):
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
     ] = None
+    extractor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
+    ] = None
     base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
@@ -97,6 +101,7 @@ class Evaluate(Asking):
                     server=server,
                     judge=judge,
                     retriever=retriever,
+                    extractor=self.extractor,
                     settings={name: value for name, value in facts.items() if value},
                     seed=self.seed,
                     retry_failed=self.retry_failed,

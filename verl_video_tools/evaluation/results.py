@@ -10,12 +10,15 @@ from typing import Any
 from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.published import num_unreadable, published_figures, read_item
 from verl_video_tools.evaluation.questions import Questions
 
 Figures = dict[str, Any]
-"""Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, and the benchmark's metrics.
+"""Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `unreadable`, `frames`, the benchmark's
+metrics, and those of a published extractor (`published.published_figures`).
 
 Means run over the items that did not fail, and are None where all did.
 """
@@ -29,28 +32,56 @@ class _Item:
     graded: GradedItem | None
 
 
-def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(
+    questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
+) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
         records: a record for each question, with `answer_label` where it did not fail; of several the last one holds.
         protocol: what was evaluated, and how; copied into the result.
+        extractor: the published rule that answers are read by beside ours.
     """
-    last = {str(record["uid"]): record for record in records}
-    items = [_item(last[task.uid]) for task in questions.tasks if task.uid in last]
+    items = _items(questions, records)
     groups = _groups(items, questions.benchmark)
+
+    def figures(members: Sequence[_Item], num_faults: int = 0) -> Figures:
+        return _figures(members, questions.benchmark, extractor, num_faults)
+
     return {
         "protocol": dict(protocol),
-        "overall": _figures(items, questions.benchmark, num_faults=len(questions.faults)),
+        "overall": figures(items, num_faults=len(questions.faults)),
         "groups": {
-            name: {value: _figures(members, questions.benchmark) for value, members in values.items()}
-            for name, values in groups.items()
+            name: {value: figures(members) for value, members in values.items()} for name, values in groups.items()
         },
         "frames": _frames(items),
         "graded_by": _graded_by(items),
         "stop_reasons": dict(sorted(Counter(str(item.record["trajectory"].stop_reason) for item in items).items())),
         "failures": _failures(questions, items),
     }
+
+
+def differing_items(
+    questions: Questions, records: Iterable[Record], extractor: Extractor | None
+) -> list[dict[str, Any]]:
+    """The items that our grader and the published extractor judge differently, in order of the questions
+    (`published.ReadItem.difference`); none without an extractor.
+
+    Args:
+        records: as for `summarise`.
+    """
+    if extractor is None:
+        return []
+    lines = []
+    for item in _items(questions, records):
+        if item.graded is not None and (both := read_item(item.graded, extractor)).differs:
+            lines.append(both.difference(_name_of(item.record, questions.benchmark)))
+    return lines
+
+
+def _items(questions: Questions, records: Iterable[Record]) -> list[_Item]:
+    last = {str(record["uid"]): record for record in records}
+    return [_item(last[task.uid]) for task in questions.tasks if task.uid in last]
 
 
 def _item(record: Record) -> _Item:
@@ -86,16 +117,21 @@ def _own_groups(extra_info: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: value if isinstance(value, list) else [value] for name, value in given if value not in (None, "")}
 
 
-def _figures(items: Sequence[_Item], benchmark: Benchmark | None, num_faults: int = 0) -> Figures:
+def _figures(
+    items: Sequence[_Item], benchmark: Benchmark | None, extractor: Extractor | None, num_faults: int
+) -> Figures:
     graded = [item.graded for item in items if item.graded is not None]
     metrics = benchmark.metrics(graded) if benchmark is not None and graded else {}
+    published = published_figures([read_item(item, extractor) for item in graded], benchmark) if extractor else {}
     return {
         "items": len(items) + num_faults,
         "failed": len(items) - len(graded) + num_faults,
         "accuracy": _mean([item.label is AnswerLabel.CORRECT for item in graded]),
         "partial": _mean([item.label is AnswerLabel.PARTIAL for item in graded]),
+        "unreadable": num_unreadable(graded),
         "frames": _frames(items)["total"]["mean"],
         **metrics,
+        **published,
     }
 
 
@@ -134,18 +170,18 @@ def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, An
     for item in items:
         trajectory = item.record["trajectory"]
         if trajectory.flags:
-            number = int(item.record["uid"])
-            name = _name(number, item.record["extra_info"].get("index"), questions.benchmark)
-            failures[number] = {"item": name, "flags": trajectory.flags, "reason": trajectory.error}
+            name = _name_of(item.record, questions.benchmark)
+            failures[int(item.record["uid"])] = {"item": name, "flags": trajectory.flags, "reason": trajectory.error}
     return [failures[number] for number in sorted(failures)]
 
 
-def _name(number: int, index: Any, benchmark: Benchmark | None) -> Any:
+def _name_of(record: Record, benchmark: Benchmark | None) -> Any:
     """What a benchmark calls the question. In rows of a user several may have one `index`: their places keep them
     apart."""
+    index = record["extra_info"].get("index")
     if benchmark is not None:
         return index
-    return f"row {number}" if index is None else f"row {number} (index {index})"
+    return f"row {record['uid']}" if index is None else f"row {record['uid']} (index {index})"
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -5,6 +5,7 @@
 | `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
 | `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
 | `results.json`, `table.*`, `accuracy_frames.png` | the result: `results`, `tables` |
+| `differences.jsonl` | a line for each item that the published extractor judges otherwise than our grader |
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -26,15 +27,17 @@ from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import Progress, appended, no_progress
+from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.generate import generate
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.results import summarise
+from verl_video_tools.evaluation.results import differing_items, summarise
 from verl_video_tools.evaluation.tables import write_plot, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
+DIFFERENCES = "differences.jsonl"
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
 """Packages that a result may depend on: images, requests, grading, sizes."""
@@ -59,6 +62,7 @@ async def evaluate(
     server: AbstractAsyncContextManager[str] | None = None,
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
+    extractor: str | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
     retry_failed: bool = True,
@@ -71,6 +75,7 @@ async def evaluate(
         server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
         judge: for open questions, unless the benchmark has a rule for them.
         retriever: for methods that find frames by text.
+        extractor: name of the published rule (`data.extractors`) to read answers by beside ours; None: the benchmark's.
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
             (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
             alone does not say.
@@ -96,6 +101,8 @@ async def evaluate(
     rule = None if questions.benchmark is None else questions.benchmark.judge()
     if rule is not None:
         judge = None
+    extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
+    published = None if extractor is None else get_extractor(extractor)
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
@@ -110,6 +117,7 @@ async def evaluate(
         "native_reasoning": policy.native_reasoning,
         "pictures": _pictures(policy),
         "grader": _grader(rule),
+        "extractor": extractor,
         "judge": None if judge is None else await _judge(judge),
         **(settings or {}),
     }
@@ -128,8 +136,10 @@ async def evaluate(
         progress=progress,
     )
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
-    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, **found})
+    records = list(read_records(folder / ROLLOUTS))
+    result = summarise(questions, records, {**protocol, **found}, published)
     _write_json(folder / RESULTS, result)
+    _write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
     write_tables({folder.name: result}, folder)
     write_plot({folder.name: result}, folder)
     return result
@@ -263,6 +273,13 @@ def _short(value: Any) -> str:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    _write(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _write(path: Path, text: str) -> None:
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -15,6 +15,7 @@ Results = Mapping[str, Mapping[str, Any]]
 
 OVERALL = "all"
 _COUNTS = ("items", "failed")
+_UNREADABLE = ("unreadable", "unreadable_published")
 _ADVICE = "name a folder that can be made and written"
 
 
@@ -62,6 +63,7 @@ def markdown(results: Results) -> str:
 
 def _overall_table(results: Results) -> str:
     metrics = _metric_names(results)
+    unreadable = [name for name in _UNREADABLE if any(result["overall"].get(name) for result in results.values())]
     head = [
         "result",
         "questions",
@@ -70,7 +72,8 @@ def _overall_table(results: Results) -> str:
         "items",
         "failed",
         "accuracy",
-        *metrics,
+        *(name.replace("_published", ", published") for name in metrics),
+        *(name.replace("_published", ", published") for name in unreadable),
         "frames",
         "first",
         "tools",
@@ -84,6 +87,7 @@ def _overall_table(results: Results) -> str:
                 *(str(protocol[key]) for key in ("questions", "model", "method")),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_percent(overall.get(key)) for key in ("accuracy", *metrics)),
+                *(str(overall.get(key, "-")) for key in unreadable),
                 *(_number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
         )
@@ -115,9 +119,14 @@ def _lines(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, A
 
 
 def _metric_names(results: Results) -> list[str]:
-    """Figures beyond those that every result has."""
-    common = {*_COUNTS, "accuracy", "partial", "frames"}
-    found = dict.fromkeys(name for result in results.values() for name in result["overall"] if name not in common)
+    """Figures beyond those that every result has; of the published ones only the accuracy."""
+    common = {*_COUNTS, *_UNREADABLE, "accuracy", "partial", "frames", "differing"}
+    found = dict.fromkeys(
+        name
+        for result in results.values()
+        for name in result["overall"]
+        if name not in common and (name == "accuracy_published" or not name.endswith("_published"))
+    )
     partial = any(result["overall"]["partial"] for result in results.values())
     return [*(["partial"] if partial else []), *found]
 

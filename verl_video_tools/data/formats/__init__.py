@@ -81,6 +81,8 @@ class Benchmark(ABC):
     groupings: ClassVar[tuple[str, ...]] = ()
     """Keys of `extra_info.groups` in its rows: accuracy is tabulated by the values of each, in this order of keys and
     with the values in the order of the annotations."""
+    published_extractor: ClassVar[str | None] = None
+    """Name of the published rule (`data.extractors`) that its answers are also read by; None: there is none."""
     has_subtitles: ClassVar[bool] = False
     """It can be asked with subtitles."""
     has_turns: ClassVar[bool] = False

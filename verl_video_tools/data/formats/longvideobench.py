@@ -29,6 +29,7 @@ class LongVideoBench(MappedBenchmark):
     """See the module."""
 
     name = "longvideobench"
+    published_extractor = "lmms-eval/longvideobench"
     groupings = ("duration_group", "question_category", "topic_category")
     has_subtitles = True
     split = "val"

@@ -32,6 +32,7 @@ class NExTQA(MappedBenchmark):
     """See the module."""
 
     name = "next-qa"
+    published_extractor = "lmms-eval/nextqa"
     groupings = ("type",)
     index = "{video}_{qid}"
     answer_form = "number"

@@ -35,6 +35,7 @@ class CGBench(MappedBenchmark):
     """
 
     name = "cg-bench"
+    published_extractor = "lmms-eval/cgbench"
     groupings = ("domain", "sub_category")
     has_subtitles = True
     index = "{qid}"
@@ -60,6 +61,7 @@ class LSDBench(MappedBenchmark):
     """
 
     name = "lsdbench"
+    published_extractor = "lmms-eval/lsdbench"
     place_field = "id"
     answer = "correct_answer"
     videos = ("{video_id}",)
@@ -82,6 +84,7 @@ class LVBench(MappedBenchmark):
     """
 
     name = "lvbench"
+    published_extractor = "lmms-eval/lvbench"
     groupings = ("question_type", "video_type")
     group_fields: ClassVar[Mapping[str, str]] = {"video_type": "type"}
     questions_field = "qa"
@@ -119,6 +122,7 @@ class MLVUDev(MappedBenchmark):
     """
 
     name = "mlvu-dev"
+    published_extractor = "lmms-eval/mlvu"
     groupings = ("task",)
     group_fields: ClassVar[Mapping[str, str]] = {"task": "question_type|task_type"}
     group_mean = ("m_avg", "task")
@@ -158,6 +162,7 @@ class PerceptionTest(MappedBenchmark):
     """
 
     name = "perception-test"
+    published_extractor = "lmms-eval/perceptiontest"
     groupings = ("area", "reasoning")
     index = "{video_id}_{id}"
     split = "train"
@@ -255,6 +260,7 @@ class VideoHolmes(MappedBenchmark):
     """
 
     name = "video-holmes"
+    published_extractor = "lmms-eval/video_holmes"
     groupings = ("question_type",)
     group_fields: ClassVar[Mapping[str, str]] = {"question_type": "Question Type"}
     index = "{video ID}_{Question ID}"
@@ -279,6 +285,7 @@ class VideoMME(MappedBenchmark):
     """
 
     name = "video-mme"
+    published_extractor = "lmms-eval/videomme"
     groupings = ("duration", "domain", "sub_category", "task_type")
     has_subtitles = True
     index = "{question_id}"

@@ -54,6 +54,7 @@ class VideoMMMU(Benchmark):
     """See the module."""
 
     name = "video-mmmu"
+    published_extractor = "lmms-eval/videommmu"
     groupings = ("track", "discipline")
     group_mean = ("track_mean", "track")
     columns = ("id", "question", "options", "answer", "question_type")
