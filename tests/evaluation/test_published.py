@@ -11,6 +11,7 @@ from tests.chat_server import scripted
 from tests.evaluation.eval_command import BOAT, BOWLS, WHEEL, command, result_of
 from tests.judge_server import JudgeServer
 from tests.turns.tagged import answer
+from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.grading import is_readable
 from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
@@ -120,11 +121,42 @@ def test_what_our_grader_can_read(question_type: QuestionType, given: str | None
     assert is_readable(given, Sample("?", "A", "v.mp4", question_type, options)) is readable
 
 
+def test_video_mmmu_needs_no_judge(tmp_path: Path, make_video: MakeVideo) -> None:
+    """Its open questions are scored by the official rule; one truth of the data set is a list that breaks off."""
+    folder = tmp_path / "Adaptation"
+    folder.mkdir()
+    truths = {"Which law is used?": "Ohm's law", "What are the roots?": "['2', 'two'", "How many?": "1,200"}
+    entries = [
+        {"id": f"validation_Math_{number}", "question": question, "answer": truth, "question_type": "open"}
+        for number, (question, truth) in enumerate(truths.items())
+    ]
+    (folder / "test.json").write_text(json.dumps(entries))
+    for number in range(len(entries)):
+        (tmp_path / f"validation_Math_{number}.mp4").symlink_to(make_video(100))
+    scripts = {
+        "Which law is used?": [answer("Therefore it is OHM'S LAW of circuits")],
+        "What are the roots?": [answer("2 and two")],
+        "How many?": [answer("The total is 1200.001")],
+    }
+    with JudgeServer(reply=scripted(scripts)) as server:
+        paths = [f"--annotations={tmp_path}", f"--videos={tmp_path}", f"--out={tmp_path / 'out'}"]
+        method = ["--method=direct", "--set=initial_frames=2", f"--base-url={server.base_url}"]
+        assert run(["eval", "--benchmark=video-mmmu", *paths, *method]) == 0
+    result = result_of(tmp_path / "out")
+    assert result["failures"] == [] and result["protocol"]["judge"] is None
+    assert result["protocol"]["grader"].endswith(
+        "open questions by verl_video_tools.data.extractors.open.OpenAnswerRule"
+    )
+    assert result["graded_by"] == {"rule for numeric": 1, "rule of video-mmmu": 2}
+    # Only the official rule rounds to two decimals.
+    assert (result["overall"]["accuracy"], result["overall"]["accuracy_published"]) == (1 / 3, 2 / 3)
+
+
 def test_benchmarks_name_extractors_that_exist() -> None:
     named = {name: get_benchmark(name).published_extractor for name in BENCHMARK_NAMES}
     assert set(named.values()) - {None} <= EXTRACTORS.keys()
     without = {name for name, extractor in named.items() if extractor is None}
-    assert without == {"clevrer", "longvideo-reason", "star", "videosiah-eval"}
+    assert without == {"clevrer", "clevrer-options", "longvideo-reason", "star", "videosiah-eval"}
 
 
 def test_the_page_lists_every_extractor() -> None:

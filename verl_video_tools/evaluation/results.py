@@ -55,7 +55,7 @@ def summarise(
             name: {value: figures(members) for value, members in values.items()} for name, values in groups.items()
         },
         "frames": _frames(items),
-        "graded_by": _graded_by(items),
+        "graded_by": _graded_by(items, questions.benchmark),
         "stop_reasons": dict(sorted(Counter(str(item.record["trajectory"].stop_reason) for item in items).items())),
         "failures": _failures(questions, items),
     }
@@ -148,14 +148,16 @@ def _frames(items: Sequence[_Item]) -> dict[str, Any]:
     return {name: {"sum": sum(values), "mean": _mean(values)} for name, values in numbers.items()}
 
 
-def _graded_by(items: Sequence[_Item]) -> dict[str, int]:
-    """How many answers a rule decided, by type of question, how many the judge did, and on how many it failed."""
+def _graded_by(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, int]:
+    """How many answers a rule decided, by type of question, how many the judge or the benchmark's own rule did, and on
+    how many the judge failed."""
+    judge = "judge" if benchmark is None or benchmark.judge() is None else f"rule of {benchmark.name}"
     graded_by: Counter[str] = Counter()
     for item in items:
         if item.graded is not None:
             sample = item.graded.sample
             by_rule = decided_by_rule(item.graded.answer, sample) is not None
-            graded_by[f"rule for {sample.question_type}" if by_rule else "judge"] += 1
+            graded_by[f"rule for {sample.question_type}" if by_rule else judge] += 1
         elif JUDGE_FLAG in item.record["trajectory"].flags:
             graded_by["judge failed"] += 1
     return dict(sorted(graded_by.items()))

@@ -36,6 +36,7 @@ BENCHMARKS = {
     "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
+    "clevrer-options": "verl_video_tools.data.formats.clevrer:CLEVREROptions",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
     "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
