@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.options import Asking, Model, Seed, Settings, command, config_from
+from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -38,7 +38,7 @@ class Evaluate(Asking):
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
     ] = None
-    base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
+    base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
     ] = None
@@ -68,7 +68,7 @@ class Evaluate(Asking):
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
 
-        if (self.base_url is None) == (self.serve is None):
+        if bool(self.base_url) == bool(self.serve):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")

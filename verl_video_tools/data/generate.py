@@ -207,7 +207,7 @@ async def generate(
         async def make(task: RolloutTask) -> None:
             record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
             if StopReason.ABORTED in record["trajectory"].flags:
-                await chat.client.check_reachable()  # else all that is left would fail one by one
+                await chat.check_usable()  # else all that is left would fail one by one
             append_record(file, {**record, "trajectory": record["trajectory"].to_dict()})
             summary.add(record)
 

@@ -106,7 +106,7 @@ async def evaluate(
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
         "context": method.context_policy(),
-        "sampling": {"temperature": policy.temperature, "seed": seed},
+        "sampling": {**policy.sampling(), "seed": seed},
         "native_reasoning": policy.native_reasoning,
         "pictures": _pictures(policy),
         "grader": _grader(rule),
