@@ -55,6 +55,9 @@ class Evaluate(Asking):
     settings: Settings = None
     temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
     seed: Seed = None
+    attempts: Annotated[
+        int, typer.Option(min=1, help="At a question at most, where the method verifies them (framethinker: 3).")
+    ] = 1
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
     ] = True
@@ -100,6 +103,7 @@ class Evaluate(Asking):
                     settings={name: value for name, value in facts.items() if value},
                     seed=self.seed,
                     retry_failed=self.retry_failed,
+                    max_attempts=self.attempts,
                     progress=progress,
                 )
             )

@@ -184,6 +184,22 @@ class Method(ABC):
         """
         return self
 
+    def attempt(self, number: int, max_attempts: int) -> Method:
+        """The config of one of several attempts at a question, where the method's authors evaluate so.
+
+        Args:
+            number: of the attempt, from 1.
+            max_attempts: that there may be, more than 1.
+
+        Raises:
+            UsageError: they make one.
+        """
+        raise UsageError(f"{self.name} makes one attempt at a question: leave --attempts out")
+
+    def attempt_fault(self, trajectory: Trajectory) -> str | None:
+        """Why one of several attempts does not count, so that another is made; None where it does."""
+        return None
+
     def own_settings(self, run: Method) -> dict[str, Any]:
         """The fields in which this config of one rollout differs from the run's.
 
