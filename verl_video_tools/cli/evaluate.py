@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.options import Asking, Model, Seed, Settings, command, config_from
+from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -42,7 +42,7 @@ class Evaluate(Asking):
         str | None,
         typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
     ] = None
-    base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
+    base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
     ] = None
@@ -59,6 +59,9 @@ class Evaluate(Asking):
     settings: Settings = None
     temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
     seed: Seed = None
+    attempts: Annotated[
+        int, typer.Option(min=1, help="At a question at most, where the method verifies them (framethinker: 3).")
+    ] = 1
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
     ] = True
@@ -72,7 +75,7 @@ class Evaluate(Asking):
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
 
-        if (self.base_url is None) == (self.serve is None):
+        if bool(self.base_url) == bool(self.serve):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
@@ -105,6 +108,7 @@ class Evaluate(Asking):
                     settings={name: value for name, value in facts.items() if value},
                     seed=self.seed,
                     retry_failed=self.retry_failed,
+                    max_attempts=self.attempts,
                     progress=progress,
                 )
             )

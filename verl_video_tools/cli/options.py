@@ -30,6 +30,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
 ]
+BASE_URL = typer.Option(
+    metavar="URL", help="OpenAI-compatible endpoint of the model; repeatable, for several that serve the same one."
+)
 Temperature = Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling, for endpoints that take one.")]
 DeadlineSeconds = Annotated[float, typer.Option(min=0.1, help="Time for one turn with all its attempts.")]
@@ -80,7 +83,16 @@ class Asking:
     """How models are asked that make rollouts."""
 
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts under way at a time.")] = 32
+    requests_per_second: Annotated[
+        float | None, typer.Option(help="Requests sent at most, evenly spaced; default: no bound.")
+    ] = None
     deadline_seconds: DeadlineSeconds = 600.0
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this probability.")] = None
+    top_k: Annotated[int | None, typer.Option(help="Sample from so many of the likeliest tokens.")] = None
+    presence_penalty: Annotated[float | None, typer.Option(help="Penalty of tokens that the turn has already.")] = None
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Divisor of tokens that prompt or turn have already; 1 for none.")
+    ] = None
     jpeg_quality: Annotated[
         int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
     ] = None
@@ -100,7 +112,8 @@ class Asking:
         """A model that is asked so; `others` are fields that the options do not give. Raises UsageError."""
         from verl_video_tools.rollout.chat_policy import PolicyConfig
 
-        return config_from(PolicyConfig, self, **others)
+        urls = {"base_url": tuple(getattr(self, "base_url", None) or ()) or None}
+        return config_from(PolicyConfig, self, **urls | others)
 
     def judge(self) -> "JudgeConfig | None":
         """The judge; None where its endpoint is not given."""
@@ -129,7 +142,7 @@ class Sampling(Asking):
     """Which model is asked for rollouts to record, how often, and where they are written."""
 
     out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
-    base_url: Annotated[str, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")]
+    base_url: Annotated[list[str], BASE_URL]
     model: Model = None
     num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")] = 1
     temperature: Temperature = 1.0

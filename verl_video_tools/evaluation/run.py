@@ -66,6 +66,7 @@ async def evaluate(
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
     retry_failed: bool = True,
+    max_attempts: int = 1,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question once, going on where an earlier run into `folder` stopped.
@@ -81,6 +82,7 @@ async def evaluate(
             alone does not say.
         seed: of sampling; None leaves it to the endpoint.
         retry_failed: ask items again that are recorded as failed.
+        max_attempts: at each question, where the method's authors verify a rollout and make another.
         progress: called before the first item and after each, with the number done and wanted.
 
     Returns:
@@ -95,6 +97,8 @@ async def evaluate(
     """
     run, method = method, method.for_session(0, 1, validate=True)
     own = method.own_settings(run)
+    if max_attempts > 1:
+        run.attempt(1, max_attempts)  # refused before anything is asked
     found_versions = versions(serves=server is not None)
     if server is None:
         policy, found_versions["server"] = await _asked_endpoint(policy)
@@ -113,7 +117,8 @@ async def evaluate(
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
         "context": method.context_policy(),
-        "sampling": {"temperature": policy.temperature, "seed": seed},
+        "sampling": {**policy.sampling(), "seed": seed},
+        "attempts": max_attempts,
         "native_reasoning": policy.native_reasoning,
         "pictures": _pictures(policy),
         "grader": _grader(rule),
@@ -133,6 +138,7 @@ async def evaluate(
         seed=seed,
         retry_flagged=retry_failed,
         label_answers=True,
+        max_attempts=max_attempts,
         progress=progress,
     )
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}

@@ -19,10 +19,12 @@ from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retrieve
 from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
+from verl_video_tools.rollout.sampling import Sampling
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
 from verl_video_tools.services.endpoint.retries import AttemptFailed
+from verl_video_tools.services.endpoint.routes import Route
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
@@ -32,14 +34,13 @@ _TOO_LONG = re.compile(r"context[ _]length|maximum model length|at most \d+ imag
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyConfig(EndpointConfig):
+class PolicyConfig(EndpointConfig, Sampling):
     """Where the policy is, and how it is sampled.
 
     Raises:
         UsageError: a value outside its range.
     """
 
-    temperature: float = 1.0
     envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
     """Sizes that the model's processor leaves untouched: images are then those of training. The default sends them as
     large as the method asks for, and leaves it to the server to fit them to its processor."""
@@ -51,8 +52,8 @@ class PolicyConfig(EndpointConfig):
     reasoning."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "temperature", self.temperature >= 0, "at least 0")
+        EndpointConfig.__post_init__(self)
+        Sampling.__post_init__(self)
         require(self, "jpeg_quality", self.jpeg_quality is None or 1 <= self.jpeg_quality <= 95, "1 to 95, or None")
 
 
@@ -74,6 +75,8 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     def __init__(self, config: PolicyConfig) -> None:
         self.config = config
         self.client = EndpointClient(config)
+        self._refusal: EndpointError | None = None
+        """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
         self._opens_reasoning = False
         """The chat template has been seen to open a reasoning."""
@@ -107,16 +110,23 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             retriever: for tools that find frames by text.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever)
-        dialogue = _Dialogue(self, episode, given_turns, given_initial_frames, instruction, seed)
-        trajectory = await episode.run(dialogue)
+        with self.client.route() as route:
+            dialogue = _Dialogue(self, route, episode, given_turns, given_initial_frames, instruction, seed)
+            trajectory = await episode.run(dialogue)
         num_turns = len(trajectory.turns)
         if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
             reason = trajectory.stop_reason
             episode.abort(f"the given turns do not replay: {reason} after {num_turns} of {len(given_turns)}")
         return ChatRollout(trajectory, dialogue.num_generated_tokens)
 
+    async def check_usable(self) -> None:
+        """Raise EndpointError where no rollout can be made: nothing answers, or an option of sampling is refused."""
+        if self._refusal is not None:
+            raise self._refusal
+        await self.client.check_reachable()
+
     async def spoken_turn(
-        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
+        self, route: Route, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
     ) -> tuple[AssistantTurn, int]:
         """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
 
@@ -127,7 +137,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             EndpointError: there is none.
         """
         try:
-            completion = await self._complete(method, messages, seed)
+            completion = await self._complete(route, method, messages, seed)
         except EndpointError as error:
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
@@ -141,37 +151,50 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _complete(self, method: Method, messages: list[dict[str, Any]], seed: int | None) -> Completion:
+    async def _complete(
+        self, route: Route, method: Method, messages: list[dict[str, Any]], seed: int | None
+    ) -> Completion:
         """The next assistant turn, with the stop string that ended it.
 
         Raises:
             EndpointError: there is none.
         """
-        body: dict[str, Any] = {"messages": messages, "temperature": self.config.temperature}
+        body: dict[str, Any] = {"messages": messages, **self.config.sampling_fields()}
         if method.max_turn_tokens is not None:
             body["max_tokens"] = method.max_turn_tokens
         if seed is not None:
             body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
-        async with self.client.exchange() as exchange:
-            body["model"] = await exchange.model()
+        num_others = len(self.config.base_urls) - 1
+        while True:
+            place = route.place
             try:
-                completion = await exchange.retried(lambda: self._attempt(exchange, body))
-            except EndpointError as error:
-                if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
+                async with self.client.exchange(route) as exchange:
+                    body["model"] = await exchange.model()
+                    return await self._completed(exchange, method, dict(body))
+            except EndpointError:
+                if not exchange.is_late or route.place is place or num_others == 0:
                     raise
-                del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
-                completion = await exchange.retried(lambda: self._attempt(exchange, body))
-            if "stop" not in body:
-                return completion
-            completion = replace(completion, text=restore_stop(completion, method.stop))
-            if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
-                del body["stop"]
-                whole = await exchange.retried(lambda: self._attempt(exchange, body))
-                if whole.reasoning is not None or CLOSING in whole.text:
-                    self._names_stop = True
-                    return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
+                num_others -= 1  # it kept silent for all of the time, which another one is then given
+
+    async def _completed(self, exchange: Exchange, method: Method, body: dict[str, Any]) -> Completion:
+        try:
+            completion = await exchange.retried(lambda: self._attempt(exchange, body))
+        except EndpointError as error:
+            if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
+                raise
+            del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
+            completion = await exchange.retried(lambda: self._attempt(exchange, body))
+        if "stop" not in body:
+            return completion
+        completion = replace(completion, text=restore_stop(completion, method.stop))
+        if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
+            del body["stop"]
+            whole = await exchange.retried(lambda: self._attempt(exchange, body))
+            if whole.reasoning is not None or CLOSING in whole.text:
+                self._names_stop = True
+                return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
         return completion
 
     def _spoken(self, completion: Completion, method: Method) -> SpokenTurn:
@@ -194,6 +217,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             raise
         except EndpointError as error:
             if not (keeps_stop and _KEEP_STOP in str(error)):
+                if (name := self.config.refused_field(error)) is not None:
+                    self._refusal = EndpointError(
+                        f"the endpoint does not take {name}={getattr(self.config, name)!r}; leave it out, or ask a "
+                        f"server that takes it, such as vLLM's: {error}"
+                    )
+                    raise self._refusal from error
                 raise
             self._knows_keep_stop = False
             raise AttemptFailed(str(error)) from error
@@ -204,6 +233,7 @@ class _Dialogue:
     """The policy of one rollout: the given turns, then the model's."""
 
     chat: ChatPolicy
+    route: Route
     episode: Episode
     given_turns: Sequence[str]
     given_initial_frames: Sequence[int] | None
@@ -234,7 +264,8 @@ class _Dialogue:
         ]
         seed = None if self.seed is None else self.seed + number
         try:
-            turn, num_tokens = await self.chat.spoken_turn(self.episode.method, request, seed, may_exceed=number > 0)
+            method, may_exceed = self.episode.method, number > 0
+            turn, num_tokens = await self.chat.spoken_turn(self.route, method, request, seed, may_exceed=may_exceed)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         self.num_generated_tokens += num_tokens

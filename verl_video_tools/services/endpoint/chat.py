@@ -10,7 +10,7 @@ from typing import Any
 
 from verl_video_tools.core.image_files import encode_image
 from verl_video_tools.core.types import ImagePart, Message
-from verl_video_tools.services.endpoint.retries import AttemptFailed
+from verl_video_tools.services.endpoint.retries import BrokenReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ def read_completion(reply: Any) -> Completion:
     """The first choice of a chat completion.
 
     Raises:
-        AttemptFailed: the reply is none, or its content is no text.
+        BrokenReply: the reply is none, or its content is no text.
     """
     try:
         choice = reply["choices"][0]
@@ -52,7 +52,7 @@ def read_completion(reply: Any) -> Completion:
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
     if not isinstance(text, str):
-        raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
+        raise BrokenReply(f"the reply is no chat completion: {reply!r:.200}")
     return Completion(
         text,
         finish_reason if isinstance(finish_reason, str) else None,

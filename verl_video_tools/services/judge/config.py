@@ -17,8 +17,9 @@ class JudgeConfig(EndpointConfig):
         UsageError: a value outside its range.
     """
 
-    base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1. None: verl's own reward-model server."""
+    base_url: str | tuple[str, ...] | None = None
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
+    model. None: verl's own reward-model server."""
     api_key_env: str = "VVT_JUDGE_API_KEY"
     """Name of the environment variable that holds the key, never the key itself; unset means that none is needed."""
     concurrency: int = 32
