@@ -40,7 +40,7 @@ Record = dict[str, Any]
 Key = tuple[str, int]
 """What a rollout is known by in its file: `uid` and `session_id`."""
 
-_ASKED_FIELDS = ("video_path", "question")
+_ASKED_FIELDS = ("video_path", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 
