@@ -100,7 +100,8 @@ def test_subtitles_are_shown_and_said_in_the_protocol(
         asked = [texts_of(request["messages"][1]) for request in server.requests]
     assert sum("then 2 bowls & a lid." in text for text in asked) == 3  # both questions about it, one in two turns
     protocol = result_of(tmp_path / "out")["protocol"]
-    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == ("those shown at 2 evenly spaced frames", 2)
+    shown = "those shown at 2 evenly spaced frames, before the question"
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == (shown, 2)
     assert "2 of 3 questions have subtitles\n" in capsys.readouterr().err
 
 

@@ -39,7 +39,7 @@ Record = dict[str, Any]
 `answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
 """
 
-_ASKED_FIELDS = ("video_path", "question")
+_ASKED_FIELDS = ("video_path", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 

@@ -27,8 +27,9 @@ class CGBench(MappedBenchmark):
 
     Format: `cgbench.json` (or `cgbench_mini.json`), a list of `qid`, `video_uid`, `question`, `answer`, `choices`,
     `right_answer` (letter), `clue_intervals` (segments in seconds), `domain`, `sub_category`, `duration`; videos
-    `<video_uid>.mp4`, subtitles `<video_uid>.srt`. Read from github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench
-    of github.com/EvolvingLMMs-Lab/lmms-eval.
+    `<video_uid>.mp4`, subtitles `<video_uid>.srt`, which its code shows with
+    their times (`sub_time`). Read from
+    github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench of github.com/EvolvingLMMs-Lab/lmms-eval.
 
     A question with several clue intervals gets no `video_segment`, which is a single one. Measured is the accuracy on
     whole videos (long-acc.); the benchmark's other measures are not.
@@ -37,7 +38,7 @@ class CGBench(MappedBenchmark):
     name = "cg-bench"
     published_extractor = "lmms-eval/cgbench"
     groupings = ("domain", "sub_category")
-    has_subtitles = True
+    subtitle_form = "timed"
     index = "{qid}"
     options = "choices"
     answer = "right_answer"
@@ -287,7 +288,7 @@ class VideoMME(MappedBenchmark):
     name = "video-mme"
     published_extractor = "lmms-eval/videomme"
     groupings = ("duration", "domain", "sub_category", "task_type")
-    has_subtitles = True
+    subtitle_form = "texts"
     index = "{question_id}"
     videos = ("{videoID}",)
 
