@@ -23,7 +23,7 @@ NUM_OPTIONS = {"lmms-eval/perceptiontest": 3} | dict.fromkeys(
     5,
 )
 """Where it is not four."""
-OF_LETTERS = [name for name in EXTRACTORS if name != "lmms-eval/charades_sta"]
+OF_LETTERS = [name for name in READINGS if name not in ("lmms-eval/charades_sta", "open")]
 DRAWS = {"lmms-eval/longvideobench", "lmms-eval/nextqa", "lmms-eval/video_holmes"}
 
 
@@ -90,6 +90,27 @@ async def test_the_rule_for_open_questions(answer: str, truth: str, is_right: bo
     assert open_answer_is_right(answer, truth) is is_right
     label = await OpenAnswerRule().judge("What is it?", truth, answer)
     assert (label is AnswerLabel.CORRECT) is is_right
+
+
+@pytest.mark.parametrize(("answer", "reading"), [("B", "B"), ("b", None), ("B.", None), ("E", None), ("", None)])
+def test_frame_thinkers_script_takes_a_bare_letter(answer: str, reading: str | None) -> None:
+    sample = Sample("?", "B", "v.mp4", "mc", ("a", "b", "c", "d"))
+    found = get_extractor("framethinker/exact").read(answer, sample)
+    assert found is not None and (found.text, found.is_correct) == (reading, reading == "B")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reading"),
+    [("B", "B"), (" B ", "B"), (r"\boxed{A} or \boxed{B}", "B"), ("A. a\nB. b", "B"), ("(B)", None), ("", None)],
+)
+def test_video_zoomers_letters(answer: str, reading: str | None) -> None:
+    sample = Sample("?", "B", "v.mp4", "mc", ("a", "b", "c", "d"))
+    found = get_extractor("videozoomer/letter").read(answer, sample)
+    assert found is not None and (found.text, found.is_correct) == (reading, reading == "B")
+
+
+def test_every_extractor_of_lmms_eval_has_been_compared() -> None:
+    assert {name for name in EXTRACTORS if name.startswith("lmms-eval")} == READINGS.keys() - {"open"}
 
 
 def test_questions_of_another_type_are_left_alone() -> None:

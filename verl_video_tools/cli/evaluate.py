@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -16,6 +16,8 @@ from verl_video_tools.core.errors import UsageError
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import RolloutLimits
+    from verl_video_tools.data.formats import Benchmark
+    from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
 _MOST_FAILURES_SHOWN = 20
@@ -26,7 +28,13 @@ class Evaluate(Asking):
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")]
+    method: Annotated[str | None, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")] = (
+        None
+    )
+    protocol: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Options of a published evaluation; those given here come before them."),
+    ] = None
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
     benchmark: Annotated[
         str | None,
@@ -66,6 +74,9 @@ class Evaluate(Asking):
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
     ] = True
 
+    given_options: ClassVar[frozenset[str]] = frozenset()
+    """Those of the command line, which a protocol does not set."""
+
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.model_files import model_digest
@@ -79,14 +90,20 @@ class Evaluate(Asking):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
-        configured = get_method(self.method, **read_assignments(self.settings or []))
+        fields = read_assignments(self.settings or [])
         questions = self._questions()
+        profile = None if self.protocol is None else self._take_protocol(self.protocol, questions.benchmark, fields)
+        if self.method is None:
+            raise UsageError("give --method, or --protocol, which has one")
+        configured = get_method(self.method, **(fields if profile is None else profile.fields))
         if questions.num_with_subtitles is not None:
             typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
         model, server = self.model, None
         options = read_assignments(self.serve_option or [], "--serve-option")
         facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}
+        if profile is not None:
+            facts["published_protocol"] = {"name": self.protocol, "overrides": profile.overrides}
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
@@ -115,6 +132,28 @@ class Evaluate(Asking):
         print(markdown({self.out.name: result}))
         _tell_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
+
+    def _take_protocol(self, name: str, benchmark: Benchmark | None, fields: dict[str, Any]) -> Applied:
+        """Take over what a profile says and the command line does not.
+
+        Raises:
+            UsageError: there is no such profile, or it is one of another method.
+        """
+        from verl_video_tools.evaluation.protocols import SUBTITLES, apply, get_protocol
+
+        protocol = get_protocol(name)
+        if self.method not in (None, protocol.method):
+            raise UsageError(f"the protocol {name} is one of {protocol.method}, and --method is {self.method}")
+        self.method = protocol.method
+        given = {option: getattr(self, option) for option in self.given_options} | {
+            SUBTITLES: self.subtitles is not None
+        }
+        applied = apply(protocol, None if benchmark is None else benchmark.name, given, fields)
+        for option, value in applied.options.items():
+            setattr(self, option, value)
+        for option, change in applied.overrides.items():
+            typer.echo(f"{name}: {option} is {change['used']}, published {change['published']}", err=True)
+        return applied
 
     def _questions(self) -> Questions:
         from verl_video_tools.data.formats import BenchmarkFiles

@@ -24,6 +24,7 @@ __all__ = ["EXTRACTORS", "Extractor", "Reading", "get_extractor"]
 _HERE = "verl_video_tools.data.extractors"
 
 EXTRACTORS = {
+    "framethinker/exact": f"{_HERE}.letters:EXACT",
     "lmms-eval/cgbench": f"{_HERE}.letters:CG_BENCH",
     "lmms-eval/charades_sta": f"{_HERE}.times:CHARADES_STA",
     "lmms-eval/longvideobench": f"{_HERE}.letters:LONG_VIDEO_BENCH",
@@ -40,9 +41,12 @@ EXTRACTORS = {
     "lmms-eval-2025/mlvu": f"{_HERE}.letters:BEFORE_BRACKET",
     "lmms-eval-2025/videomme": f"{_HERE}.letters:FIRST_OF_FOUR",
     "lmms-eval-2025/videommmu": f"{_HERE}.open:VIDEO_MMMU_2025",
+    "videozoomer/letter": f"{_HERE}.letters:VIDEO_ZOOMER",
 }
-"""`lmms-eval` is commit 75571cfe (August 2026) of github.com/EvolvingLMMs-Lab/lmms-eval, `lmms-eval-2025` what it had
-until April 2026, when several tasks got a new rule: papers of 2025 were measured with the former one."""
+"""`framethinker` and `videozoomer` are the scripts of their authors, infer.py of github.com/lcqysl/FrameThinker and the
+scorer of github.com/zsgvivo/VideoZoomer. `lmms-eval` is commit 75571cfe (August 2026) of
+github.com/EvolvingLMMs-Lab/lmms-eval, `lmms-eval-2025` what that had until April 2026, when several tasks got a new
+rule: papers of 2025 were measured with the former one."""
 
 
 @dataclass(frozen=True, slots=True)

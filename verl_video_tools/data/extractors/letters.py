@@ -6,7 +6,7 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 
-from verl_video_tools.data.extractors.choices import letter_extractor
+from verl_video_tools.data.extractors.choices import letter_extractor, letters_of
 
 _FOUR = "ABCD"
 _OUTER_MARKS = ",.!?;:'\""
@@ -90,9 +90,26 @@ def _matched(pattern: str, answer: str, place: int) -> str | None:
     return found[place] if found else None
 
 
+def _bare_boxed_or_dotted(answer: str) -> str | None:
+    """Source: the letter rule of VideoZoomer's scorer, which takes any of the three that is right; here the first
+    counts."""
+    text = answer.strip()
+    if len(text) == 1:
+        return text
+    return _matched(r"\\boxed\{([A-Z])\}", text, -1) or _matched(r"([A-Z])\.", text, -1)
+
+
 RANKED_OF_FOUR = letter_extractor(
     lambda answer, options: ranked_letter(answer, _FOUR),
     "a letter from A to D, by the rank of its form: at the beginning, at the end, after `the answer is`, (A), A., ...",
+)
+EXACT = letter_extractor(
+    lambda answer, options: answer if answer in set(letters_of(options)) else None,
+    "the letter in upper case and nothing else",
+)
+VIDEO_ZOOMER = letter_extractor(
+    lambda answer, options: _bare_boxed_or_dotted(answer),
+    "the letter alone, else that in the last \\boxed{}, else the last letter before a period",
 )
 CG_BENCH = letter_extractor(
     lambda answer, options: ranked_letter(answer, string.ascii_uppercase[:14]),

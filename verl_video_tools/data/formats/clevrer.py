@@ -62,7 +62,10 @@ class CLEVRER(MappedBenchmark):
 
 
 class CLEVREROptions(CLEVRER):
-    """As the benchmark's authors ask; see the module. Accuracy is that per option."""
+    """CLEVRER, every choice a question of yes or no, as its authors ask; accuracy is that per option.
+
+    Format: as `clevrer`; both are described in the module.
+    """
 
     name = "clevrer-options"
     index = "{stem}_{place}"

@@ -145,7 +145,7 @@ class MLVUDev(MappedBenchmark):
 
 
 class MLVUTest(MLVUDev):
-    """The test split of `MLVUDev`, of the data set MLVU/MLVU_Test."""
+    """MLVU's test split, of the data set MLVU/MLVU_Test; see `mlvu-dev`."""
 
     name = "mlvu-test"
     split = "test"
