@@ -19,8 +19,8 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles
-from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, apply, described, get_protocol
-from verl_video_tools.evaluation.published_protocols import PROTOCOLS
+from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, apply, described
+from verl_video_tools.evaluation.published_protocols import PROTOCOLS, get_protocol
 from verl_video_tools.methods import get_method, method_class
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")

@@ -139,7 +139,8 @@ class Evaluate(Asking):
         Raises:
             UsageError: there is no such profile, or it is one of another method.
         """
-        from verl_video_tools.evaluation.protocols import SUBTITLES, apply, get_protocol
+        from verl_video_tools.evaluation.protocols import SUBTITLES, apply
+        from verl_video_tools.evaluation.published_protocols import get_protocol
 
         protocol = get_protocol(name)
         if self.method not in (None, protocol.method):

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from verl_video_tools.core.errors import UsageError
-
 FIELD = "set."
 """Before the name of a field of the method's config, which `--set` sets."""
 SUBTITLES = "subtitles"
@@ -69,19 +67,6 @@ class Applied:
     options: dict[str, Any]
     fields: dict[str, Any]
     overrides: dict[str, dict[str, Any]]
-
-
-def get_protocol(name: str) -> Protocol:
-    """The profile of a name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    from verl_video_tools.evaluation.published_protocols import PROTOCOLS
-
-    if name not in PROTOCOLS:
-        raise UsageError(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
-    return PROTOCOLS[name]
 
 
 def apply(

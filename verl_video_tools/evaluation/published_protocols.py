@@ -5,6 +5,7 @@ Files of code are those of the method's published repository, which the pages of
 
 from __future__ import annotations
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, Value
 
 _OWN_PROMPT = (
@@ -239,3 +240,14 @@ PROTOCOLS: dict[str, Protocol] = {
         _OF_LMMS_EVAL_2025,
     )
 }
+
+
+def get_protocol(name: str) -> Protocol:
+    """The profile of a name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if name not in PROTOCOLS:
+        raise UsageError(f"there is no protocol {name!r}; choose one of: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]
