@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.evaluation.tables import markdown_table
+from verl_video_tools.evaluation.table_text import markdown_table
 from verl_video_tools.evaluation.uncertainty.differences import (
     Difference,
     least_shown_difference,

@@ -36,7 +36,7 @@ from verl_video_tools.core.types import AnswerLabel, Judge
 from verl_video_tools.data import formats as benchmarks
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video
-from verl_video_tools.evaluation import serve, tables
+from verl_video_tools.evaluation import plots, serve
 from verl_video_tools.evaluation.model_files import model_digest
 from verl_video_tools.methods import get_method
 from verl_video_tools.video import envelope_of
@@ -54,10 +54,14 @@ def test_a_benchmark_gives_result_tables_and_plot(
         assert {request["temperature"] for request in server.requests} == {0.0}
     result = result_of(out)
     frames = GLANCE + ZOOMED_FRAMES  # of the three: 2, 6 and 10
-    assert result["overall"] == {"items": 3, "failed": 0, "accuracy": 2 / 3, "partial": 0.0, "frames": float(frames)}
+    few = {"visual_tokens": None, "intervals": {"accuracy": None, "partial": None}}
+    assert result["overall"] == {
+        **{"items": 3, "failed": 0, "accuracy": 2 / 3, "partial": 0.0, "frames": float(frames), "videos": 2},
+        **few,
+    }
     assert result["groups"]["duration"] == {
-        "short": {"items": 2, "failed": 0, "accuracy": 1.0, "partial": 0.0, "frames": 4.0},
-        "long": {"items": 1, "failed": 0, "accuracy": 0.0, "partial": 0.0, "frames": 10.0},
+        "short": {"items": 2, "failed": 0, "accuracy": 1.0, "partial": 0.0, "frames": 4.0, "videos": 1, **few},
+        "long": {"items": 1, "failed": 0, "accuracy": 0.0, "partial": 0.0, "frames": 10.0, "videos": 1, **few},
     }
     assert list(result["groups"]) == ["duration", "domain", "sub_category", "task_type"]
     assert result["frames"]["initial"] == {"sum": 6, "mean": 2.0}
@@ -75,7 +79,7 @@ def test_a_benchmark_gives_result_tables_and_plot(
 
     printed = capsys.readouterr().out
     assert printed == (out / "table.md").read_text() + "\n"
-    assert f"| zoomer | video-mme | {MODEL} | videozoomer | 3 | 0 | 66.7 | 6.0 | 2.0 | 4.0 |" in printed
+    assert f"| zoomer | video-mme | {MODEL} | videozoomer | 3 | 0 | 66.7 [too few] | 6.0 | 2.0 | 4.0 |" in printed
     assert "| duration | short | 100.0 (2) |\n| duration | long | 0.0 (1) |\n" in printed
     with (out / "table.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -159,7 +163,7 @@ def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys:
     told = f"cannot write {file}: File exists; name a folder that can be made and written"
     assert capsys.readouterr() == ("", f"vvt: {told}\n")
     with pytest.raises(UsageError, match=told):
-        tables.write_plot({"a": result_of(tmp_path / "a")}, file)
+        plots.write_plots({"a": result_of(tmp_path / "a")}, file)
 
 
 def test_an_endpoint_tells_its_version(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

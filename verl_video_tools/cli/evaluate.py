@@ -38,6 +38,12 @@ class Evaluate(Asking):
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
     ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
+    ] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many of them, the same ones in every run.")] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, with seeds of their own.")] = 1
     base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
@@ -64,6 +70,7 @@ class Evaluate(Asking):
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
@@ -73,9 +80,20 @@ class Evaluate(Asking):
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
         configured = get_method(self.method, **read_assignments(self.settings or []))
-        questions = self._questions()
+        whole = self._questions()
+        questions = scoped(
+            whole,
+            where=read_assignments(self.where or [], "--where"),
+            limit=self.limit,
+            repeats=self.repeats,
+        )
+        if len(questions.faults) < len(whole.faults):
+            told = f"{len(whole.faults)} entries that cannot be read have no fields, and none of them is asked"
+            typer.echo(told, err=True)
         if questions.num_with_subtitles is not None:
-            typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
+            typer.echo(
+                f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
+            )
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
         model, server = self.model, None
         options = read_assignments(self.serve_option or [], "--serve-option")

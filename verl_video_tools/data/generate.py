@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ Record = dict[str, Any]
 """A line of the file, as `records.records` describes it; without tokens and advantage, which only training has.
 
 `answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
+`usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 """
 
 Key = tuple[str, int]
@@ -234,10 +236,12 @@ async def _record(
     label: AnswerLabel | None = None
     sample: Sample | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
+    seconds = 0.0
     try:
         method = method_of_rollout(method, task.settings)
         sample = Sample.from_row(task.row)
         method.check_sample(sample, judge)
+        began = time.perf_counter()
         rollout = await chat.rollout(
             method,
             sample,
@@ -247,6 +251,7 @@ async def _record(
             seed=_seed_of(task, seed),
             retriever=retriever,
         )
+        seconds = time.perf_counter() - began
         if not rollout.trajectory.flags:
             once = None if judge is None else _AskedOnce(judge)
             if label_answers:
@@ -275,6 +280,8 @@ async def _record(
         "reward": reward_info(method, reward, sample, bool(rollout.trajectory.flags)),
         "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
+        "usage": asdict(rollout.usage),
+        "seconds": round(seconds, 3),
         **_form_of(task.template, rollout.trajectory),
         "trajectory": rollout.trajectory,
     }

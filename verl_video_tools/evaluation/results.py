@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 from typing import Any
 
 from verl_video_tools.core.grading import decided_by_rule
@@ -12,32 +13,36 @@ from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.costs import costs_of, summed
 from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.evaluation.uncertainty.results import metric_intervals, share_intervals
 
 Figures = dict[str, Any]
-"""Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, and the benchmark's metrics.
+"""Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, `visual_tokens`, the
+benchmark's metrics, the number of `videos`, and 95 % `intervals` of accuracy, partial and metrics.
 
-Means run over the items that did not fail, and are None where all did.
+Means run over the items that did not fail, and are None where all did. An item that was asked several times counts as
+the mean of those times. An interval is None where there are too few videos for one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An item that was asked. `graded` is None if it failed."""
+    """An item as it was asked once. `graded` is None if it failed."""
 
     record: Record
     graded: GradedItem | None
+    costs: Mapping[str, int | None]
 
 
 def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
-        records: a record for each question, with `answer_label` where it did not fail; of several the last one holds.
+        records: a record for each task, with `answer_label` where it did not fail; of several the last one holds.
         protocol: what was evaluated, and how; copied into the result.
     """
-    last = {str(record["uid"]): record for record in records}
-    items = [_item(last[task.uid]) for task in questions.tasks if task.uid in last]
+    items = [_item(record, protocol) for record in records_of_tasks(questions, records)]
     groups = _groups(items, questions.benchmark)
     return {
         "protocol": dict(protocol),
@@ -47,18 +52,27 @@ def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping
             for name, values in groups.items()
         },
         "frames": _frames(items),
+        "costs": summed([item.costs for item in items if item.graded is not None]),
+        **({"repeats": _repeats(items, questions.repeats)} if questions.repeats > 1 else {}),
         "graded_by": _graded_by(items),
         "stop_reasons": dict(sorted(Counter(str(item.record["trajectory"].stop_reason) for item in items).items())),
         "failures": _failures(questions, items),
     }
 
 
-def _item(record: Record) -> _Item:
+def records_of_tasks(questions: Questions, records: Iterable[Record]) -> list[Record]:
+    """The last record of each task, in the order of the tasks; of none that was not asked yet."""
+    last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
+    return [last[task.key] for task in questions.tasks if task.key in last]
+
+
+def _item(record: Record, protocol: Mapping[str, Any]) -> _Item:
+    costs = costs_of(record, protocol)
     if record["trajectory"].flags:
-        return _Item(record, None)
+        return _Item(record, None, costs)
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
     sample = Sample.from_row(row)
-    return _Item(record, GradedItem(sample, record["trajectory"].answer, AnswerLabel(record["answer_label"])))
+    return _Item(record, GradedItem(sample, record["trajectory"].answer, AnswerLabel(record["answer_label"])), costs)
 
 
 def _groups(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, dict[str, list[_Item]]]:
@@ -87,16 +101,56 @@ def _own_groups(extra_info: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _figures(items: Sequence[_Item], benchmark: Benchmark | None, num_faults: int = 0) -> Figures:
-    graded = [item.graded for item in items if item.graded is not None]
-    metrics = benchmark.metrics(graded) if benchmark is not None and graded else {}
-    return {
-        "items": len(items) + num_faults,
-        "failed": len(items) - len(graded) + num_faults,
-        "accuracy": _mean([item.label is AnswerLabel.CORRECT for item in graded]),
-        "partial": _mean([item.label is AnswerLabel.PARTIAL for item in graded]),
-        "frames": _frames(items)["total"]["mean"],
-        **metrics,
+    answered = _by_item([item for item in items if item.graded is not None])
+    graded = [item.graded for times in answered for item in times if item.graded is not None]
+    videos = [_video(times[0]) for times in answered]
+    shares = {
+        name: [_share(times, label) for times in answered]
+        for name, label in (("accuracy", AnswerLabel.CORRECT), ("partial", AnswerLabel.PARTIAL))
     }
+    num_items = len(_by_item(items)) + num_faults
+    return {
+        "items": num_items,
+        "failed": num_items - len(answered),
+        **{name: _mean(values) for name, values in shares.items()},
+        "frames": _frames(items)["total"]["mean"],
+        "visual_tokens": _mean_visual_tokens(items),
+        **(benchmark.metrics(graded) if benchmark is not None and graded else {}),
+        "videos": len(set(videos)),
+        "intervals": {**share_intervals(shares, videos), **metric_intervals(graded, benchmark)},
+    }
+
+
+def _by_item(items: Sequence[_Item]) -> list[list[_Item]]:
+    """The times that each item was asked."""
+    times: dict[str, list[_Item]] = {}
+    for item in items:
+        times.setdefault(str(item.record["uid"]), []).append(item)
+    return list(times.values())
+
+
+def _video(item: _Item) -> str:
+    return str(item.record["extra_info"]["video_path"])
+
+
+def _share(times: Sequence[_Item], label: AnswerLabel) -> float:
+    return sum(item.graded is not None and item.graded.label is label for item in times) / len(times)
+
+
+def _mean_visual_tokens(items: Sequence[_Item]) -> float | None:
+    found = summed([item.costs for item in items if item.graded is not None])["visual_tokens"]
+    return None if found is None else found["mean"]
+
+
+def _repeats(items: Sequence[_Item], repeats: int) -> dict[str, Any]:
+    """Accuracy of each time that all items were asked, the mean of these, and their standard deviation."""
+    accuracies = []
+    for number in range(repeats):
+        times = [item for item in items if item.graded is not None and item.record["session_id"] == number]
+        accuracies.append(_mean([_share([item], AnswerLabel.CORRECT) for item in times]))
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    spread = stdev(known) if len(known) > 1 else None
+    return {"number": repeats, "accuracy": accuracies, "mean": _mean(known), "standard_deviation": spread}
 
 
 def _frames(items: Sequence[_Item]) -> dict[str, Any]:
@@ -126,18 +180,19 @@ def _graded_by(items: Sequence[_Item]) -> dict[str, int]:
 
 
 def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, Any]]:
-    """What failed, by name, in order of the questions."""
-    failures = {
-        number: {"item": f"entry {number}", "flags": ["row_error"], "reason": str(error)}
+    """What failed, by name, in order of the questions; of items that are asked several times, also which time."""
+    failures: dict[tuple[int, int], dict[str, Any]] = {
+        (number, 0): {"item": f"entry {number}", "flags": ["row_error"], "reason": str(error)}
         for number, error in questions.faults.items()
     }
     for item in items:
         trajectory = item.record["trajectory"]
         if trajectory.flags:
-            number = int(item.record["uid"])
+            number, repeat = int(item.record["uid"]), int(item.record["session_id"])
             name = _name(number, item.record["extra_info"].get("index"), questions.benchmark)
-            failures[number] = {"item": name, "flags": trajectory.flags, "reason": trajectory.error}
-    return [failures[number] for number in sorted(failures)]
+            which = {"repeat": repeat} if questions.repeats > 1 else {}
+            failures[number, repeat] = {"item": name, **which, "flags": trajectory.flags, "reason": trajectory.error}
+    return [failures[key] for key in sorted(failures)]
 
 
 def _name(number: int, index: Any, benchmark: Benchmark | None) -> Any:
