@@ -84,9 +84,9 @@ def lines_of(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
             yield grouping, group, figures
 
 
-def number(value: float | None, digits: int = 1) -> str:
+def number(value: float | None, is_whole: bool = False) -> str:
     """A cell; `-` for a figure that is not known."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    return "-" if value is None else f"{value:,.{0 if is_whole else 1}f}"
 
 
 def percent(value: float | None) -> str:
@@ -129,7 +129,7 @@ def _overall_table(results: Results) -> Table:
 def _cost_table(results: Results) -> Table:
     """Means per item; no rows where nothing is known."""
     costs = {name: _mean_costs(result) for name, result in results.items()}
-    rows = [[name, *(number(each[key]) for key in COSTS)] for name, each in costs.items()]
+    rows = [[name, *(number(each[key], key.endswith("tokens")) for key in COSTS)] for name, each in costs.items()]
     is_known = any(value is not None for each in costs.values() for value in each.values())
     return Table(["per item", *(name.replace("_", " ") for name in COSTS)], rows if is_known else [], 1)
 
