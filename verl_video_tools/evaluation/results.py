@@ -13,6 +13,7 @@ from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.calls import call_figures
 from verl_video_tools.evaluation.costs import costs_of, summed
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.uncertainty.results import metric_intervals, share_intervals
@@ -53,6 +54,7 @@ def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping
         },
         "frames": _frames(items),
         "costs": summed([item.costs for item in items if item.graded is not None]),
+        "calls": _calls(items),
         **({"repeats": _repeats(items, questions.repeats)} if questions.repeats > 1 else {}),
         "graded_by": _graded_by(items),
         "stop_reasons": dict(sorted(Counter(str(item.record["trajectory"].stop_reason) for item in items).items())),
@@ -164,6 +166,13 @@ def _frames(items: Sequence[_Item]) -> dict[str, Any]:
         "turns": [count["assistant_turns"] for count in counts],
     }
     return {name: {"sum": sum(values), "mean": _mean(values)} for name, values in numbers.items()}
+
+
+def _calls(items: Sequence[_Item]) -> dict[str, Any]:
+    answered = [item.record for item in items if item.graded is not None]
+    classes = [record["extra_info"].get("classification") for record in answered]
+    told = [None if each is None else str(each) for each in classes]
+    return call_figures([record["trajectory"] for record in answered], told)
 
 
 def _graded_by(items: Sequence[_Item]) -> dict[str, int]:
