@@ -88,7 +88,7 @@ class Evaluate(Asking):
             repeats=self.repeats,
         )
         if len(questions.faults) < len(whole.faults):
-            told = f"{len(whole.faults)} entries that cannot be read have no fields, and none of them is asked"
+            told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
             typer.echo(told, err=True)
         if questions.num_with_subtitles is not None:
             typer.echo(

@@ -130,8 +130,13 @@ def power_table(runs: Runs, comparisons: Sequence[Comparison]) -> Table:
 def _difference_cells(difference: Difference | None) -> list[str]:
     if difference is None:
         return ["-", "-"]
-    p_value = "-" if difference.p_value is None else f"{difference.p_value:.4f}"
-    return [f"{percent(difference.estimate.value)} {bracketed(difference.interval)}", p_value]
+    return [f"{percent(difference.estimate.value)} {bracketed(difference.interval)}", _p_cell(difference.p_value)]
+
+
+def _p_cell(p_value: float | None) -> str:
+    if p_value is None:
+        return "-"
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
 def _figures(difference: Difference | None) -> dict[str, Any]:

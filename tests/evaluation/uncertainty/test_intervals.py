@@ -1,11 +1,9 @@
-"""Intervals hold as often as they say; tests and power, too. The whole table: benchmarks/interval_coverage.py."""
+"""Errors by video and what is made of them. How often intervals hold: tests/benchmarks/test_interval_coverage.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from benchmarks import interval_coverage
-from benchmarks.interval_coverage import CASES, PAIRS, Case, pair_covers, power_at_least_shown, share_covers
 from verl_video_tools.evaluation.uncertainty.differences import least_shown_difference, paired_difference
 from verl_video_tools.evaluation.uncertainty.estimates import Estimate, figures_by_video, mean_by_video
 from verl_video_tools.evaluation.uncertainty.intervals import (
@@ -14,33 +12,6 @@ from verl_video_tools.evaluation.uncertainty.intervals import (
     share_interval,
     student_quantile,
 )
-
-EVALUATIONS = 1500
-SLACK = 0.015
-"""Two standard errors of a share near 0.95 of so many evaluations, and a little."""
-
-
-@pytest.fixture(autouse=True)
-def few_bootstraps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interval_coverage, "NUM_BOOTSTRAPS", 2)  # only the table shows the plain bootstrap
-
-
-@pytest.mark.parametrize("num_videos", [30, 100])
-@pytest.mark.parametrize("case", [CASES[1], CASES[4], CASES[6]], ids=lambda case: case.name)
-def test_intervals_of_accuracies_hold(case: Case, num_videos: int) -> None:
-    ours, _ = share_covers(case, num_videos, EVALUATIONS)
-    assert 0.93 - SLACK <= ours <= 0.97 + SLACK
-
-
-def test_intervals_of_differences_hold_and_their_test_is_right() -> None:
-    _, gained, lost, sizes = PAIRS[0]
-    held, significant = pair_covers(gained, lost, sizes, 100, 300)
-    assert 0.92 <= held <= 0.98
-    assert 0.02 <= significant <= 0.08
-
-
-def test_power_is_80_percent() -> None:
-    assert 0.7 <= power_at_least_shown(100, 300) <= 0.88
 
 
 def test_fewer_videos_are_too_few() -> None:
@@ -98,6 +69,6 @@ def test_runs_that_do_not_differ_are_no_evidence() -> None:
     same = paired_difference([0.0] * 50, videos)
     assert (same.interval, same.p_value) == ((0.0, 0.0), 1.0)
     better = paired_difference([1.0] * 12 + [0.0] * 38, videos)
-    assert better.p_value is not None and better.p_value < 0.003  # 2 / 2**12 is the exact one
+    assert better.p_value == pytest.approx(2 / 2**12 / 2, abs=2e-4)  # all twelve one way or the other, of which half
     assert paired_difference([1.0] * 12 + [0.0] * 38, videos) == better
     assert least_shown_difference(Estimate(0.0, 0.01, 100, 100.0)) == pytest.approx(0.01 * (1.9842 + 0.8416), abs=1e-5)
