@@ -50,6 +50,12 @@ class Evaluate(Asking):
         str | None,
         typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
     ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
+    ] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many of them, the same ones in every run.")] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, with seeds of their own.")] = 1
     base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
@@ -82,6 +88,7 @@ class Evaluate(Asking):
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
@@ -91,13 +98,24 @@ class Evaluate(Asking):
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
         fields = read_assignments(self.settings or [])
-        questions = self._questions()
-        profile = None if self.protocol is None else self._take_protocol(self.protocol, questions.benchmark, fields)
+        whole = self._questions()
+        profile = None if self.protocol is None else self._take_protocol(self.protocol, whole.benchmark, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
         configured = get_method(self.method, **(fields if profile is None else profile.fields))
+        questions = scoped(
+            whole,
+            where=read_assignments(self.where or [], "--where"),
+            limit=self.limit,
+            repeats=self.repeats,
+        )
+        if len(questions.faults) < len(whole.faults):
+            told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
+            typer.echo(told, err=True)
         if questions.num_with_subtitles is not None:
-            typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
+            typer.echo(
+                f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
+            )
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
         model, server = self.model, None
         options = read_assignments(self.serve_option or [], "--serve-option")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import Any
 
 from verl_video_tools.core.grading import is_readable
@@ -12,7 +11,8 @@ from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import Benchmark, GradedItem
 
-_SUFFIX = "_published"
+SUFFIX = "_published"
+"""Of figures by the published verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class ReadItem:
         """Whether one of the two verdicts is right and the other is not."""
         return (self.ours.label is AnswerLabel.CORRECT) != (self.published.label is AnswerLabel.CORRECT)
 
-    def difference(self, name: Any) -> dict[str, Any]:
+    def difference(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """A line of `differences.jsonl`.
 
         Args:
-            name: what the item is called.
+            named: what the item is called, and which time it was asked.
         """
         return {
-            "item": name,
+            **named,
             "answer": self.ours.answer,
             "truth": self.ours.sample.ground_truth,
             "verdict": self.ours.label.value,
@@ -64,13 +64,12 @@ def num_unreadable(items: Sequence[GradedItem]) -> int:
 
 
 def published_figures(items: Sequence[ReadItem], benchmark: Benchmark | None) -> Mapping[str, Any]:
-    """`accuracy_published`, `unreadable_published`, `differing`, and the benchmark's metrics by the published verdicts,
-    each under its name with `_published`; the accuracy is None without items."""
+    """`unreadable_published`, `differing`, and the benchmark's metrics by the published verdicts, whose names end with
+    `_published`."""
     published = [item.published for item in items]
     metrics = benchmark.metrics(published) if benchmark is not None and published else {}
     return {
-        "accuracy_published": fmean(item.label is AnswerLabel.CORRECT for item in published) if published else None,
         "unreadable_published": sum(item.answer is None for item in published),
         "differing": sum(item.differs for item in items),
-        **{f"{name}{_SUFFIX}": value for name, value in metrics.items()},
+        **{f"{name}{SUFFIX}": value for name, value in metrics.items()},
     }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
@@ -18,11 +19,13 @@ class Questions:
 
     Attributes:
         name: of the benchmark, or of the file of rows.
-        tasks: one for each question; the uid is its place in its file.
+        tasks: in the order of the questions; the uid is the question's place in its file.
         faults: what is wrong with entries that are no questions, by place.
         benchmark: None for a file of rows.
         subtitles: how the benchmark's subtitles are shown, None if they are not.
         num_with_subtitles: questions whose video has any; None if they are not shown.
+        scope: which part of the questions these are, by `where` and `limit`; None for all.
+        repeats: how often each is asked; there is a task for each time.
     """
 
     name: str
@@ -31,6 +34,12 @@ class Questions:
     benchmark: Benchmark | None = None
     subtitles: str | None = None
     num_with_subtitles: int | None = None
+    scope: Mapping[str, Any] | None = None
+    repeats: int = 1
+
+    @property
+    def num_questions(self) -> int:
+        return len(self.tasks) // self.repeats
 
 
 def questions_of_rows(rows_parquet: Path) -> Questions:

@@ -4,8 +4,10 @@
 |---|---|
 | `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
 | `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
-| `results.json`, `table.*`, `accuracy_frames.png` | the result: `results`, `tables` |
+| `results.json`, `table.*`, `accuracy_*.png` | the result: `results`, `tables`, `plots` |
+| `items.jsonl` | what became of each item: `items` |
 | `differences.jsonl` | a line for each item that the published extractor judges otherwise than our grader |
+| `timing.json` | seconds per item, the one file that another run of the same evaluation writes otherwise |
 """
 
 from __future__ import annotations
@@ -29,14 +31,17 @@ from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import Progress, appended, no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.generate import generate
+from verl_video_tools.evaluation.costs import timing
+from verl_video_tools.evaluation.items import item_lines, write_items
+from verl_video_tools.evaluation.plots import write_plots
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.results import differing_items, summarise
-from verl_video_tools.evaluation.tables import write_plot, write_tables
+from verl_video_tools.evaluation.results import differing_items, records_of_tasks, summarise
+from verl_video_tools.evaluation.tables import write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
-PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
+PROTOCOL, ROLLOUTS, RESULTS, TIMING = "protocol.json", "rollouts.jsonl", "results.json", "timing.json"
 DIFFERENCES = "differences.jsonl"
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
@@ -69,7 +74,7 @@ async def evaluate(
     max_attempts: int = 1,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """Let a model answer each question once, going on where an earlier run into `folder` stopped.
+    """Let a model answer each question, going on where an earlier run into `folder` stopped.
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
@@ -80,7 +85,7 @@ async def evaluate(
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
             (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
             alone does not say.
-        seed: of sampling; None leaves it to the endpoint.
+        seed: of sampling; None leaves it to the endpoint, unless questions are asked several times: then it is 0.
         retry_failed: ask items again that are recorded as failed.
         max_attempts: at each question, where the method's authors verify a rollout and make another.
         progress: called before the first item and after each, with the number done and wanted.
@@ -95,6 +100,8 @@ async def evaluate(
         EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
         JudgeError: the judge cannot be reached at first.
     """
+    if questions.repeats > 1 and seed is None:
+        seed = 0
     run, method = method, method.for_session(0, 1, validate=True)
     own = method.own_settings(run)
     if max_attempts > 1:
@@ -111,6 +118,8 @@ async def evaluate(
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
         "subtitles": questions.subtitles,
+        "scope": questions.scope,
+        "repeats": questions.repeats,
         "model": policy.model,
         "method": method.name,
         "config": asdict(method),
@@ -142,12 +151,14 @@ async def evaluate(
         progress=progress,
     )
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
-    records = list(read_records(folder / ROLLOUTS))
+    records = records_of_tasks(questions, read_records(folder / ROLLOUTS))
     result = summarise(questions, records, {**protocol, **found}, published)
+    write_items(item_lines(records, protocol), folder)
+    _write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
     _write_json(folder / RESULTS, result)
     _write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
     write_tables({folder.name: result}, folder)
-    write_plot({folder.name: result}, folder)
+    write_plots({folder.name: result}, folder)
     return result
 
 

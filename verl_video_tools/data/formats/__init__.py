@@ -95,6 +95,8 @@ class Benchmark(ABC):
     name."""
     group_mean: ClassVar[tuple[str, str] | None] = None
     """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
+    other_metrics: ClassVar[tuple[str, ...]] = ()
+    """Metrics that are no means of values between 0 and 1, such as differences; their intervals are made otherwise."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
