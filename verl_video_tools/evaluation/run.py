@@ -186,9 +186,12 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
 
 
 async def _judge(judge: JudgeConfig) -> dict[str, Any]:
+    """What its verdicts depend on."""
     async with make_judge(judge) as asked:
         model = judge.model or (await asked.served_models())[0]
-    return {"model": model, "prompt_file": judge.prompt_file, "prompt_digest": prompt_digest(judge.prompt_file)}
+    named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
+    fields = {name: getattr(judge, name) for name in named}
+    return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
 
 
 def _pictures(policy: PolicyConfig) -> dict[str, Any]:
