@@ -13,6 +13,7 @@ import typer
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import RolloutLimits
@@ -37,6 +38,9 @@ class Evaluate(Asking):
     subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
+    ] = None
+    control: Annotated[
+        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy rests on; repeatable.")
     ] = None
     base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
@@ -64,6 +68,7 @@ class Evaluate(Asking):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.controls import controlled
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.evaluation.run import evaluate
@@ -76,7 +81,7 @@ class Evaluate(Asking):
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
         configured = get_method(self.method, **read_assignments(self.settings or []))
-        questions = self._questions()
+        configured, questions = controlled(configured, self._questions(), self.control or (), self.seed)
         if questions.num_with_subtitles is not None:
             typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
@@ -101,6 +106,7 @@ class Evaluate(Asking):
                     judge=judge,
                     retriever=retriever,
                     settings={name: value for name, value in facts.items() if value},
+                    controls=self.control or (),
                     seed=self.seed,
                     retry_failed=self.retry_failed,
                     max_attempts=self.attempts,

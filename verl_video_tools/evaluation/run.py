@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -27,11 +27,14 @@ from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import Progress, appended, no_progress
 from verl_video_tools.data.generate import generate
+from verl_video_tools.evaluation.control_names import Control
+from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.tables import write_plot, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
@@ -63,6 +66,7 @@ async def evaluate(
     seed: int | None = None,
     retry_failed: bool = True,
     max_attempts: int = 1,
+    controls: Sequence[Control] = (),
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question once, going on where an earlier run into `folder` stopped.
@@ -78,6 +82,7 @@ async def evaluate(
         seed: of sampling; None leaves it to the endpoint.
         retry_failed: ask items again that are recorded as failed.
         max_attempts: at each question, where the method's authors verify a rollout and make another.
+        controls: by which method and questions were changed (`evaluation.controls`).
         progress: called before the first item and after each, with the number done and wanted.
 
     Returns:
@@ -106,6 +111,8 @@ async def evaluate(
         "subtitles": questions.subtitles,
         "model": policy.model,
         "method": method.name,
+        "label": label_of(method, controls),
+        "controls": [str(control) for control in controls],
         "config": asdict(method),
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
@@ -113,7 +120,7 @@ async def evaluate(
         "sampling": {**policy.sampling(), "seed": seed},
         "attempts": max_attempts,
         "native_reasoning": policy.native_reasoning,
-        "pictures": _pictures(policy),
+        "pictures": _pictures(policy, method),
         "grader": _grader(rule),
         "judge": None if judge is None else await _judge(judge),
         **(settings or {}),
@@ -194,10 +201,13 @@ async def _judge(judge: JudgeConfig) -> dict[str, Any]:
     return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
 
 
-def _pictures(policy: PolicyConfig) -> dict[str, Any]:
+def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
     has_processor = policy.envelope.factor > 1
+    encoding = "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}"
+    if method.initial_frames_as_video:
+        encoding = f"JPEG {policy.jpeg_quality or VIDEO_JPEG_QUALITY}, as a video"
     return {
-        "encoding": "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}",
+        "encoding": encoding,
         "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
         "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
         "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",

@@ -45,7 +45,7 @@ def long_table(results: Results) -> Iterator[dict[str, Any]]:
     """A line for each result and group, those of all items first."""
     for name, result in results.items():
         protocol = result["protocol"]
-        facts = {"result": name, **{key: protocol[key] for key in ("questions", "model", "method")}}
+        facts = {"result": name, **_facts(protocol)}
         for grouping, group, figures in _lines(result):
             yield {**facts, "grouping": grouping, "group": group, **figures}
 
@@ -81,13 +81,21 @@ def _overall_table(results: Results) -> str:
         rows.append(
             [
                 name,
-                *(str(protocol[key]) for key in ("questions", "model", "method")),
+                *map(str, _facts(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_percent(overall.get(key)) for key in ("accuracy", *metrics)),
                 *(_number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
         )
     return markdown_table(head, rows, num_text_columns=4)
+
+
+def _facts(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a method the label, where the protocol has one: `direct, video input` is another baseline than `direct`."""
+    return {
+        **{key: protocol[key] for key in ("questions", "model")},
+        "method": protocol.get("label", protocol["method"]),
+    }
 
 
 def _group_table(results: Results) -> str:
@@ -157,7 +165,7 @@ def write_plot(results: Results, folder: Path) -> Path | None:
         UsageError: it cannot be written.
     """
     points = [
-        (name, result["protocol"]["method"], result["overall"])
+        (name, _facts(result["protocol"])["method"], result["overall"])
         for name, result in results.items()
         if result["overall"]["accuracy"] is not None
     ]

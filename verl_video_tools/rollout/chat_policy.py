@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from verl_video_tools.core.config import require
@@ -20,6 +21,7 @@ from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sampling import Sampling
+from verl_video_tools.rollout.video_part import video_fields
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
@@ -126,18 +128,19 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         await self.client.check_reachable()
 
     async def spoken_turn(
-        self, route: Route, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
+        self, route: Route, method: Method, asked: dict[str, Any], *, may_exceed: bool
     ) -> tuple[AssistantTurn, int]:
         """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
 
         Args:
+            asked: `messages`, and further fields of the request.
             may_exceed: a request that is longer than the server takes gives an empty turn that was cut.
 
         Raises:
             EndpointError: there is none.
         """
         try:
-            completion = await self._complete(route, method, messages, seed)
+            completion = await self._complete(route, method, asked)
         except EndpointError as error:
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
@@ -151,19 +154,15 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _complete(
-        self, route: Route, method: Method, messages: list[dict[str, Any]], seed: int | None
-    ) -> Completion:
+    async def _complete(self, route: Route, method: Method, asked: dict[str, Any]) -> Completion:
         """The next assistant turn, with the stop string that ended it.
 
         Raises:
             EndpointError: there is none.
         """
-        body: dict[str, Any] = {"messages": messages, **self.config.sampling_fields()}
+        body = {**asked, **self.config.sampling_fields()}
         if method.max_turn_tokens is not None:
             body["max_tokens"] = method.max_turn_tokens
-        if seed is not None:
-            body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
         num_others = len(self.config.base_urls) - 1
@@ -262,10 +261,14 @@ class _Dialogue:
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
-        seed = None if self.seed is None else self.seed + number
+        asked: dict[str, Any] = {"messages": request}
+        if self.seed is not None:
+            asked["seed"] = self.seed + number
+        method, trajectory = self.episode.method, self.episode.trajectory
+        if method.initial_frames_as_video and trajectory.video is not None:
+            asked |= video_fields(trajectory.video, trajectory.initial_frames)
         try:
-            method, may_exceed = self.episode.method, number > 0
-            turn, num_tokens = await self.chat.spoken_turn(self.route, method, request, seed, may_exceed=may_exceed)
+            turn, num_tokens = await self.chat.spoken_turn(self.route, method, asked, may_exceed=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         self.num_generated_tokens += num_tokens
@@ -280,9 +283,10 @@ class _Dialogue:
             )
 
     async def _add(self, messages: Sequence[Message]) -> None:
-        quality = self.chat.config.jpeg_quality
+        quality, as_video = self.chat.config.jpeg_quality, self.episode.method.initial_frames_as_video
+        encode = partial(to_chat_message, jpeg_quality=quality, as_video=as_video)
         self._messages += messages
-        self._encoded += await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
+        self._encoded += await asyncio.to_thread(lambda: [encode(message) for message in messages])
 
 
 def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:
