@@ -59,6 +59,9 @@ class Evaluate(Asking):
     settings: Settings = None
     temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
     seed: Seed = None
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder that keeps greedy or seeded replies, for runs that ask the same.")
+    ] = None
     attempts: Annotated[
         int, typer.Option(min=1, help="At a question at most, where the method verifies them (framethinker: 3).")
     ] = 1
@@ -93,7 +96,12 @@ class Evaluate(Asking):
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
             limits = serving_limits(configured, get_method(configured.name), envelope)
             server = _announced(self.serve, self.out / "vllm.log", limits, options, model)
-        policy = self.policy(model=model, envelope=envelope)
+        policy = self.policy(
+            model=model,
+            envelope=envelope,
+            cache_dir=None if self.cache is None else str(self.cache),
+            model_digest=facts.get("served", {}).get("digest"),
+        )
         judge, retriever = self.judge(), self.retriever()
         with progress_bars("eval") as (progress,):
             result = asyncio.run(
