@@ -30,7 +30,7 @@ def sampled_video(
     num_frames = max(1, int(wanted) // FRAMES_PER_PATCH * FRAMES_PER_PATCH)
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
     tokens_per_patch = min(MAX_TOKENS_PER_PATCH, max_tokens * FRAMES_PER_PATCH // max(num_frames, FRAMES_PER_PATCH))
-    bounds = [max(1, tokens) * factor**2 for tokens in (MIN_TOKENS_PER_PATCH, tokens_per_patch)]
-    width, height = frame_size(info, *bounds, envelope)
+    max_pixels = max(1, tokens_per_patch) * factor**2
+    width, height = frame_size(info, MIN_TOKENS_PER_PATCH * factor**2, max_pixels, envelope)
     indices = np.linspace(0, info.num_frames - 1, num_frames).round().astype(int)
     return vt.FrameRequest(width=width, height=height, indices=tuple(indices.tolist()))
