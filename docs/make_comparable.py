@@ -56,6 +56,8 @@ def _overview() -> Iterator[str]:
 
 
 def _frames(values: Mapping[str, Any]) -> str:
+    if f"{FIELD}video_fps" in values:
+        return f"{values[f'{FIELD}video_fps']:g} a second, at most {values[f'{FIELD}max_video_frames']}, as a video"
     first, call = values[f"{FIELD}initial_frames"], values.get(f"{FIELD}call_frames")
     long = values.get(f"{FIELD}initial_frames_long")
     shown = f"{first}" if long is None else f"{first}, long videos {long}"
@@ -69,7 +71,7 @@ def _range(values: Mapping[str, Any]) -> str:
 
 
 def _sampling(values: Mapping[str, Any]) -> str:
-    temperature = values["temperature"]
+    temperature = values.get("temperature", 0)
     told = "greedy" if temperature == 0 else f"temperature {temperature}"
     told += f", top_p {values['top_p']}" if "top_p" in values else ""
     return told + (f"; {values['attempts']} attempts" if "attempts" in values else "")
@@ -108,10 +110,13 @@ def _rows(values: Mapping[str, Value], suffix: str) -> Iterator[str]:
         elif name.startswith(FIELD):
             yield f"| `--set {name.removeprefix(FIELD)}`{suffix} | {_shown(value.value)} | {value.source} |"
         else:
-            yield f"| `--{name.replace('_', '-')}`{suffix} | {_shown(value.value)} | {value.source} |"
+            option = "judge" if name == "judge_settings" else name.replace("_", "-")
+            yield f"| `--{option}`{suffix} | {_shown(value.value)} | {value.source} |"
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = " ".join(value)
     return f"`{value}`" if isinstance(value, str) else str(list(value) if isinstance(value, tuple) else value)
 
 

@@ -283,7 +283,15 @@ def test_a_judge_and_its_failures_are_counted(
     result = result_of(tmp_path / "out")
     assert result["graded_by"] == {"judge": 1, "judge failed": 1, "rule for open": 1}
     assert (result["overall"]["accuracy"], result["overall"]["partial"], result["overall"]["failed"]) == (0.5, 0.5, 1)
-    assert result["protocol"]["judge"] == {"model": MODEL, "prompt_file": None, "prompt_digest": None}
+    assert result["protocol"]["judge"] == {
+        "model": MODEL,
+        "judge_class": "llm",
+        "profile": "graded",
+        "temperature": 0.0,
+        "max_tokens": 1024,
+        "prompt_file": None,
+        "prompt_digest": None,
+    }
     assert result["failures"][0]["flags"] == ["judge"]
 
 

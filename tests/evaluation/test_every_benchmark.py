@@ -85,4 +85,6 @@ def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Pat
     assert result["protocol"]["benchmark"] == name
     for values in result["groups"].values():
         assert all(figures.keys() == overall.keys() for figures in values.values())
-    assert set(overall) - {"items", "failed", "intervals"} <= set((out / "table.csv").read_text().splitlines()[0].split(","))
+    assert set(overall) - {"items", "failed", "intervals"} <= set(
+        (out / "table.csv").read_text().splitlines()[0].split(",")
+    )

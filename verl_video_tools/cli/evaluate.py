@@ -13,6 +13,7 @@ import typer
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import RolloutLimits
@@ -56,6 +57,9 @@ class Evaluate(Asking):
     ] = None
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of them, the same ones in every run.")] = None
     repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, with seeds of their own.")] = 1
+    control: Annotated[
+        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy rests on; repeatable.")
+    ] = None
     base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
@@ -73,6 +77,9 @@ class Evaluate(Asking):
     settings: Settings = None
     temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
     seed: Seed = None
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder that keeps greedy or seeded replies, for runs that ask the same.")
+    ] = None
     attempts: Annotated[
         int, typer.Option(min=1, help="At a question at most, where the method verifies them (framethinker: 3).")
     ] = 1
@@ -85,6 +92,7 @@ class Evaluate(Asking):
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.controls import controlled
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.evaluation.run import evaluate
@@ -112,6 +120,7 @@ class Evaluate(Asking):
         if len(questions.faults) < len(whole.faults):
             told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
             typer.echo(told, err=True)
+        configured, questions = controlled(configured, questions, self.control or (), self.seed)
         if questions.num_with_subtitles is not None:
             typer.echo(
                 f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
@@ -127,7 +136,12 @@ class Evaluate(Asking):
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
             limits = serving_limits(configured, get_method(configured.name), envelope)
             server = _announced(self.serve, self.out / "vllm.log", limits, options, model)
-        policy = self.policy(model=model, envelope=envelope)
+        policy = self.policy(
+            model=model,
+            envelope=envelope,
+            cache_dir=None if self.cache is None else str(self.cache),
+            model_digest=facts.get("served", {}).get("digest"),
+        )
         judge, retriever = self.judge(), self.retriever()
         with progress_bars("eval") as (progress,):
             result = asyncio.run(
@@ -141,6 +155,7 @@ class Evaluate(Asking):
                     retriever=retriever,
                     extractor=self.extractor,
                     settings={name: value for name, value in facts.items() if value},
+                    controls=self.control or (),
                     seed=self.seed,
                     retry_failed=self.retry_failed,
                     max_attempts=self.attempts,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 import typer
 
 from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.video_identity import Sign
 
@@ -106,6 +107,10 @@ class Asking:
     judge_model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first served.")
     ] = None
+    judge_settings: Annotated[
+        list[str] | None,
+        typer.Option("--judge", metavar="FIELD=VALUE", help="Field of the judge, such as profile=longvt; repeatable."),
+    ] = None
     retrieval: Retrieval = None
 
     def policy(self, **others: Any) -> "PolicyConfig":
@@ -116,11 +121,24 @@ class Asking:
         return config_from(PolicyConfig, self, **urls | others)
 
     def judge(self) -> "JudgeConfig | None":
-        """The judge; None where its endpoint is not given."""
+        """The judge; None where its endpoint is not given.
+
+        Raises:
+            UsageError: an unknown field, a wrong value, one given twice, or fields without an endpoint.
+        """
         from verl_video_tools.services.judge import JudgeConfig
 
-        url = self.judge_base_url
-        return None if url is None else JudgeConfig(base_url=url, model=self.judge_model)
+        named = {"base_url": self.judge_base_url, "model": self.judge_model}
+        given = {name: value for name, value in named.items() if value is not None}
+        fields = read_assignments(self.judge_settings or [], "--judge")
+        for name in fields.keys() & given.keys():
+            raise UsageError(f"give either --judge-{name.replace('_', '-')} or --judge {name}=...")
+        if not given.keys() | fields.keys():
+            return None
+        judge = JudgeConfig(**checked_fields(JudgeConfig, given | fields))
+        if judge.base_url is None:
+            raise UsageError("a judge needs an endpoint: give --judge-base-url")
+        return judge
 
     def retrieval_fields(self) -> dict[str, Any]:
         """The encoder's config. Raises UsageError for an option that is no assignment."""

@@ -184,6 +184,24 @@ class Method(ABC):
         """
         return self
 
+    @property
+    def label(self) -> str:
+        """What tables call this config, where the name does not tell methods apart that a reader would compare."""
+        return self.name
+
+    @property
+    def initial_frames_as_video(self) -> bool:
+        """The initial frames are sent as one video, in order, to an endpoint that takes it."""
+        return False
+
+    def without_visuals(self) -> Method:
+        """The config that asks without any frame, for the control of what a model knows without the video.
+
+        Raises:
+            UsageError: the method's prompt and tools make no sense then.
+        """
+        raise UsageError(f"{self.name} cannot be asked without frames: its tools show them. Give --method direct")
+
     def attempt(self, number: int, max_attempts: int) -> Method:
         """The config of one of several attempts at a question, where the method's authors evaluate so.
 

@@ -5,6 +5,7 @@ scope.py            which of the questions, and how often
 run.py              one evaluation in one folder, `data.generate.generate` doing the asking
 results.py          the result, from recorded rollouts
 published.py        the verdicts of a published extractor beside ours
+knowledge.py        Video-MMMU's knowledge gain, from two results
 protocols.py        profiles of published evaluations; published_protocols.py has them
 items.py            what became of each item, by which runs are joined
 costs.py            tokens, requests and seconds of an item

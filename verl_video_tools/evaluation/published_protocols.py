@@ -67,6 +67,27 @@ _FRAMETHINKER = Protocol(
     ),
 )
 
+_FRAMETHINKER_BASELINE = Protocol(
+    name="framethinker-baseline",
+    about="A model without tools as FrameThinker's authors measure it: 32 frames, thoughts before the answer",
+    table="arXiv 2509.24304, tables 2 and 3, rows of Qwen2.5-VL",
+    method="direct",
+    benchmarks=_FRAMETHINKER.benchmarks,
+    values={
+        f"{FIELD}initial_frames": Value(32, "paper, tables 2 and 3"),
+        f"{FIELD}answering": Value("cot", "paper B.3: the prompt of Video-Holmes"),
+    },
+    prompt="think, then answer between tags (paper B.3)",
+    judge="none: multiple choice only",
+    cannot_match=(
+        _OWN_PROMPT,
+        _OWN_FRAMES,
+        "sampling, resolution and extractor of the baselines are not said; ours are greedy decoding, the method's box "
+        "and lmms-eval's extractor",
+        "numbers of other models in the same tables were taken from their papers",
+    ),
+)
+
 _FRAMEMIND = Protocol(
     name="framemind",
     about="FrameMind with 32 initial frames",
@@ -170,6 +191,9 @@ def _longvt(name: str, frames: int, about: str) -> Protocol:
             },
             "lvbench": {"extractor": Value("lmms-eval-2025/lvbench", "code, lmms_eval_tasks")},
             "video-mmmu": {"extractor": Value("lmms-eval-2025/videommmu", "code, lmms_eval_tasks")},
+            "videosiah-eval": {
+                "judge_settings": Value(["profile=videosiah"], "code, custom_rewards/lmms_lab_recipe.py")
+            },
         },
         prompt="the method's (paper 14)",
         judge="Qwen3-235B-A22B or gpt-oss-120b, for what rules do not settle, also in multiple choice (code)",
@@ -186,6 +210,29 @@ def _longvt(name: str, frames: int, about: str) -> Protocol:
 _LONGVT_SPARSE = _longvt("longvt-sparse", 64, "LongVT with 64 frames")
 _LONGVT_DENSE = _longvt(
     "longvt-dense", 768, "LongVT with up to 768 frames (the paper prints the better of 512 and 768)"
+)
+
+
+_QWEN_2_5_VL = Protocol(
+    name="qwen-video",
+    about="A model without tools by its own video input, as Qwen2.5-VL's report measures it",
+    table="arXiv 2502.13923, video benchmarks",
+    method="direct",
+    benchmarks=("video-mme", "mvbench", "lvbench", "longvideobench", "mlvu-dev", "perception-test", "charades-sta"),
+    values={
+        f"{FIELD}frames_as": Value("video", "report: videos, not images"),
+        f"{FIELD}video_fps": Value(2.0, "report, training and evaluation of videos"),
+        f"{FIELD}max_video_frames": Value(768, "report, video benchmarks"),
+        f"{FIELD}max_video_tokens": Value(24_576, "report, video benchmarks"),
+        "temperature": Value(0.0, "not said; greedy as in lmms-eval"),
+    },
+    prompt="not said",
+    judge="none for these",
+    cannot_match=(
+        "prompt, sampling and extractor are not said",
+        "vLLM does not tell the processor of Qwen2.5-VL the times of our frames (docs/evaluation, Baselines)",
+        "Video-MME is reported without and with subtitles: give --subtitles for the second",
+    ),
 )
 
 
@@ -231,11 +278,13 @@ PROTOCOLS: dict[str, Protocol] = {
     protocol.name: protocol
     for protocol in (
         _FRAMETHINKER,
+        _FRAMETHINKER_BASELINE,
         _VIDEOZOOMER,
         _LONGVT_SPARSE,
         _LONGVT_DENSE,
         _FRAMEMIND,
         _VIDEOBRAIN,
+        _QWEN_2_5_VL,
         _OF_LMMS_EVAL,
         _OF_LMMS_EVAL_2025,
     )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -31,6 +31,8 @@ from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import Progress, appended, no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.generate import generate
+from verl_video_tools.evaluation.control_names import Control
+from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.costs import timing
 from verl_video_tools.evaluation.items import item_lines, write_items
 from verl_video_tools.evaluation.plots import write_plots
@@ -39,6 +41,7 @@ from verl_video_tools.evaluation.results import differing_items, records_of_task
 from verl_video_tools.evaluation.tables import write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 PROTOCOL, ROLLOUTS, RESULTS, TIMING = "protocol.json", "rollouts.jsonl", "results.json", "timing.json"
@@ -72,6 +75,7 @@ async def evaluate(
     seed: int | None = None,
     retry_failed: bool = True,
     max_attempts: int = 1,
+    controls: Sequence[Control] = (),
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
     """Let a model answer each question, going on where an earlier run into `folder` stopped.
@@ -88,6 +92,7 @@ async def evaluate(
         seed: of sampling; None leaves it to the endpoint, unless questions are asked several times: then it is 0.
         retry_failed: ask items again that are recorded as failed.
         max_attempts: at each question, where the method's authors verify a rollout and make another.
+        controls: by which method and questions were changed (`evaluation.controls`).
         progress: called before the first item and after each, with the number done and wanted.
 
     Returns:
@@ -122,6 +127,8 @@ async def evaluate(
         "repeats": questions.repeats,
         "model": policy.model,
         "method": method.name,
+        "label": label_of(method, controls),
+        "controls": [str(control) for control in controls],
         "config": asdict(method),
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
@@ -129,7 +136,7 @@ async def evaluate(
         "sampling": {**policy.sampling(), "seed": seed},
         "attempts": max_attempts,
         "native_reasoning": policy.native_reasoning,
-        "pictures": _pictures(policy),
+        "pictures": _pictures(policy, method),
         "grader": _grader(rule),
         "extractor": extractor,
         "judge": None if judge is None else await _judge(judge),
@@ -207,15 +214,21 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
 
 
 async def _judge(judge: JudgeConfig) -> dict[str, Any]:
+    """What its verdicts depend on."""
     async with make_judge(judge) as asked:
         model = judge.model or (await asked.served_models())[0]
-    return {"model": model, "prompt_file": judge.prompt_file, "prompt_digest": prompt_digest(judge.prompt_file)}
+    named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
+    fields = {name: getattr(judge, name) for name in named}
+    return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
 
 
-def _pictures(policy: PolicyConfig) -> dict[str, Any]:
+def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
     has_processor = policy.envelope.factor > 1
+    encoding = "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}"
+    if method.initial_frames_as_video:
+        encoding = f"JPEG {policy.jpeg_quality or VIDEO_JPEG_QUALITY}, as a video"
     return {
-        "encoding": "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}",
+        "encoding": encoding,
         "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
         "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
         "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",

@@ -57,7 +57,7 @@ def long_table(results: Results) -> Iterator[dict[str, Any]]:
     """A line for each result and group, those of all items first; the bounds of an interval are two columns."""
     for name, result in results.items():
         protocol = result["protocol"]
-        facts = {"result": name, **{key: protocol[key] for key in ("questions", "model", "method")}}
+        facts = {"result": name, **_facts(protocol)}
         for grouping, group, figures in lines_of(result):
             plain = {key: value for key, value in figures.items() if key != "intervals"}
             bounds = {
@@ -119,7 +119,7 @@ def _overall_table(results: Results) -> Table:
         rows.append(
             [
                 name,
-                *(str(protocol[key]) for key in ("questions", "model", "method")),
+                *map(str, _facts(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_repeats_cell(result.get("repeats")) for _ in repeats),
                 *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
@@ -136,6 +136,14 @@ def _cost_table(results: Results) -> Table:
     rows = [[name, *(number(each[key], key.endswith("tokens")) for key in COSTS)] for name, each in costs.items()]
     is_known = any(value is not None for each in costs.values() for value in each.values())
     return Table(["per item", *(name.replace("_", " ") for name in COSTS)], rows if is_known else [], 1)
+
+
+def _facts(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a method the label, where the protocol has one: `direct, video input` is another baseline than `direct`."""
+    return {
+        **{key: protocol[key] for key in ("questions", "model")},
+        "method": protocol.get("label", protocol["method"]),
+    }
 
 
 def _group_table(results: Results) -> Table:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.config import require
@@ -20,9 +22,11 @@ from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sampling import Sampling
+from verl_video_tools.rollout.video_part import video_fields
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
+from verl_video_tools.services.endpoint.reply_cache import ReplyCache
 from verl_video_tools.services.endpoint.retries import AttemptFailed
 from verl_video_tools.services.endpoint.routes import Route
 
@@ -46,6 +50,11 @@ class PolicyConfig(EndpointConfig, Sampling):
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
+    cache_dir: str | None = None
+    """Folder that keeps replies by the content of their requests, of those that are greedy or have a seed; processes
+    may share it. None: nothing is kept."""
+    model_digest: str | None = None
+    """Of the model's files, where they are known: replies are kept by it, and by the model's name otherwise."""
     native_reasoning: bool = True
     """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
     nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
@@ -101,6 +110,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     def __init__(self, config: PolicyConfig) -> None:
         self.config = config
         self.client = EndpointClient(config)
+        self._cache = None if config.cache_dir is None else ReplyCache(Path(config.cache_dir))
         self._refusal: EndpointError | None = None
         """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
@@ -152,18 +162,19 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         await self.client.check_reachable()
 
     async def spoken_turn(
-        self, route: Route, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
+        self, route: Route, method: Method, asked: dict[str, Any], *, may_exceed: bool
     ) -> tuple[AssistantTurn, Completion | None]:
         """The model's next turn in a dialogue, and the reply that it was read from.
 
         Args:
+            asked: `messages`, and further fields of the request.
             may_exceed: a request that is longer than the server takes gives an empty turn that was cut, and no reply.
 
         Raises:
             EndpointError: there is none.
         """
         try:
-            completion = await self._complete(route, method, messages, seed)
+            completion = await self._complete(route, method, asked)
         except EndpointError as error:
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
@@ -177,19 +188,15 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _complete(
-        self, route: Route, method: Method, messages: list[dict[str, Any]], seed: int | None
-    ) -> Completion:
+    async def _complete(self, route: Route, method: Method, asked: dict[str, Any]) -> Completion:
         """The next assistant turn, with the stop string that ended it.
 
         Raises:
             EndpointError: there is none.
         """
-        body: dict[str, Any] = {"messages": messages, **self.config.sampling_fields()}
+        body = {**asked, **self.config.sampling_fields()}
         if method.max_turn_tokens is not None:
             body["max_tokens"] = method.max_turn_tokens
-        if seed is not None:
-            body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
         num_others = len(self.config.base_urls) - 1
@@ -236,6 +243,20 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         return replace(said, text=said.text[: min(ends, default=None)])
 
     async def _attempt(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
+        """One attempt at a completion, or the one that was kept of the same request."""
+        if self._cache is None:
+            return await self._sent(exchange, body)
+        model = self.config.model_digest or body["model"]
+        digest = await asyncio.to_thread(self._cache.digest, body, model)
+        if digest is None:
+            return await self._sent(exchange, body)
+        completion = await asyncio.to_thread(self._cache.get, digest)
+        if completion is None:
+            completion = await self._sent(exchange, body)
+            await asyncio.to_thread(self._cache.put, digest, completion)
+        return completion
+
+    async def _sent(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
         try:
             return read_completion(await exchange.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
@@ -289,10 +310,14 @@ class _Dialogue:
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
-        seed = None if self.seed is None else self.seed + number
+        asked: dict[str, Any] = {"messages": request}
+        if self.seed is not None:
+            asked["seed"] = self.seed + number
+        method, trajectory = self.episode.method, self.episode.trajectory
+        if method.initial_frames_as_video and trajectory.video is not None:
+            asked |= video_fields(trajectory.video, trajectory.initial_frames)
         try:
-            method, may_exceed = self.episode.method, number > 0
-            turn, reply = await self.chat.spoken_turn(self.route, method, request, seed, may_exceed=may_exceed)
+            turn, reply = await self.chat.spoken_turn(self.route, method, asked, may_exceed=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         if reply is not None:
@@ -309,9 +334,10 @@ class _Dialogue:
             )
 
     async def _add(self, messages: Sequence[Message]) -> None:
-        quality = self.chat.config.jpeg_quality
+        quality, as_video = self.chat.config.jpeg_quality, self.episode.method.initial_frames_as_video
+        encode = partial(to_chat_message, jpeg_quality=quality, as_video=as_video)
         self._messages += messages
-        self._encoded += await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
+        self._encoded += await asyncio.to_thread(lambda: [encode(message) for message in messages])
 
 
 def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:
