@@ -49,6 +49,7 @@ BENCHMARKS = {
     "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
     "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
     "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
+    "video-mmmu-question-only": "verl_video_tools.data.formats.video_mmmu:VideoMMMUQuestionOnly",
     "videosiah-eval": "verl_video_tools.data.formats.plain:VideoSIAHEval",
 }
 
