@@ -156,7 +156,8 @@ def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> di
 def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None]) -> Iterator[str]:
     """The videos that published annotations are about, as these name them."""
     num_named, unread = 0, list[str]()
-    for number, row in read_rows(get_benchmark(name), BenchmarkFiles(annotations=annotations, videos=None)):
+    files = BenchmarkFiles(annotations=annotations, videos=None, hidden_truths=True)
+    for number, row in read_rows(get_benchmark(name), files):
         if isinstance(row, RowError):
             unread.append(f"row {number}: {row}")
         else:

@@ -17,23 +17,28 @@ from verl_video_tools.evaluation.questions import Questions
 Figures = dict[str, Any]
 """Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, and the benchmark's metrics.
 
-Means run over the items that did not fail, and are None where all did.
+Means run over the items that did not fail, those of verdicts over the ones with a truth; None where there are none.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An item that was asked. `graded` is None if it failed."""
+    """An item that was asked. `graded` is None if it failed, or has no truth."""
 
     record: Record
     graded: GradedItem | None
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.record["trajectory"].flags)
 
 
 def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any]) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
-        records: a record for each question, with `answer_label` where it did not fail; of several the last one holds.
+        records: a record for each question, with `answer_label` where it did not fail and has a truth; of several the
+            last one holds.
         protocol: what was evaluated, and how; copied into the result.
     """
     last = {str(record["uid"]): record for record in records}
@@ -54,7 +59,7 @@ def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping
 
 
 def _item(record: Record) -> _Item:
-    if record["trajectory"].flags:
+    if record["trajectory"].flags or record["answer_label"] is None:
         return _Item(record, None)
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
     sample = Sample.from_row(row)
@@ -91,7 +96,7 @@ def _figures(items: Sequence[_Item], benchmark: Benchmark | None, num_faults: in
     metrics = benchmark.metrics(graded) if benchmark is not None and graded else {}
     return {
         "items": len(items) + num_faults,
-        "failed": len(items) - len(graded) + num_faults,
+        "failed": sum(item.is_failed for item in items) + num_faults,
         "accuracy": _mean([item.label is AnswerLabel.CORRECT for item in graded]),
         "partial": _mean([item.label is AnswerLabel.PARTIAL for item in graded]),
         "frames": _frames(items)["total"]["mean"],
@@ -101,7 +106,7 @@ def _figures(items: Sequence[_Item], benchmark: Benchmark | None, num_faults: in
 
 def _frames(items: Sequence[_Item]) -> dict[str, Any]:
     """Frames shown, in all and per item that did not fail; and turns and executed calls."""
-    counts = [item.record["trajectory"].counts() for item in items if item.graded is not None]
+    counts = [item.record["trajectory"].counts() for item in items if not item.is_failed]
     numbers = {
         "initial": [count["initial_frames"] for count in counts],
         "tool": [count["tool_frames"] for count in counts],

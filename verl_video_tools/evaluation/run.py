@@ -29,6 +29,7 @@ from verl_video_tools.data.append import Progress, appended, no_progress
 from verl_video_tools.data.generate import generate
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
+from verl_video_tools.evaluation.submission import submission_of, write_submission
 from verl_video_tools.evaluation.tables import write_plot, write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
@@ -129,6 +130,10 @@ async def evaluate(
     )
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
     result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, **found})
+    submission = submission_of(questions, read_records(folder / ROLLOUTS))
+    if submission is not None:
+        result["submission"] = submission.name
+        write_submission(submission, folder)
     _write_json(folder / RESULTS, result)
     write_tables({folder.name: result}, folder)
     write_plot({folder.name: result}, folder)

@@ -28,6 +28,7 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
 )
 from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
+from verl_video_tools.data.formats.submissions import Prediction, Submission
 from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
 __all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
@@ -36,6 +37,7 @@ BENCHMARKS = {
     "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
+    "egoschema": "verl_video_tools.data.formats.ego_schema:EgoSchema",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
     "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
@@ -66,12 +68,14 @@ class BenchmarkFiles:
             their names as they are.
         subtitles: folder of subtitles; None asks without them.
         subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
+        hidden_truths: read questions whose truths are not published, too; their rows have none (`has_truth`).
     """
 
     annotations: Path
     videos: Path | None
     subtitles: Path | None = None
     subtitle_frames: int | None = None
+    hidden_truths: bool = False
 
 
 class Benchmark(ABC):
@@ -126,6 +130,15 @@ class Benchmark(ABC):
     def judge(self) -> Judge | None:
         """A rule that grades the benchmark's open questions, as that for grounding (`video_segment`); None: they need
         a language model."""
+        return None
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission | None:
+        """What was answered to the questions without a truth as the file that whoever has the truths takes; None: there
+        is no such file.
+
+        Args:
+            predictions: in the order of the annotations, at least one.
+        """
         return None
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:

@@ -231,7 +231,7 @@ def benchmark_row(
     split: str,
     video_path: Path | None,
     question: str,
-    truth: str,
+    truth: str | None,
     options: Sequence[str] = (),
     question_type: QuestionType | None = None,
     video_segment_seconds: tuple[float, float] | None = None,
@@ -246,7 +246,7 @@ def benchmark_row(
         video_path: None only for a question about images.
         options: texts without letters; none for a question that is not multiple-choice.
         truth: the right option, by its letter in any published form or by its text; the text of the answer where there
-            are no options.
+            are no options. None: it is not published, and the question is only asked.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
@@ -259,7 +259,7 @@ def benchmark_row(
     if not question.strip():
         raise RowError("the question is empty")
     letters = string.ascii_uppercase[: len(options)]
-    if options:
+    if options and truth is not None:
         letter = canonical_letter(truth, options)
         if letter is None:
             raise RowError(f"the truth must be one of the letters {letters}, got {truth!r:.80}")
@@ -285,6 +285,6 @@ def benchmark_row(
         "data_source": benchmark,
         "prompt": [{"role": "user", "content": text}],
         "ability": "video_qa",
-        "reward_model": {"style": "rule", "ground_truth": truth},
+        "reward_model": {"style": "rule", "ground_truth": truth or ""},
         "extra_info": extra_info,
     }

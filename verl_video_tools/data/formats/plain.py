@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from verl_video_tools.data.formats.entries import (
 )
 from verl_video_tools.data.formats.fields import segment
 from verl_video_tools.data.formats.mapped import Fields, MappedBenchmark
+from verl_video_tools.data.formats.submissions import Prediction, Submission, json_submission
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
 
@@ -170,10 +171,25 @@ class MLVUDev(MappedBenchmark):
 
 
 class MLVUTest(MLVUDev):
-    """The test split of `MLVUDev`, of the data set MLVU/MLVU_Test."""
+    """The test split of `MLVUDev`, of the data set MLVU/MLVU_Test; also `test_question.json`, which has no answers."""
 
     name = "mlvu-test"
     split = "test"
+    has_hidden_truths = True
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission:
+        """As `evaluation_test/test_res.json` of MLVU's repository has it; without a readable answer no option."""
+        return json_submission(
+            "test_res.json",
+            (
+                {
+                    "question_id": each.question_id,
+                    "question_type": each.sample.extra_info["groups"]["task"],
+                    "option": each.letter or "",
+                }
+                for each in predictions
+            ),
+        )
 
 
 class PerceptionTest(MappedBenchmark):
@@ -199,6 +215,7 @@ class PerceptionTest(MappedBenchmark):
     answer_form = "number"
     videos = ("{video_id}",)
     clip_fields = ("clip_start", "clip_end")
+    has_hidden_truths = True
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question, with `video_id`, `metadata` and `cut_frame` of its video; the latter is None where
@@ -236,6 +253,18 @@ class PerceptionTest(MappedBenchmark):
                 "(cut_frame_mapping_valid.json or cut_frame_mapping_train.json) beside the annotations"
             )
         return super().row(entry, files)
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission:
+        """For each video a list with the number of the chosen option, -1 for none, of every question, as the challenge
+        of multiple-choice video QA takes it; second-hand."""
+        videos: dict[str, list[dict[str, Any]]] = {}
+        for each in predictions:
+            video_id, _, question_id = each.question_id.rpartition("_")
+            number = -1 if each.number is None else each.number
+            answer = "" if each.number is None else each.sample.options[each.number]
+            chosen = {"id": int(question_id), "answer_id": number, "answer": answer}
+            videos.setdefault(video_id, []).append(chosen)
+        return json_submission("submission.json", videos)
 
 
 class STAR(MappedBenchmark):

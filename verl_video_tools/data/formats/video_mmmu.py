@@ -58,7 +58,7 @@ class VideoMMMU(Benchmark):
 
     name = "video-mmmu"
     groupings = ("track", "discipline")
-    group_mean = ("track_mean", "track")
+    group_mean: ClassVar[tuple[str, str] | None] = ("track_mean", "track")
     columns = ("id", "question", "options", "answer", "question_type")
     tracks: ClassVar[tuple[str, ...]] = TRACKS
 
@@ -106,7 +106,7 @@ class VideoMMMUQuestionOnly(VideoMMMU):
     """The track of adaptation asked without the lectures: each video shows the picture of its question alone."""
 
     name = "video-mmmu-question-only"
-    group_mean = None
+    group_mean: ClassVar[tuple[str, str] | None] = None
     tracks = ("Adaptation",)
 
     def places(self, discipline: str, question_id: str) -> tuple[str, ...]:
