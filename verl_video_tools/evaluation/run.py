@@ -97,6 +97,8 @@ async def evaluate(
     rule = None if questions.benchmark is None else questions.benchmark.judge()
     if rule is not None:
         judge = None
+    elif judge is not None and judge.prompt_file is None and questions.benchmark is not None:
+        judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,

@@ -8,6 +8,7 @@ and `metrics`.
 
 from __future__ import annotations
 
+import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ BENCHMARKS = {
     "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
+    "dream-1k": "verl_video_tools.data.formats.dream_1k:DREAM1K",
     "egoschema": "verl_video_tools.data.formats.ego_schema:EgoSchema",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
@@ -50,6 +52,7 @@ BENCHMARKS = {
     "star": "verl_video_tools.data.formats.plain:STAR",
     "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
     "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
+    "video-mmlu": "verl_video_tools.data.formats.video_mmlu:VideoMMLU",
     "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
     "video-mmmu-question-only": "verl_video_tools.data.formats.video_mmmu:VideoMMMUQuestionOnly",
     "videosiah-eval": "verl_video_tools.data.formats.plain:VideoSIAHEval",
@@ -95,6 +98,9 @@ class Benchmark(ABC):
     place_field: ClassVar[str | None] = None
     """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
     name."""
+    judge_prompt: ClassVar[str | None] = None
+    """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
+    None: the packaged ones."""
     group_mean: ClassVar[tuple[str, str] | None] = None
     """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
 
@@ -126,6 +132,12 @@ class Benchmark(ABC):
             RowError: as `row`, or there is nothing to learn.
         """
         raise RowError(f"{self.name} does not tell how its questions were answered")
+
+    def judge_prompt_file(self) -> str | None:
+        """Path of `judge_prompt`."""
+        if self.judge_prompt is None:
+            return None
+        return str(Path(inspect.getfile(type(self))).with_name(self.judge_prompt))
 
     def judge(self) -> Judge | None:
         """A rule that grades the benchmark's open questions, as that for grounding (`video_segment`); None: they need

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import string
@@ -152,6 +153,22 @@ def not_utf8(text: str, place: str) -> RowError | None:
         context = error.object[max(0, error.start - 20) : error.end + 20]
         return RowError(f"{place} is not UTF-8: {context!r}; save the annotations as UTF-8")
     return None
+
+
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[ReadEntry]:
+    """The lines of a table as records by the names in its first line; one that is not UTF-8 gives the error.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file, delimiter=delimiter)
+            for entry in reader:
+                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
+                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
+    except (OSError, csv.Error) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
 
 
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
