@@ -17,7 +17,6 @@ from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import RolloutLimits
-    from verl_video_tools.data.formats import Benchmark
     from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
@@ -106,11 +105,11 @@ class Evaluate(Asking):
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
         fields = read_assignments(self.settings or [])
-        whole = self._questions()
-        profile = None if self.protocol is None else self._take_protocol(self.protocol, whole.benchmark, fields)
+        profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
         configured = get_method(self.method, **(fields if profile is None else profile.fields))
+        whole = self._questions()
         questions = scoped(
             whole,
             where=read_assignments(self.where or [], "--where"),
@@ -168,12 +167,13 @@ class Evaluate(Asking):
         _tell_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
 
-    def _take_protocol(self, name: str, benchmark: Benchmark | None, fields: dict[str, Any]) -> Applied:
+    def _take_protocol(self, name: str, fields: dict[str, Any]) -> Applied:
         """Take over what a profile says and the command line does not.
 
         Raises:
-            UsageError: there is no such profile, or it is one of another method.
+            UsageError: there is no such profile or benchmark, or the profile is one of another method.
         """
+        from verl_video_tools.data.formats import get_benchmark
         from verl_video_tools.evaluation.protocols import SUBTITLES, apply
         from verl_video_tools.evaluation.published_protocols import get_protocol
 
@@ -184,7 +184,8 @@ class Evaluate(Asking):
         given = {option: getattr(self, option) for option in self.given_options} | {
             SUBTITLES: self.subtitles is not None
         }
-        applied = apply(protocol, None if benchmark is None else benchmark.name, given, fields)
+        benchmark = None if self.benchmark is None else get_benchmark(self.benchmark).name
+        applied = apply(protocol, benchmark, given, fields)
         for option, value in applied.options.items():
             setattr(self, option, value)
         for option, change in applied.overrides.items():
