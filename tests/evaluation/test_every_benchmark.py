@@ -19,6 +19,7 @@ pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
 FIGURES = {
     "charades-sta": {"R@0.3": 1.0, "R@0.5": 1.0, "R@0.7": 1.0, "mIoU": 1.0},  # of a single question
+    "clevrer-options": {"per_question": 0.25},  # of one option each of two descriptive ones, and two of two each
     "mlvu-dev": {"m_avg": 0.5},
     "mlvu-test": {"m_avg": 0.5},
     "mvbench": {"task_mean": 0.5},
@@ -26,7 +27,18 @@ FIGURES = {
     "video-mmmu": {"track_mean": 0.5},  # of three questions
 }
 """Beyond accuracy, where the first answer is right and the others are wrong."""
-COUNTS = {"items", "failed", "accuracy", "partial", "frames"}
+COUNTS = {
+    "items",
+    "failed",
+    "accuracy",
+    "partial",
+    "frames",
+    "unreadable",
+    "differing",
+    "visual_tokens",
+    "videos",
+    "intervals",
+}
 
 
 @pytest.fixture
@@ -63,9 +75,16 @@ def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Pat
     num_faults = len(read) - len(rows)
     assert (overall["items"], overall["failed"]) == (len(read), num_faults) == (len(read), len(result["failures"]))
     assert overall["accuracy"] == 1 / len(rows)
-    assert {figure: overall[figure] for figure in overall.keys() - COUNTS} == FIGURES.get(name, {})
+    figures = {figure for figure in overall.keys() - COUNTS if not figure.endswith("_published")}
+    assert {figure: overall[figure] for figure in figures} == FIGURES.get(name, {})
+    published = {f"{figure}_published" for figure in ("accuracy", "unreadable", *figures)}
+    assert {figure for figure in overall if figure.endswith("_published")} == (
+        published if benchmark.published_extractor else set()
+    )
     assert list(result["groups"]) == list(benchmark.groupings)
     assert result["protocol"]["benchmark"] == name
     for values in result["groups"].values():
         assert all(figures.keys() == overall.keys() for figures in values.values())
-    assert set(overall) - {"items", "failed"} <= set((out / "table.csv").read_text().splitlines()[0].split(","))
+    assert set(overall) - {"items", "failed", "intervals"} <= set(
+        (out / "table.csv").read_text().splitlines()[0].split(",")
+    )

@@ -25,6 +25,7 @@ class EvalTable:
     def run(self) -> None:
         from verl_video_tools.evaluation.comparison import compare, comparison_table, power_table, write_comparisons
         from verl_video_tools.evaluation.items import read_items
+        from verl_video_tools.evaluation.knowledge import knowledge_table
         from verl_video_tools.evaluation.plots import write_plots
         from verl_video_tools.evaluation.run import read_result
         from verl_video_tools.evaluation.tables import write_tables
@@ -40,6 +41,7 @@ class EvalTable:
             runs = {}
         comparisons = compare(runs)
         further = [comparison_table(comparisons)] if comparisons else []
+        further += [gain] if (gain := knowledge_table(read)).rows else []
         print(write_tables(read, self.out, [*further, *([power_table(runs, comparisons)] if self.power else [])]))
         if comparisons:
             write_comparisons(comparisons, self.out)

@@ -9,7 +9,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.subtitles import asked_with_subtitles
+from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
 
 
@@ -73,10 +73,12 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
     num_with_subtitles = None if files.subtitles is None else sum(asked_with_subtitles(task.row) for task in tasks)
-    return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(files), num_with_subtitles)
+    return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(benchmark, files), num_with_subtitles)
 
 
-def _subtitles(files: BenchmarkFiles) -> str | None:
-    if files.subtitles is None:
+def _subtitles(benchmark: Benchmark, files: BenchmarkFiles) -> str | None:
+    if files.subtitles is None or benchmark.subtitle_form is None:
         return None
-    return "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"
+    form = SUBTITLE_FORMS[benchmark.subtitle_form]
+    which = "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"
+    return f"{which}, {form}"

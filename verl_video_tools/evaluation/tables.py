@@ -21,6 +21,7 @@ ADVICE = "name a folder that can be made and written"
 TOO_FEW = "too few"
 
 _COUNTS = ("items", "failed")
+_UNREADABLE = ("unreadable", "unreadable_published")
 _NOTE = f"In brackets: 95 % intervals, by video; none where there are too few videos for one (fewer than {MIN_VIDEOS})."
 
 
@@ -56,7 +57,7 @@ def long_table(results: Results) -> Iterator[dict[str, Any]]:
     """A line for each result and group, those of all items first; the bounds of an interval are two columns."""
     for name, result in results.items():
         protocol = result["protocol"]
-        facts = {"result": name, **{key: protocol[key] for key in ("questions", "model", "method")}}
+        facts = {"result": name, **_facts(protocol)}
         for grouping, group, figures in lines_of(result):
             plain = {key: value for key, value in figures.items() if key != "intervals"}
             bounds = {
@@ -108,18 +109,21 @@ def _tables(results: Results) -> list[Table]:
 
 def _overall_table(results: Results) -> Table:
     metrics = _metric_names(results)
+    unreadable = [name for name in _UNREADABLE if any(result["overall"].get(name) for result in results.values())]
     repeats = ["repeats"] if any("repeats" in result for result in results.values()) else []
-    head = ["result", "questions", "model", "method", *_COUNTS, *repeats, "accuracy", *metrics]
+    head = ["result", "questions", "model", "method", *_COUNTS, *repeats, "accuracy"]
+    head += [name.replace("_published", ", published") for name in (*metrics, *unreadable)]
     rows = []
     for name, result in results.items():
         protocol, overall, frames = result["protocol"], result["overall"], result["frames"]
         rows.append(
             [
                 name,
-                *(str(protocol[key]) for key in ("questions", "model", "method")),
+                *map(str, _facts(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_repeats_cell(result.get("repeats")) for _ in repeats),
                 *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
+                *(str(overall.get(key, "-")) for key in unreadable),
                 *(number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
         )
@@ -132,6 +136,14 @@ def _cost_table(results: Results) -> Table:
     rows = [[name, *(number(each[key], key.endswith("tokens")) for key in COSTS)] for name, each in costs.items()]
     is_known = any(value is not None for each in costs.values() for value in each.values())
     return Table(["per item", *(name.replace("_", " ") for name in COSTS)], rows if is_known else [], 1)
+
+
+def _facts(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a method the label, where the protocol has one: `direct, video input` is another baseline than `direct`."""
+    return {
+        **{key: protocol[key] for key in ("questions", "model")},
+        "method": protocol.get("label", protocol["method"]),
+    }
 
 
 def _group_table(results: Results) -> Table:
@@ -150,9 +162,24 @@ def _mean_costs(result: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def _metric_names(results: Results) -> list[str]:
-    """Figures beyond those that every result has."""
-    common = {*_COUNTS, "accuracy", "partial", "frames", "visual_tokens", "videos", "intervals"}
-    found = dict.fromkeys(name for result in results.values() for name in result["overall"] if name not in common)
+    """Figures beyond those that every result has; of the published ones only the accuracy."""
+    common = {
+        *_COUNTS,
+        *_UNREADABLE,
+        "accuracy",
+        "partial",
+        "frames",
+        "differing",
+        "visual_tokens",
+        "videos",
+        "intervals",
+    }
+    found = dict.fromkeys(
+        name
+        for result in results.values()
+        for name in result["overall"]
+        if name not in common and (name == "accuracy_published" or not name.endswith("_published"))
+    )
     partial = any(result["overall"]["partial"] for result in results.values())
     return [*(["partial"] if partial else []), *found]
 

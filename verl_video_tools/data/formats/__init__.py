@@ -28,7 +28,7 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
 )
 from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
-from verl_video_tools.data.formats.subtitles import asked_with_subtitles
+from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
 __all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
 
@@ -36,6 +36,7 @@ BENCHMARKS = {
     "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
+    "clevrer-options": "verl_video_tools.data.formats.clevrer:CLEVREROptions",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
     "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
@@ -81,8 +82,10 @@ class Benchmark(ABC):
     groupings: ClassVar[tuple[str, ...]] = ()
     """Keys of `extra_info.groups` in its rows: accuracy is tabulated by the values of each, in this order of keys and
     with the values in the order of the annotations."""
-    has_subtitles: ClassVar[bool] = False
-    """It can be asked with subtitles."""
+    published_extractor: ClassVar[str | None] = None
+    """Name of the published rule (`data.extractors`) that its answers are also read by; None: there is none."""
+    subtitle_form: ClassVar[SubtitleForm | None] = None
+    """How it shows subtitles; None: its protocol has none."""
     has_turns: ClassVar[bool] = False
     """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
     columns: ClassVar[tuple[str, ...] | None] = None
@@ -171,7 +174,7 @@ def read_rows(
     for folder in (files.videos, files.subtitles):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder}: no such folder")
-    if files.subtitles is not None and not benchmark.has_subtitles:
+    if files.subtitles is not None and benchmark.subtitle_form is None:
         raise UsageError(f"{benchmark.name} has no subtitles")
     num_rows = num_with_subtitles = 0
     for number, entry in enumerate(benchmark.entries(files.annotations)):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.types import QuestionType
+from verl_video_tools.core.types import QuestionType, Subtitle
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     Entry,
@@ -29,7 +29,12 @@ from verl_video_tools.data.formats.fields import (
     split_name,
     split_options,
 )
-from verl_video_tools.data.formats.subtitles import Subtitle, ask_with_subtitles, read_srt
+from verl_video_tools.data.formats.subtitles import (
+    ask_with_subtitles,
+    evenly_spaced_seconds,
+    read_srt,
+    shown_at,
+)
 
 
 class MappedBenchmark(Benchmark):
@@ -71,6 +76,9 @@ class MappedBenchmark(Benchmark):
     group_fields: ClassVar[Mapping[str, str]] = {}
     """Field of each of `groupings` that is not named like its field."""
 
+    shortest_subtitle_seconds: ClassVar[float] = 0.0
+    """A subtitle shown for less counts as shown for so long (`subtitles.shown_at`)."""
+
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question; an entry without a list of questions stays as it is."""
         for entry in super().entries(annotations):
@@ -98,13 +106,14 @@ class MappedBenchmark(Benchmark):
         return read_srt(path) if path.exists() else None
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        """One question; with subtitles they stand before it, a line each, where the video has any."""
+        """One question; with subtitles in the benchmark's form (`subtitle_form`), where the video has any."""
         fields = _Fields(entry, self.derived(entry))
         index, split = self.index.format_map(fields), self.split.format_map(fields)
         video_path = self._find_video(fields, files)
         question, options = self._question_and_options(fields)
-        if files.subtitles is not None and (subtitles := self.read_subtitles(files.subtitles, entry)) is not None:
-            question = ask_with_subtitles(question, subtitles, video_path, files.subtitle_frames)
+        subtitles = self._shown_subtitles(entry, video_path, files)
+        if subtitles is not None and self.subtitle_form != "interleaved":
+            question = ask_with_subtitles(question, subtitles, timed=self.subtitle_form == "timed")
         return benchmark_row(
             self.name,
             index=index,
@@ -116,7 +125,21 @@ class MappedBenchmark(Benchmark):
             question_type="mc" if options else self.type_without_options,
             video_segment_seconds=segment(*map(fields.get, self.segment_fields)) if self.segment_fields else None,
             groups={name: fields.group(self.group_fields.get(name, name)) for name in self.groupings},
+            subtitles=subtitles if self.subtitle_form == "interleaved" else None,
         )
+
+    def _shown_subtitles(self, entry: Entry, video_path: Path, files: BenchmarkFiles) -> Sequence[Subtitle] | None:
+        """Those that are asked for; None where there are none.
+
+        Raises:
+            RowError: subtitles or video cannot be read.
+        """
+        if files.subtitles is None or (subtitles := self.read_subtitles(files.subtitles, entry)) is None:
+            return None
+        if files.subtitle_frames is None:
+            return subtitles
+        moments_seconds = evenly_spaced_seconds(video_path, files.subtitle_frames)
+        return shown_at(subtitles, moments_seconds, self.shortest_subtitle_seconds)
 
     def _find_video(self, fields: _Fields, files: BenchmarkFiles) -> Path:
         places = [template.format_map(fields) for template in self.videos]

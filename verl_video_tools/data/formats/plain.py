@@ -27,16 +27,18 @@ class CGBench(MappedBenchmark):
 
     Format: `cgbench.json` (or `cgbench_mini.json`), a list of `qid`, `video_uid`, `question`, `answer`, `choices`,
     `right_answer` (letter), `clue_intervals` (segments in seconds), `domain`, `sub_category`, `duration`; videos
-    `<video_uid>.mp4`, subtitles `<video_uid>.srt`. Read from github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench
-    of github.com/EvolvingLMMs-Lab/lmms-eval.
+    `<video_uid>.mp4`, subtitles `<video_uid>.srt`, which its code shows with
+    their times (`sub_time`). Read from
+    github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench of github.com/EvolvingLMMs-Lab/lmms-eval.
 
     A question with several clue intervals gets no `video_segment`, which is a single one. Measured is the accuracy on
     whole videos (long-acc.); the benchmark's other measures are not.
     """
 
     name = "cg-bench"
+    published_extractor = "lmms-eval/cgbench"
     groupings = ("domain", "sub_category")
-    has_subtitles = True
+    subtitle_form = "timed"
     index = "{qid}"
     options = "choices"
     answer = "right_answer"
@@ -60,6 +62,7 @@ class LSDBench(MappedBenchmark):
     """
 
     name = "lsdbench"
+    published_extractor = "lmms-eval/lsdbench"
     place_field = "id"
     answer = "correct_answer"
     videos = ("{video_id}",)
@@ -82,6 +85,7 @@ class LVBench(MappedBenchmark):
     """
 
     name = "lvbench"
+    published_extractor = "lmms-eval/lvbench"
     groupings = ("question_type", "video_type")
     group_fields: ClassVar[Mapping[str, str]] = {"video_type": "type"}
     questions_field = "qa"
@@ -119,6 +123,7 @@ class MLVUDev(MappedBenchmark):
     """
 
     name = "mlvu-dev"
+    published_extractor = "lmms-eval/mlvu"
     groupings = ("task",)
     group_fields: ClassVar[Mapping[str, str]] = {"task": "question_type|task_type"}
     group_mean = ("m_avg", "task")
@@ -140,7 +145,7 @@ class MLVUDev(MappedBenchmark):
 
 
 class MLVUTest(MLVUDev):
-    """The test split of `MLVUDev`, of the data set MLVU/MLVU_Test."""
+    """MLVU's test split, of the data set MLVU/MLVU_Test; see `mlvu-dev`."""
 
     name = "mlvu-test"
     split = "test"
@@ -158,6 +163,7 @@ class PerceptionTest(MappedBenchmark):
     """
 
     name = "perception-test"
+    published_extractor = "lmms-eval/perceptiontest"
     groupings = ("area", "reasoning")
     index = "{video_id}_{id}"
     split = "train"
@@ -255,6 +261,7 @@ class VideoHolmes(MappedBenchmark):
     """
 
     name = "video-holmes"
+    published_extractor = "lmms-eval/video_holmes"
     groupings = ("question_type",)
     group_fields: ClassVar[Mapping[str, str]] = {"question_type": "Question Type"}
     index = "{video ID}_{Question ID}"
@@ -279,8 +286,9 @@ class VideoMME(MappedBenchmark):
     """
 
     name = "video-mme"
+    published_extractor = "lmms-eval/videomme"
     groupings = ("duration", "domain", "sub_category", "task_type")
-    has_subtitles = True
+    subtitle_form = "texts"
     index = "{question_id}"
     videos = ("{videoID}",)
 

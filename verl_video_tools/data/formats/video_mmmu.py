@@ -5,6 +5,10 @@ Format: the data set lmms-eval/VideoMMMU, folders `Perception`, `Comprehension` 
 ("multiple-choice" or "open"). Videos `<discipline>/<id>.mp4`; the image that a question of adaptation is about is
 the end of the video. Video-MMMU ranks by the mean of the tracks' accuracies. Read from lmms_eval/tasks/videommmu of
 github.com/EvolvingLMMs-Lab/lmms-eval.
+
+Open answers are scored as there, without a judge: by the texts and numbers of their key phrases. One truth of the data
+set is a list that breaks off (``['...``): it stays the text that it is, as it does there, and is right only to the
+letter.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import QuestionType
+from verl_video_tools.core.types import Judge, QuestionType
+from verl_video_tools.data.extractors.open import OpenAnswerRule
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, Row, benchmark_row, read_entries, required
 from verl_video_tools.data.formats.fields import find_first_video, listed_options
@@ -54,6 +59,7 @@ class VideoMMMU(Benchmark):
     """See the module."""
 
     name = "video-mmmu"
+    published_extractor = "lmms-eval/videommmu"
     groupings = ("track", "discipline")
     group_mean = ("track_mean", "track")
     columns = ("id", "question", "options", "answer", "question_type")
@@ -67,6 +73,10 @@ class VideoMMMU(Benchmark):
         for track, file in found:
             for entry in read_entries(file, self.columns):
                 yield {**entry, "track": track} if isinstance(entry, Mapping) else entry
+
+    def judge(self) -> Judge:
+        """The official scoring of open answers."""
+        return OpenAnswerRule()
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         question_id = str(required(entry, "id"))

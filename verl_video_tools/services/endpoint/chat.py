@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.image_files import encode_image
-from verl_video_tools.core.types import ImagePart, Message
-from verl_video_tools.services.endpoint.retries import AttemptFailed
+from verl_video_tools.core.types import ImagePart, Message, content_images
+from verl_video_tools.services.endpoint.retries import BrokenReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def read_completion(reply: Any) -> Completion:
     """The first choice of a chat completion.
 
     Raises:
-        AttemptFailed: the reply is none, or its content is no text.
+        BrokenReply: the reply is none, or its content is no text.
     """
     try:
         choice = reply["choices"][0]
@@ -56,7 +56,7 @@ def read_completion(reply: Any) -> Completion:
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
     if not isinstance(text, str):
-        raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
+        raise BrokenReply(f"the reply is no chat completion: {reply!r:.200}")
     return Completion(
         text,
         finish_reason if isinstance(finish_reason, str) else None,
@@ -103,11 +103,16 @@ def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
     return text
 
 
-def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[str, Any]:
+VIDEO_JPEG_QUALITY = 95
+"""Of the frames of a video, which travel as JPEG where nothing else is asked for."""
+
+
+def to_chat_message(message: Message, jpeg_quality: int | None = None, *, as_video: bool = False) -> dict[str, Any]:
     """A message with its texts and images in reading order.
 
     Args:
         jpeg_quality: 1 to 95; None sends PNG, which is lossless.
+        as_video: all its images are one video, which stands at the place of the first.
 
     Raises:
         ValueError: an image has no pixels.
@@ -116,13 +121,27 @@ def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[s
         return {"role": message.role, "content": "".join(map(str, message.content))}
     parts: list[dict[str, Any]] = []
     for part in message.content:
-        if isinstance(part, ImagePart):
+        if isinstance(part, ImagePart) and as_video:
+            if not any(other["type"] == "video_url" for other in parts):
+                parts.append({"type": "video_url", "video_url": {"url": video_url(message, jpeg_quality)}})
+        elif isinstance(part, ImagePart):
             parts.append({"type": "image_url", "image_url": {"url": data_url(part, jpeg_quality)}})
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += part
         else:
             parts.append({"type": "text", "text": part})
     return {"role": message.role, "content": parts}
+
+
+def video_url(message: Message, jpeg_quality: int | None = None) -> str:
+    """The images of a message as the `data:` URL of one video: frames as JPEG, as vLLM takes them decoded and sampled.
+
+    Raises:
+        ValueError: one has no pixels.
+    """
+    images = content_images(message.content)
+    frames = (data_url(image, jpeg_quality or VIDEO_JPEG_QUALITY).rpartition(",")[2] for image in images)
+    return f"data:video/jpeg;base64,{','.join(frames)}"
 
 
 def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:
