@@ -82,7 +82,7 @@ def differing_items(
     """
     lines = []
     for record in records_of_tasks(questions, records):
-        graded = _graded(record)
+        graded = graded_item(record)
         if graded is None or extractor is None or not (read := read_item(graded, extractor)).differs:
             continue
         lines.append(read.difference({"item": _name_of(record, questions.benchmark), **_repeat(record, questions)}))
@@ -96,13 +96,13 @@ def records_of_tasks(questions: Questions, records: Iterable[Record]) -> list[Re
 
 
 def _item(record: Record, protocol: Mapping[str, Any], extractor: Extractor | None) -> _Item:
-    graded = _graded(record)
+    graded = graded_item(record)
     read = None if graded is None or extractor is None else read_item(graded, extractor)
     return _Item(record, graded, read, costs_of(record, protocol))
 
 
-def _graded(record: Record) -> GradedItem | None:
-    """None if it failed."""
+def graded_item(record: Record) -> GradedItem | None:
+    """A recorded item as the metrics need it; None if it failed."""
     if record["trajectory"].flags:
         return None
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
