@@ -17,14 +17,20 @@ from verl_video_tools.data.extractors.times import published_segment
 READINGS = json.loads((Path(__file__).parent / "extractor_readings.json").read_text(encoding="utf-8"))
 NUM_OPTIONS = {"lmms-eval/perceptiontest": 3} | dict.fromkeys(
     (
-        *("lmms-eval/cgbench", "lmms-eval/longvideobench", "lmms-eval/nextqa", "lmms-eval/video_holmes"),
+        *(
+            "lmms-eval/cgbench",
+            "lmms-eval/egoschema",
+            "lmms-eval/longvideobench",
+            "lmms-eval/nextqa",
+            "lmms-eval/video_holmes",
+        ),
         *("lmms-eval/videommmu", "lmms-eval-2025/videommmu"),
     ),
     5,
 )
 """Where it is not four."""
 OF_LETTERS = [name for name in READINGS if name not in ("lmms-eval/charades_sta", "open")]
-DRAWS = {"lmms-eval/longvideobench", "lmms-eval/nextqa", "lmms-eval/video_holmes"}
+DRAWS = {"lmms-eval/egoschema", "lmms-eval/longvideobench", "lmms-eval/nextqa", "lmms-eval/video_holmes"}
 
 
 @pytest.mark.parametrize("name", OF_LETTERS)

@@ -163,6 +163,8 @@ class Evaluate(Asking):
                 )
             )
         print(markdown({self.out.name: result}))
+        if name := result.get("submission"):
+            typer.echo(f"truths are not published; answers to hand in: {self.out / name}", err=True)
         _tell_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
 
@@ -200,7 +202,7 @@ class Evaluate(Asking):
             return questions_of_rows(self.rows)
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
-        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
 
 
 @asynccontextmanager

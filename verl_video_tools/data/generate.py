@@ -60,6 +60,7 @@ class RolloutTask:
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
+        is_graded: False: the row has no truth; the rollout earns nothing, and has no label.
     """
 
     uid: str
@@ -70,6 +71,7 @@ class RolloutTask:
     given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
+    is_graded: bool = True
 
     @property
     def key(self) -> Key:
@@ -198,7 +200,8 @@ async def _record(
     try:
         method = method_of_rollout(method, task.settings)
         sample = Sample.from_row(task.row)
-        method.check_sample(sample, judge)
+        if task.is_graded:
+            method.check_sample(sample, judge)
         began = time.perf_counter()
         rollouts: list[ChatRollout] = []
 
@@ -222,7 +225,7 @@ async def _record(
             sum((made.usage for made in rollouts), Usage()),
         )
         seconds = time.perf_counter() - began
-        if not rollout.trajectory.flags:
+        if task.is_graded and not rollout.trajectory.flags:
             once = None if judge is None else _AskedOnce(judge)
             if label_answers:
                 label = await grade_answer(rollout.trajectory.answer, sample, once)
@@ -322,7 +325,7 @@ def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> N
             sample = Sample.from_row(task.row)
         except RowError:
             continue  # recorded as a failure of this row
-        if sample.question_type == "open":
+        if sample.question_type == "open" and task.is_graded:
             method.check_sample(sample, None)
 
 

@@ -26,7 +26,7 @@ ITEMS = "items.jsonl"
 
 Line = dict[str, Any]
 """`item` (its key), `index`, `video`, `repeat` (from 0), `answer`, `label`, `label_published`, `frames` and the costs.
-The labels are null where the rollout failed, the published one also without an extractor."""
+The labels are null where the rollout failed or the item has no truth, the published one also without an extractor."""
 
 
 def item_lines(

@@ -9,6 +9,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
 
@@ -68,7 +69,7 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            tasks.append(RolloutTask(str(number), 0, row))
+            tasks.append(RolloutTask(str(number), 0, row, is_graded=has_truth(row)))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")

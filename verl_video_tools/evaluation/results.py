@@ -26,20 +26,25 @@ Figures = dict[str, Any]
 benchmark's metrics, the number of `videos`, 95 % `intervals` of accuracy, partial and metrics, and how many answers are
 `unreadable`; with a published extractor also `accuracy_published` and its other figures (`published_figures`).
 
-Means run over the items that did not fail, and are None where all did. An item that was asked several times counts as
-the mean of those times. An interval is None where there are too few videos for one.
+Means run over the items that did not fail, those of verdicts over the ones with a truth; None where there are none. An
+item that was asked several times counts as the mean of those times. An interval is None where there are too few videos
+for one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An item as it was asked once. `graded` is None if it failed."""
+    """An item as it was asked once. `graded` is None if it failed, or has no truth."""
 
     record: Record
     graded: GradedItem | None
     read: ReadItem | None
     """Also read by the published extractor; None without one."""
     costs: Mapping[str, int | None]
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.record["trajectory"].flags)
 
 
 def summarise(
@@ -48,7 +53,8 @@ def summarise(
     """The content of `results.json`.
 
     Args:
-        records: a record for each task, with `answer_label` where it did not fail; of several the last one holds.
+        records: a record for each task, with `answer_label` where it did not fail and has a truth; of several the last
+            one holds.
         protocol: what was evaluated, and how; copied into the result.
         extractor: the published rule that answers are read by beside ours.
     """
@@ -62,7 +68,7 @@ def summarise(
             for name, values in groups.items()
         },
         "frames": _frames(items),
-        "costs": summed([item.costs for item in items if item.graded is not None]),
+        "costs": summed([item.costs for item in items if not item.is_failed]),
         "calls": _calls(items),
         **({"repeats": _repeats(items, questions.repeats)} if questions.repeats > 1 else {}),
         "graded_by": _graded_by(items, questions.benchmark),
@@ -102,8 +108,8 @@ def _item(record: Record, protocol: Mapping[str, Any], extractor: Extractor | No
 
 
 def graded_item(record: Record) -> GradedItem | None:
-    """A recorded item as the metrics need it; None if it failed."""
-    if record["trajectory"].flags:
+    """A recorded item as the metrics need it; None if it failed, or has no truth."""
+    if record["trajectory"].flags or record["answer_label"] is None:
         return None
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
     label, repeat = AnswerLabel(record["answer_label"]), int(record["session_id"])
@@ -154,7 +160,7 @@ def _figures(
     published_metrics = {f"{name}{SUFFIX}": each for name, each in metric_intervals(published, benchmark).items()}
     return {
         "items": num_items,
-        "failed": num_items - len(answered),
+        "failed": num_items - len(_by_item([item for item in items if not item.is_failed])),
         **{name: _mean(values) for name, values in shares.items()},
         "unreadable": num_unreadable(graded),
         "frames": _frames(items)["total"]["mean"],
@@ -187,7 +193,7 @@ def _share(times: Sequence[GradedItem | None], label: AnswerLabel) -> float:
 
 
 def _mean_visual_tokens(items: Sequence[_Item]) -> float | None:
-    found = summed([item.costs for item in items if item.graded is not None])["visual_tokens"]
+    found = summed([item.costs for item in items if not item.is_failed])["visual_tokens"]
     return None if found is None else found["mean"]
 
 
@@ -204,7 +210,7 @@ def _repeats(items: Sequence[_Item], repeats: int) -> dict[str, Any]:
 
 def _frames(items: Sequence[_Item]) -> dict[str, Any]:
     """Frames shown, in all and per item that did not fail; and turns and executed calls."""
-    counts = [item.record["trajectory"].counts() for item in items if item.graded is not None]
+    counts = [item.record["trajectory"].counts() for item in items if not item.is_failed]
     numbers = {
         "initial": [count["initial_frames"] for count in counts],
         "tool": [count["tool_frames"] for count in counts],
@@ -216,7 +222,7 @@ def _frames(items: Sequence[_Item]) -> dict[str, Any]:
 
 
 def _calls(items: Sequence[_Item]) -> dict[str, Any]:
-    answered = [item.record for item in items if item.graded is not None]
+    answered = [item.record for item in items if not item.is_failed]
     classes = [record["extra_info"].get("classification") for record in answered]
     told = [None if each is None else str(each) for each in classes]
     return call_figures([record["trajectory"] for record in answered], told)

@@ -38,6 +38,7 @@ from verl_video_tools.evaluation.items import item_lines, write_items
 from verl_video_tools.evaluation.plots import write_plots
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import differing_items, records_of_tasks, summarise
+from verl_video_tools.evaluation.submission import submission_of, write_submission
 from verl_video_tools.evaluation.tables import write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
@@ -117,6 +118,8 @@ async def evaluate(
     rule = None if questions.benchmark is None else questions.benchmark.judge()
     if rule is not None:
         judge = None
+    elif judge is not None and judge.prompt_file is None and questions.benchmark is not None:
+        judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
     published = None if extractor is None else get_extractor(extractor)
     protocol = {
@@ -162,6 +165,10 @@ async def evaluate(
     result = summarise(questions, records, {**protocol, **found}, published)
     write_items(item_lines(records, protocol, published), folder)
     _write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
+    submission = submission_of(questions, records)
+    if submission is not None:
+        result["submission"] = submission.name
+        write_submission(submission, folder)
     _write_json(folder / RESULTS, result)
     _write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
     write_tables({folder.name: result}, folder)

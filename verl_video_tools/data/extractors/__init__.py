@@ -27,6 +27,7 @@ EXTRACTORS = {
     "framethinker/exact": f"{_HERE}.letters:EXACT",
     "lmms-eval/cgbench": f"{_HERE}.letters:CG_BENCH",
     "lmms-eval/charades_sta": f"{_HERE}.times:CHARADES_STA",
+    "lmms-eval/egoschema": f"{_HERE}.mmmu:EGO_SCHEMA",
     "lmms-eval/longvideobench": f"{_HERE}.letters:LONG_VIDEO_BENCH",
     "lmms-eval/lsdbench": f"{_HERE}.letters:LSD_BENCH",
     "lmms-eval/lvbench": f"{_HERE}.letters:RANKED_OF_FOUR",

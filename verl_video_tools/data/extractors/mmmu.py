@@ -53,6 +53,26 @@ def video_mmmu_letter_2025(answer: str, options: Sequence[str]) -> str | None:
     return mmmu_letter(answer, options, _VIDEO_MMMU_2025) if answer else None
 
 
+def ego_schema_letter(answer: str, options: Sequence[str]) -> str | None:
+    """Of all letters in brackets, before a space or before a period the one that is last used before the others.
+
+    Texts of options are not looked for: the published ones begin with their letter and a period.
+
+    Source: `parse_multi_choice_response` of lmms_eval/tasks/egoschema/utils.py.
+    """
+    for mark in _OUTER_MARKS:
+        answer = answer.strip(mark)
+    text = f" {answer} "
+    forms = ((form.format(letter), letter) for form in ("({})", "{} ", "{}.") for letter in letters_of(options))
+    found = [(text.rfind(form), letter) for form, letter in forms if form in text]
+    return min(found, key=lambda place: place[0])[1] if found else None
+
+
+EGO_SCHEMA = letter_extractor(
+    ego_schema_letter,
+    "(A), A before a space or A.; of several letters that whose last use comes first; without any a random option",
+    draws=True,
+)
 MMMU = letter_extractor(
     mmmu_letter,
     "(A), else A before a space, else A., else the text of an option; the last of several; without any a random option",

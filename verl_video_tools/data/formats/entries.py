@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import string
@@ -154,6 +155,22 @@ def not_utf8(text: str, place: str) -> RowError | None:
     return None
 
 
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[ReadEntry]:
+    """The lines of a table as records by the names in its first line; one that is not UTF-8 gives the error.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file, delimiter=delimiter)
+            for entry in reader:
+                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
+                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
+    except (OSError, csv.Error) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
     """The questions of one video, each with these fields of it; what is no object stays as it is, to be reported."""
     for question in questions:
@@ -231,7 +248,7 @@ def benchmark_row(
     split: str,
     video_path: Path | None,
     question: str,
-    truth: str,
+    truth: str | None,
     options: Sequence[str] = (),
     question_type: QuestionType | None = None,
     video_segment_seconds: tuple[float, float] | None = None,
@@ -246,7 +263,7 @@ def benchmark_row(
         video_path: None only for a question about images.
         options: texts without letters; none for a question that is not multiple-choice.
         truth: the right option, by its letter in any published form or by its text; the text of the answer where there
-            are no options.
+            are no options. None: it is not published, and the question is only asked.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
@@ -259,7 +276,7 @@ def benchmark_row(
     if not question.strip():
         raise RowError("the question is empty")
     letters = string.ascii_uppercase[: len(options)]
-    if options:
+    if options and truth is not None:
         letter = canonical_letter(truth, options)
         if letter is None:
             raise RowError(f"the truth must be one of the letters {letters}, got {truth!r:.80}")
@@ -285,6 +302,6 @@ def benchmark_row(
         "data_source": benchmark,
         "prompt": [{"role": "user", "content": text}],
         "ability": "video_qa",
-        "reward_model": {"style": "rule", "ground_truth": truth},
+        "reward_model": {"style": "rule", "ground_truth": truth or ""},
         "extra_info": extra_info,
     }

@@ -9,18 +9,16 @@ github.com/doc-doc/NExT-QA and lmms_eval/tasks/nextqa of github.com/EvolvingLMMs
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats.entries import (
     Entry,
     ReadEntry,
     load_json,
-    not_utf8,
+    read_csv,
     read_entries,
     required,
 )
@@ -47,7 +45,7 @@ class NExTQA(MappedBenchmark):
         """The questions, with the video's place in VidOR's folders where that is known."""
         beside = annotations.with_name(FOLDERS_FILE)
         places = load_json(beside) if beside.exists() else {}
-        for entry in _read_csv(annotations) if annotations.suffix == ".csv" else read_entries(annotations):
+        for entry in read_csv(annotations) if annotations.suffix == ".csv" else read_entries(annotations):
             if isinstance(entry, Mapping) and (place := places.get(str(entry.get("video")))) is not None:
                 yield {**entry, "place": place}
             else:
@@ -59,14 +57,3 @@ class NExTQA(MappedBenchmark):
         if kind is None:
             raise RowError(f"the field 'type' must begin with C, T or D, got {entry['type']!r:.80}")
         return {"kind": kind, "options": [str(required(entry, f"a{number}")) for number in range(5)]}
-
-
-def _read_csv(path: Path) -> Iterable[ReadEntry]:
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            reader = csv.DictReader(file)
-            for entry in reader:
-                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
-                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
-    except (OSError, csv.Error) as error:
-        raise UsageError(f"cannot read annotations from {path}: {error}") from error
