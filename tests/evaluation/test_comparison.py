@@ -9,7 +9,7 @@ import pytest
 
 from tests.evaluation.made_results import questions, record, write_result
 from verl_video_tools.cli.main import run
-from verl_video_tools.evaluation.items import read_items
+from verl_video_tools.evaluation.items import read_items, write_items
 
 
 def write_run(folder: Path, wrong: set[int], num_videos: int = 40, first: int = 0, videos: str = "videos") -> Path:
@@ -39,15 +39,15 @@ def test_runs_are_paired_by_item(tmp_path: Path, capsys: pytest.CaptureFixture[s
     low, high = line["interval"]
     assert 0 < low < line["difference"] < high < 1
     assert line["p_value"] == pytest.approx(5e-5), "the smallest with 9999 permutations"
-    cells = f"| after | before | 90 | 0 | 30 | 30 | 30 | 1 | 32.2 [{100 * low:.1f}, {100 * high:.1f}] | < 0.001 |"
-    assert cells in printed
+    difference = f"32.2 [{100 * low:.1f}, {100 * high:.1f}]"
+    assert f"| after | before | accuracy | 90 | 0 | 30 | 30 | 30 | 1 | {difference} | < 0.001 |" in printed
 
 
 def test_few_videos_are_said_to_be_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [str(write_run(tmp_path / name, wrong={number}, num_videos=5)) for number, name in enumerate("ab")]
     assert run(["eval-table", *folders, f"--out={tmp_path}", "--power"]) == 0
     printed = capsys.readouterr().out
-    assert "| b | a | 15 | 0 | 0 | 5 | 1 | 1 | 0.0 [too few] | - |" in printed
+    assert "| b | a | accuracy | 15 | 0 | 0 | 5 | 1 | 1 | 0.0 [too few] | - |" in printed
     assert "| b to a, paired | 15 | 5 | too few |" in printed
 
 
@@ -55,7 +55,26 @@ def test_runs_on_other_questions_share_nothing(tmp_path: Path, capsys: pytest.Ca
     one, other = write_run(tmp_path / "one", wrong=set()), write_run(tmp_path / "other", wrong=set())
     (other / "items.jsonl").write_text((other / "items.jsonl").read_text().replace('{"item": "', '{"item": "x'))
     assert run(["eval-table", str(one), str(other), f"--out={tmp_path}"]) == 0
-    assert "| other | one | 0 | 120 | 120 | 0 | 0 | 0 | - | - |" in capsys.readouterr().out
+    assert "| other | one | accuracy | 0 | 120 | 120 | 0 | 0 | 0 | - | - |" in capsys.readouterr().out
+
+
+def test_published_verdicts_are_compared_where_both_runs_have_them(tmp_path: Path) -> None:
+    """Ours call item 0 wrong in the first run alone; the published ones call five more of it wrong."""
+    folders = [write_run(tmp_path / name, wrong=wrong) for name, wrong in (("a", {0}), ("b", set()), ("c", set()))]
+    for folder, wrong in zip(folders[:2], (6, 0), strict=True):
+        lines = read_items(folder)
+        for number, line in enumerate(lines):
+            line["label_published"] = "incorrect" if number < wrong else "correct"
+        write_items(lines, folder)
+    assert run(["eval-table", *map(str, folders), f"--out={tmp_path}"]) == 0
+    found = json.loads((tmp_path / "paired.json").read_text())
+    better = {(line["result"], line["minus"], line["figure"]): line["better"] for line in found}
+    assert better == {
+        ("b", "a", "accuracy"): 1,
+        ("c", "a", "accuracy"): 1,
+        ("c", "b", "accuracy"): 0,
+        ("b", "a", "accuracy_published"): 6,
+    }
 
 
 def test_power_tells_the_least_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,6 +48,8 @@ def test_tokens_requests_and_seconds_of_an_evaluation(
     assert result["overall"]["visual_tokens"] == costs["visual_tokens"]["mean"]
     lines = [json.loads(line) for line in (out / "items.jsonl").read_text().splitlines()]
     assert [each["requests"] for each in lines] == [1, 2, 3]
+    verdicts = ["correct", "correct", "incorrect"]
+    assert [each["label"] for each in lines] == [each["label_published"] for each in lines] == verdicts
     assert sum(each["visual_tokens"] for each in lines) == costs["visual_tokens"]["sum"]
     timing = json.loads((out / "timing.json").read_text())
     assert (timing["concurrency"], timing["rollouts"]) == (1, 3)

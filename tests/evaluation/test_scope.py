@@ -105,30 +105,31 @@ def test_each_question_is_asked_so_often_with_seeds_of_its_own(
 
 
 def test_repeats_resume_to_the_same_bytes(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
-    """The model answers by the seed, so that the times of an item differ; the server dies half-way."""
+    """The model answers by the seed, so that the times of an item differ; its two endpoints die half-way."""
     good, whole, killed = scripted(SCRIPTS), tmp_path / "whole" / "out", tmp_path / "killed" / "out"
 
     def by_seed(request: dict[str, Any]) -> Reply:
         reply = good(request)
         return reply if request["seed"] % 2 else Reply((reply.body or b"").replace(b"<answer>C", b"<answer>A"))
 
-    options = ("--repeats=3", "--temperature=1", "--seed=3", "--deadline-seconds=1")
+    options = ("--repeats=3", "--temperature=1", "--seed=3", "--deadline-seconds=1", "--concurrency=2")
     with JudgeServer(reply=by_seed) as server:
         assert run(command(video_mme, whole, server, *options)) == 0
         num_requests = len(server.requests)
-    with JudgeServer() as server:
+    with JudgeServer() as one, JudgeServer() as two:
 
         def dying(request: dict[str, Any]) -> Reply:
-            if len(server.requests) == num_requests // 2:
-                threading.Thread(target=server.kill).start()
+            if len(one.requests) + len(two.requests) == num_requests // 2:
+                for server in (one, two):
+                    threading.Thread(target=server.kill).start()
             return by_seed(request)
 
-        server.reply = dying
-        assert run(command(video_mme, killed, server, *options, "--concurrency=2")) == 1
+        one.reply = two.reply = dying
+        assert run(command(video_mme, killed, one, f"--base-url={two.base_url}", *options)) == 1
     assert 0 < (killed / "rollouts.jsonl").read_bytes().count(b"\n") < 9 and not (killed / "results.json").exists()
-    with JudgeServer(reply=by_seed) as server:
-        assert run(command(video_mme, killed, server, *options, "--concurrency=2")) == 0
-        assert len(server.requests) < num_requests
+    with JudgeServer(reply=by_seed) as one, JudgeServer(reply=by_seed) as two:
+        assert run(command(video_mme, killed, one, f"--base-url={two.base_url}", *options)) == 0
+        assert 0 < len(one.requests) + len(two.requests) < num_requests
     for name in ("results.json", "items.jsonl", "table.md", "table.tex", "table.csv", "table.json", "protocol.json"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
     assert len(set(result_of(whole)["repeats"]["accuracy"])) > 1, "the times differ"

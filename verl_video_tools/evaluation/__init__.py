@@ -7,6 +7,7 @@ results.py          the result, from recorded rollouts
 published.py        the verdicts of a published extractor beside ours
 knowledge.py        Video-MMMU's knowledge gain, from two results
 protocols.py        profiles of published evaluations; published_protocols.py has them
+metrics.py          a benchmark's metrics of items that were asked several times
 items.py            what became of each item, by which runs are joined
 costs.py            tokens, requests and seconds of an item
 calls.py            when and how a model looks again

@@ -20,6 +20,9 @@ from verl_video_tools.evaluation.uncertainty.differences import (
 )
 from verl_video_tools.evaluation.uncertainty.estimates import mean_by_video
 
+FIGURES = {"accuracy": "label", "accuracy_published": "label_published"}
+"""Accuracies, as results name them, and the verdicts of `items.jsonl` that they are shares of."""
+
 Runs = Mapping[str, Sequence[Line]]
 """Lines of `items.jsonl`, by the name of the result."""
 
@@ -29,11 +32,13 @@ class Comparison:
     """The accuracy of one run minus that of another on the items that both have answered.
 
     Attributes:
+        figure: one of `FIGURES`: whose verdicts the accuracies are.
         num_only: items that one of the two alone has answered: the run, and the other one.
         num_better, num_worse: items of which the run has a greater, or a smaller, share of the answers right.
         difference: None where they share no two videos.
     """
 
+    figure: str
     run: str
     minus: str
     num_items: int
@@ -44,18 +49,24 @@ class Comparison:
 
 
 def compare(runs: Runs) -> list[Comparison]:
-    """Each run with each earlier one."""
-    answered = {name: correctness(lines) for name, lines in runs.items()}
-    return [_compared(run, answered[run], minus, answered[minus]) for minus, run in combinations(answered, 2)]
+    """Each run with each earlier one, by our verdicts, and by published ones where both runs have them."""
+    found = []
+    for figure, label in FIGURES.items():
+        answered = {name: answers for name, lines in runs.items() if (answers := correctness(lines, label))}
+        found += [
+            _compared(figure, run, answered[run], minus, answered[minus]) for minus, run in combinations(answered, 2)
+        ]
+    return found
 
 
 def _compared(
-    run: str, ours: Mapping[str, tuple[float, str]], minus: str, theirs: Mapping[str, tuple[float, str]]
+    figure: str, run: str, ours: Mapping[str, tuple[float, str]], minus: str, theirs: Mapping[str, tuple[float, str]]
 ) -> Comparison:
     shared = [item for item in ours if item in theirs]
     differences = [ours[item][0] - theirs[item][0] for item in shared]
     videos = [ours[item][1] for item in shared]
     return Comparison(
+        figure,
         run,
         minus,
         num_items=len(shared),
@@ -68,7 +79,7 @@ def _compared(
 
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """A row for each pair; differences are in points of percent."""
-    head = ["result", "minus", "shared items", "only in it", "only in the other", "videos", "better", "worse"]
+    head = ["result", "minus", "figure", "shared items", "only in it", "only in the other", "videos", "better", "worse"]
     rows = []
     for each in comparisons:
         counts = (each.num_items, *each.num_only, 0 if each.difference is None else each.difference.estimate.num_videos)
@@ -76,12 +87,13 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             [
                 each.run,
                 each.minus,
+                each.figure.replace("_", ", "),
                 *map(str, (*counts, each.num_better, each.num_worse)),
                 *_difference_cells(each.difference),
             ]
         )
     note = "Paired by item. p: of a test by permutation of whole videos, not corrected for the number of rows."
-    return Table([*head, "difference", "p"], rows, 2, note)
+    return Table([*head, "difference", "p"], rows, 3, note)
 
 
 def write_comparisons(comparisons: Sequence[Comparison], folder: Path) -> None:
@@ -90,6 +102,7 @@ def write_comparisons(comparisons: Sequence[Comparison], folder: Path) -> None:
         {
             "result": each.run,
             "minus": each.minus,
+            "figure": each.figure,
             "shared_items": each.num_items,
             "only_in_result": each.num_only[0],
             "only_in_minus": each.num_only[1],
@@ -119,7 +132,7 @@ def power_table(runs: Runs, comparisons: Sequence[Comparison]) -> Table:
         unpaired = None if least is None else 2**0.5 * least
         rows.append([f"{name}, to a run on other videos", *counts, _points(unpaired)])
     for each in comparisons:
-        if each.difference is not None:
+        if each.figure == "accuracy" and each.difference is not None:
             estimate = each.difference.estimate
             counts = (str(each.num_items), str(estimate.num_videos))
             rows.append([f"{each.run} to {each.minus}, paired", *counts, _points(least_shown_difference(estimate))])

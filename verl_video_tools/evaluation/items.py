@@ -16,18 +16,28 @@ from typing import Any
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.generate import Record
 from verl_video_tools.evaluation.costs import costs_of
+from verl_video_tools.evaluation.published import read_item
+from verl_video_tools.evaluation.results import graded_item
 
 ITEMS = "items.jsonl"
 
 Line = dict[str, Any]
-"""`item` (its key), `index`, `video`, `repeat` (from 0), `answer`, `label`, `frames` and the costs; `label` is null
-where the rollout failed."""
+"""`item` (its key), `index`, `video`, `repeat` (from 0), `answer`, `label`, `label_published`, `frames` and the costs.
+The labels are null where the rollout failed or the item has no truth, the published one also without an extractor."""
 
 
-def item_lines(records: Iterable[Record], protocol: Mapping[str, Any]) -> list[Line]:
-    """Args: records: one for each task, in the order of the questions."""
+def item_lines(
+    records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
+) -> list[Line]:
+    """The lines of an evaluation.
+
+    Args:
+        records: one for each task, in the order of the questions.
+        extractor: the published rule that answers are read by beside ours.
+    """
     lines, keys = [], dict[str, str]()
     occurrences: Counter[str] = Counter()
     for record in records:
@@ -39,6 +49,8 @@ def item_lines(records: Iterable[Record], protocol: Mapping[str, Any]) -> list[L
             keys[uid] = f"{digest[:16]}-{occurrences[digest]}"
             occurrences[digest] += 1
         counts = trajectory.counts()
+        graded = graded_item(record)
+        read = None if graded is None or extractor is None else read_item(graded, extractor)
         lines.append(
             {
                 "item": keys[uid],
@@ -46,7 +58,8 @@ def item_lines(records: Iterable[Record], protocol: Mapping[str, Any]) -> list[L
                 "video": video,
                 "repeat": int(record["session_id"]),
                 "answer": trajectory.answer,
-                "label": None if trajectory.flags else record["answer_label"],
+                "label": None if graded is None else graded.label,
+                "label_published": None if read is None else read.published.label,
                 "frames": counts["initial_frames"] + counts["tool_frames"],
                 **costs_of(record, protocol),
             }
@@ -79,12 +92,16 @@ def read_items(folder: Path) -> list[Line]:
     return lines
 
 
-def correctness(lines: Iterable[Line]) -> dict[str, tuple[float, str]]:
-    """The share of an item's answers that are right, and its video, by item; without items that failed each time."""
+def correctness(lines: Iterable[Line], label: str = "label") -> dict[str, tuple[float, str]]:
+    """The share of an item's answers that are right, and its video, by item; without items that failed each time.
+
+    Args:
+        label: `label_published` for the verdicts of the published extractor.
+    """
     answers: dict[str, list[bool]] = {}
     videos: dict[str, str] = {}
     for line in lines:
-        if line["label"] is not None:
-            answers.setdefault(line["item"], []).append(line["label"] == AnswerLabel.CORRECT)
+        if line.get(label) is not None:
+            answers.setdefault(line["item"], []).append(line[label] == AnswerLabel.CORRECT)
             videos[line["item"]] = line["video"]
     return {item: (sum(right) / len(right), videos[item]) for item, right in answers.items()}

@@ -42,6 +42,7 @@ def _write_plot(results: Results, path: Path, cost: str, label: str) -> Path | N
         return None
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(7, 5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -61,6 +62,9 @@ def _write_plot(results: Results, path: Path, cost: str, label: str) -> Path | N
     costs = [overall[cost] for *_, overall in points]
     if min(costs) > 0 and max(costs) >= _LOGARITHMIC_FROM * min(costs):
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(label)
     axes.set_ylabel("accuracy in percent, 95 % intervals")
     axes.margins(0.15)

@@ -10,6 +10,7 @@ from verl_video_tools.core.grading import is_readable
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import Benchmark, GradedItem
+from verl_video_tools.evaluation.metrics import mean_metrics
 
 SUFFIX = "_published"
 """Of figures by the published verdicts."""
@@ -67,9 +68,8 @@ def published_figures(items: Sequence[ReadItem], benchmark: Benchmark | None) ->
     """`unreadable_published`, `differing`, and the benchmark's metrics by the published verdicts, whose names end with
     `_published`."""
     published = [item.published for item in items]
-    metrics = benchmark.metrics(published) if benchmark is not None and published else {}
     return {
         "unreadable_published": sum(item.answer is None for item in published),
         "differing": sum(item.differs for item in items),
-        **{f"{name}{SUFFIX}": value for name, value in metrics.items()},
+        **{f"{name}{SUFFIX}": value for name, value in mean_metrics(benchmark, published).items()},
     }

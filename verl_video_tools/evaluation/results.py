@@ -16,6 +16,7 @@ from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.data.generate import Record
 from verl_video_tools.evaluation.calls import call_figures
 from verl_video_tools.evaluation.costs import costs_of, summed
+from verl_video_tools.evaluation.metrics import mean_metrics
 from verl_video_tools.evaluation.published import SUFFIX, ReadItem, num_unreadable, published_figures, read_item
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.uncertainty.results import metric_intervals, share_intervals
@@ -87,7 +88,7 @@ def differing_items(
     """
     lines = []
     for record in records_of_tasks(questions, records):
-        graded = _graded(record)
+        graded = graded_item(record)
         if graded is None or extractor is None or not (read := read_item(graded, extractor)).differs:
             continue
         lines.append(read.difference({"item": _name_of(record, questions.benchmark), **_repeat(record, questions)}))
@@ -101,17 +102,18 @@ def records_of_tasks(questions: Questions, records: Iterable[Record]) -> list[Re
 
 
 def _item(record: Record, protocol: Mapping[str, Any], extractor: Extractor | None) -> _Item:
-    graded = _graded(record)
+    graded = graded_item(record)
     read = None if graded is None or extractor is None else read_item(graded, extractor)
     return _Item(record, graded, read, costs_of(record, protocol))
 
 
-def _graded(record: Record) -> GradedItem | None:
-    """None if it failed, or has no truth."""
+def graded_item(record: Record) -> GradedItem | None:
+    """A recorded item as the metrics need it; None if it failed, or has no truth."""
     if record["trajectory"].flags or record["answer_label"] is None:
         return None
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
-    return GradedItem(Sample.from_row(row), record["trajectory"].answer, AnswerLabel(record["answer_label"]))
+    label, repeat = AnswerLabel(record["answer_label"]), int(record["session_id"])
+    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, repeat)
 
 
 def _groups(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, dict[str, list[_Item]]]:
@@ -163,7 +165,7 @@ def _figures(
         "unreadable": num_unreadable(graded),
         "frames": _frames(items)["total"]["mean"],
         "visual_tokens": _mean_visual_tokens(items),
-        **(benchmark.metrics(graded) if benchmark is not None and graded else {}),
+        **mean_metrics(benchmark, graded),
         **(published_figures(read, benchmark) if extractor is not None else {}),
         "videos": len(set(videos)),
         "intervals": {

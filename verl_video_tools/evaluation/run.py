@@ -163,7 +163,7 @@ async def evaluate(
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
     records = records_of_tasks(questions, read_records(folder / ROLLOUTS))
     result = summarise(questions, records, {**protocol, **found}, published)
-    write_items(item_lines(records, protocol), folder)
+    write_items(item_lines(records, protocol, published), folder)
     _write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
     submission = submission_of(questions, records)
     if submission is not None:

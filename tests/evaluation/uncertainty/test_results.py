@@ -104,3 +104,21 @@ def test_repeats_of_an_item_are_no_further_videos() -> None:
         for asked in (once, thrice)
     ]
     assert results[0]["overall"] == results[1]["overall"]
+
+
+class Joined(Made):
+    """With a metric that joins the items of a video: all of them right."""
+
+    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
+        wrong = {item.sample.video_path for item in items if item.label is not AnswerLabel.CORRECT}
+        return {"all": 1 - len(wrong) / len({item.sample.video_path for item in items})}
+
+
+def test_a_metric_joins_items_of_one_time_alone() -> None:
+    """Each of two times has all right in one half of the videos, and in none of them both times."""
+    asked = questions(40, 2, Joined(), repeats=2)
+    records = [record(task, (int(task.uid) // 2 + task.session_id) % 2 == 0) for task in asked.tasks]
+    overall = summarise(asked, records, protocol())["overall"]
+    assert overall["all"] == 0.5
+    low, high = overall["intervals"]["all"]
+    assert low < 0.5 < high

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from verl_video_tools.data.formats import Benchmark, GradedItem
+from verl_video_tools.evaluation.metrics import mean_metrics
 from verl_video_tools.evaluation.uncertainty.estimates import figures_by_video, mean_by_video
 from verl_video_tools.evaluation.uncertainty.intervals import MIN_VIDEOS, Interval, plain_interval, share_interval
 
@@ -26,7 +28,7 @@ def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -
     videos = [item.sample.video_path for item in items]
     if len(set(videos)) < MIN_VIDEOS:
         return dict.fromkeys(benchmark.metrics(items))
-    found = figures_by_video(items, videos, benchmark.metrics)
+    found = figures_by_video(items, videos, partial(mean_metrics, benchmark))
     return {
         name: _rounded(
             share_interval(estimate)
