@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -17,6 +17,8 @@ from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import RolloutLimits
+    from verl_video_tools.data.formats import Benchmark
+    from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
 _MOST_FAILURES_SHOWN = 20
@@ -27,7 +29,13 @@ class Evaluate(Asking):
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")]
+    method: Annotated[str | None, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")] = (
+        None
+    )
+    protocol: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Options of a published evaluation; those given here come before them."),
+    ] = None
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
     benchmark: Annotated[
         str | None,
@@ -39,6 +47,16 @@ class Evaluate(Asking):
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
     ] = None
+    extractor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
+    ] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many of them, the same ones in every run.")] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, with seeds of their own.")] = 1
     control: Annotated[
         list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy rests on; repeatable.")
     ] = None
@@ -69,12 +87,16 @@ class Evaluate(Asking):
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
     ] = True
 
+    given_options: ClassVar[frozenset[str]] = frozenset()
+    """Those of the command line, which a protocol does not set."""
+
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.controls import controlled
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
@@ -83,14 +105,32 @@ class Evaluate(Asking):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
-        configured = get_method(self.method, **read_assignments(self.settings or []))
-        configured, questions = controlled(configured, self._questions(), self.control or (), self.seed)
+        fields = read_assignments(self.settings or [])
+        whole = self._questions()
+        profile = None if self.protocol is None else self._take_protocol(self.protocol, whole.benchmark, fields)
+        if self.method is None:
+            raise UsageError("give --method, or --protocol, which has one")
+        configured = get_method(self.method, **(fields if profile is None else profile.fields))
+        questions = scoped(
+            whole,
+            where=read_assignments(self.where or [], "--where"),
+            limit=self.limit,
+            repeats=self.repeats,
+        )
+        if len(questions.faults) < len(whole.faults):
+            told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
+            typer.echo(told, err=True)
+        configured, questions = controlled(configured, questions, self.control or (), self.seed)
         if questions.num_with_subtitles is not None:
-            typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
+            typer.echo(
+                f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
+            )
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
         model, server = self.model, None
         options = read_assignments(self.serve_option or [], "--serve-option")
         facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}
+        if profile is not None:
+            facts["published_protocol"] = {"name": self.protocol, "overrides": profile.overrides}
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
@@ -113,6 +153,7 @@ class Evaluate(Asking):
                     server=server,
                     judge=judge,
                     retriever=retriever,
+                    extractor=self.extractor,
                     settings={name: value for name, value in facts.items() if value},
                     controls=self.control or (),
                     seed=self.seed,
@@ -122,8 +163,33 @@ class Evaluate(Asking):
                 )
             )
         print(markdown({self.out.name: result}))
+        if name := result.get("submission"):
+            typer.echo(f"truths are not published; answers to hand in: {self.out / name}", err=True)
         _tell_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
+
+    def _take_protocol(self, name: str, benchmark: Benchmark | None, fields: dict[str, Any]) -> Applied:
+        """Take over what a profile says and the command line does not.
+
+        Raises:
+            UsageError: there is no such profile, or it is one of another method.
+        """
+        from verl_video_tools.evaluation.protocols import SUBTITLES, apply
+        from verl_video_tools.evaluation.published_protocols import get_protocol
+
+        protocol = get_protocol(name)
+        if self.method not in (None, protocol.method):
+            raise UsageError(f"the protocol {name} is one of {protocol.method}, and --method is {self.method}")
+        self.method = protocol.method
+        given = {option: getattr(self, option) for option in self.given_options} | {
+            SUBTITLES: self.subtitles is not None
+        }
+        applied = apply(protocol, None if benchmark is None else benchmark.name, given, fields)
+        for option, value in applied.options.items():
+            setattr(self, option, value)
+        for option, change in applied.overrides.items():
+            typer.echo(f"{name}: {option} is {change['used']}, published {change['published']}", err=True)
+        return applied
 
     def _questions(self) -> Questions:
         from verl_video_tools.data.formats import BenchmarkFiles
@@ -136,7 +202,7 @@ class Evaluate(Asking):
             return questions_of_rows(self.rows)
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
-        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
 
 
 @asynccontextmanager

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from verl_video_tools.data.parquet import read_table
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.attempts import Attempts, attempted
-from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig
+from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 logger = logging.getLogger(__name__)
@@ -37,9 +38,10 @@ Record = dict[str, Any]
 """A line of the file, as `records.records` describes it; without tokens and advantage, which only training has.
 
 `answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
+`usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 """
 
-_ASKED_FIELDS = ("video_path", "question")
+_ASKED_FIELDS = ("video_path", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 
@@ -58,6 +60,7 @@ class RolloutTask:
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
+        is_graded: False: the row has no truth; the rollout earns nothing, and has no label.
     """
 
     uid: str
@@ -68,6 +71,7 @@ class RolloutTask:
     given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
+    is_graded: bool = True
 
     @property
     def key(self) -> Key:
@@ -192,10 +196,13 @@ async def _record(
     label: AnswerLabel | None = None
     sample: Sample | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
+    seconds = 0.0
     try:
         method = method_of_rollout(method, task.settings)
         sample = Sample.from_row(task.row)
-        method.check_sample(sample, judge)
+        if task.is_graded:
+            method.check_sample(sample, judge)
+        began = time.perf_counter()
         rollouts: list[ChatRollout] = []
 
         async def attempt(own: Method, number: int, sample: Sample = sample) -> Trajectory:
@@ -212,8 +219,13 @@ async def _record(
             return made.trajectory
 
         attempts = await attempted(method, attempt, max_attempts)
-        rollout = ChatRollout(attempts.trajectory, sum(made.num_generated_tokens for made in rollouts))
-        if not rollout.trajectory.flags:
+        rollout = ChatRollout(
+            attempts.trajectory,
+            sum(made.num_generated_tokens for made in rollouts),
+            sum((made.usage for made in rollouts), Usage()),
+        )
+        seconds = time.perf_counter() - began
+        if task.is_graded and not rollout.trajectory.flags:
             once = None if judge is None else _AskedOnce(judge)
             if label_answers:
                 label = await grade_answer(rollout.trajectory.answer, sample, once)
@@ -242,6 +254,8 @@ async def _record(
         "reward": reward_info(method, reward, sample, bool(rollout.trajectory.flags)),
         "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
+        "usage": asdict(rollout.usage),
+        "seconds": round(seconds, 3),
         **_form_of(task.template, rollout.trajectory),
         **({} if attempts is None or max_attempts == 1 else _told_of(attempts)),
         "trajectory": rollout.trajectory,
@@ -311,7 +325,7 @@ def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> N
             sample = Sample.from_row(task.row)
         except RowError:
             continue  # recorded as a failure of this row
-        if sample.question_type == "open":
+        if sample.question_type == "open" and task.is_graded:
             method.check_sample(sample, None)
 
 

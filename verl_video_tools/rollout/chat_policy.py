@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -66,12 +66,38 @@ class PolicyConfig(EndpointConfig, Sampling):
         require(self, "jpeg_quality", self.jpeg_quality is None or 1 <= self.jpeg_quality <= 95, "1 to 95, or None")
 
 
+@dataclass(slots=True)
+class Usage:
+    """What the replies that make up a rollout have cost; replies that were tried again do not count.
+
+    Attributes:
+        requests: replies.
+        prompt_tokens: of all requests together, images and what is sent again included; 0 where the endpoint does not
+            count them.
+        completion_tokens: of all replies; 0 likewise.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def add(self, completion: Completion) -> None:
+        self.requests += 1
+        self.prompt_tokens += completion.num_prompt_tokens
+        self.completion_tokens += completion.num_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(own + further for own, further in zip(astuple(self), astuple(other), strict=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRollout:
-    """A finished rollout, and the tokens that the endpoint says it generated for it (0 where it does not count)."""
+    """A finished rollout, the tokens that the endpoint says it generated for it (0 where it does not count), and what
+    it has cost."""
 
     trajectory: Trajectory
     num_generated_tokens: int
+    usage: Usage = field(default_factory=Usage)
 
 
 class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
@@ -127,7 +153,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
             reason = trajectory.stop_reason
             episode.abort(f"the given turns do not replay: {reason} after {num_turns} of {len(given_turns)}")
-        return ChatRollout(trajectory, dialogue.num_generated_tokens)
+        return ChatRollout(trajectory, dialogue.num_generated_tokens, dialogue.usage)
 
     async def check_usable(self) -> None:
         """Raise EndpointError where no rollout can be made: nothing answers, or an option of sampling is refused."""
@@ -137,12 +163,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
 
     async def spoken_turn(
         self, route: Route, method: Method, asked: dict[str, Any], *, may_exceed: bool
-    ) -> tuple[AssistantTurn, int]:
-        """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
+    ) -> tuple[AssistantTurn, Completion | None]:
+        """The model's next turn in a dialogue, and the reply that it was read from.
 
         Args:
             asked: `messages`, and further fields of the request.
-            may_exceed: a request that is longer than the server takes gives an empty turn that was cut.
+            may_exceed: a request that is longer than the server takes gives an empty turn that was cut, and no reply.
 
         Raises:
             EndpointError: there is none.
@@ -152,10 +178,10 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         except EndpointError as error:
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
-            completion = Completion("", finish_reason="length")
+            return AssistantTurn("", truncated=True), None
         said = self._spoken(completion, method)
         truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
-        return AssistantTurn(said.text, truncated, said.reasoning), completion.num_tokens
+        return AssistantTurn(said.text, truncated, said.reasoning), completion
 
     async def __aexit__(self, *error: object) -> None:
         await self.client.aclose()
@@ -201,7 +227,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             whole = await exchange.retried(lambda: self._attempt(exchange, body))
             if whole.reasoning is not None or CLOSING in whole.text:
                 self._names_stop = True
-                return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
+                return replace(whole, num_discarded_tokens=completion.num_tokens)
         return completion
 
     def _spoken(self, completion: Completion, method: Method) -> SpokenTurn:
@@ -261,6 +287,7 @@ class _Dialogue:
     instruction: str | None
     seed: int | None
     num_generated_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     _messages: list[Message] = field(default_factory=list)
     _encoded: list[dict[str, Any]] = field(default_factory=list)
 
@@ -290,10 +317,12 @@ class _Dialogue:
         if method.initial_frames_as_video and trajectory.video is not None:
             asked |= video_fields(trajectory.video, trajectory.initial_frames)
         try:
-            turn, num_tokens = await self.chat.spoken_turn(self.route, method, asked, may_exceed=number > 0)
+            turn, reply = await self.chat.spoken_turn(self.route, method, asked, may_exceed=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
-        self.num_generated_tokens += num_tokens
+        if reply is not None:
+            self.num_generated_tokens += reply.num_tokens + reply.num_discarded_tokens
+            self.usage.add(reply)
         return turn
 
     def _check_initial_frames(self) -> None:

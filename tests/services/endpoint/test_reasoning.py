@@ -208,5 +208,5 @@ def test_a_reply_without_words_or_reasoning_is_none(message: Any) -> None:
 def test_a_reply_that_counts_no_tokens_is_read(count: Any) -> None:
     """Python's JSON knows Infinity, which is no whole number."""
     choice = {"message": {"content": "B"}, "finish_reason": ["stop"]}
-    read = read_completion({"choices": [choice], "usage": {"completion_tokens": count}})
-    assert (read.text, read.num_tokens, read.finish_reason) == ("B", 0, None)
+    read = read_completion({"choices": [choice], "usage": {"completion_tokens": count, "prompt_tokens": count}})
+    assert (read.text, read.num_tokens, read.num_prompt_tokens, read.finish_reason) == ("B", 0, 0, None)

@@ -29,6 +29,10 @@ class Completion:
     """Tokens generated, 0 where the endpoint does not count them."""
     reasoning: str | None = None
     """Native reasoning in a field of its own, as servers with a reasoning parser send it; never empty."""
+    num_prompt_tokens: int = 0
+    """Tokens of the request, images included; 0 where the endpoint does not count them."""
+    num_discarded_tokens: int = 0
+    """Tokens of an earlier reply to the same request, which could not be used."""
 
 
 def read_completion(reply: Any) -> Completion:
@@ -47,7 +51,7 @@ def read_completion(reply: Any) -> Completion:
         # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
         stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
         tells_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
-        num_tokens = _count(usage.get("completion_tokens"))
+        num_tokens, num_prompt_tokens = (_count(usage.get(f"{kind}_tokens")) for kind in ("completion", "prompt"))
         finish_reason = choice.get("finish_reason")
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
@@ -60,6 +64,7 @@ def read_completion(reply: Any) -> Completion:
         tells_stop,
         num_tokens,
         reasoning,
+        num_prompt_tokens,
     )
 
 
