@@ -134,6 +134,34 @@ def test_where_all_are_lost_the_run_ends_and_goes_on_with_others(
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("seed", [(), ("--temperature=0.7", "--seed=3")])
+def test_a_killed_run_with_repeats_and_two_endpoints_resumes_to_the_same_bytes(
+    video_mme: BenchmarkFiles, tmp_path: Path, seed: tuple[str, ...]
+) -> None:
+    """Both endpoints die after some items, and two others go on, the order of the addresses turned round."""
+    options = ("--repeats=3", *seed)
+    with JudgeServer(reply=GOOD) as whole:
+        assert run(command(video_mme, tmp_path / "whole", whole, *options)) == 0
+    with JudgeServer() as one, JudgeServer() as two:
+        answered: list[str] = []
+
+        def dying(request: dict[str, Any]) -> Reply:
+            answered.append(asked(request))
+            if len(answered) == 9:
+                for server in (one, two):
+                    threading.Thread(target=server.kill).start()
+            return GOOD(request)
+
+        one.reply = two.reply = dying
+        assert run(command(video_mme, tmp_path / "out", one, and_(two), *options, "--deadline-seconds=1")) == 1
+    recorded = len(list(read_records(tmp_path / "out" / "rollouts.jsonl")))
+    assert 0 < recorded < 9
+    with JudgeServer(reply=GOOD) as three, JudgeServer(reply=GOOD) as four:
+        assert run(command(video_mme, tmp_path / "out", four, and_(three), *options)) == 0
+    results = [(tmp_path / name / "results.json").read_bytes() for name in ("whole", "out")]
+    assert results[0] == results[1]
+
+
 def test_requests_come_at_a_steady_rate(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
     arrived: list[float] = []
 

@@ -57,7 +57,7 @@ def long_table(results: Results) -> Iterator[dict[str, Any]]:
     """A line for each result and group, those of all items first; the bounds of an interval are two columns."""
     for name, result in results.items():
         protocol = result["protocol"]
-        facts = {"result": name, **_facts(protocol)}
+        facts = {"result": name, **facts_of(protocol)}
         for grouping, group, figures in lines_of(result):
             plain = {key: value for key, value in figures.items() if key != "intervals"}
             bounds = {
@@ -119,7 +119,7 @@ def _overall_table(results: Results) -> Table:
         rows.append(
             [
                 name,
-                *map(str, _facts(protocol).values()),
+                *map(str, facts_of(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_repeats_cell(result.get("repeats")) for _ in repeats),
                 *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
@@ -138,7 +138,7 @@ def _cost_table(results: Results) -> Table:
     return Table(["per item", *(name.replace("_", " ") for name in COSTS)], rows if is_known else [], 1)
 
 
-def _facts(protocol: Mapping[str, Any]) -> dict[str, Any]:
+def facts_of(protocol: Mapping[str, Any]) -> dict[str, Any]:
     """Of a method the label, where the protocol has one: `direct, video input` is another baseline than `direct`."""
     return {
         **{key: protocol[key] for key in ("questions", "model")},

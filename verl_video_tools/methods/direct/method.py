@@ -43,7 +43,7 @@ class Direct(vt.Method):
 
     frames_as: Literal["images", "video"] = "images"
     """`video`: the model's own video input, in evaluation behind a vLLM; the next three fields say which frames, and
-    `initial_frames` and `box` do not count. Defaults as Qwen2.5-VL was evaluated (arXiv 2502.13923)."""
+    `initial_frames` and `box` do not count. Defaults as Qwen2.5-VL was evaluated (arXiv 2502.13923, 3.3.4)."""
     video_fps: float = 2.0
     """Frames per second of a video input."""
     max_video_frames: int = 768

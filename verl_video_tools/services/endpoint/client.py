@@ -37,6 +37,9 @@ REACH_SECONDS = 10.0
 """For how long an endpoint is tried again that does not answer at the start, where an address may be mistyped. A
 connection that stands has all of the deadline: a busy server answers late."""
 
+_CONNECT_SECONDS = 10.0
+"""For a connection to be made: a machine that is switched off does not even refuse one."""
+
 _VERSION_SECONDS = 10.0
 
 _OWN_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -307,8 +310,7 @@ def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
         base_url=base_url,
         # Given always: the package would else send the key of another service to this endpoint.
         api_key=os.environ.get(config.api_key_env) or "EMPTY",
-        # A machine that is switched off does not even refuse a connection.
-        timeout=Timeout(seconds, connect=min(seconds, REACH_SECONDS)),
+        timeout=Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
         max_retries=0,
     )
 
