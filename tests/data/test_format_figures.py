@@ -154,6 +154,14 @@ def test_means_of_groups(name: str, figure: str, groups: list[dict[str, str]], t
     assert benchmark.metrics(items) == {figure: pytest.approx((1 + 1 / 3) / 2)}
 
 
+def test_temporalbench_counts_videos_whose_answers_are_all_right(tmp_path: Path) -> None:
+    benchmark, rows = rows_of("temporalbench", tmp_path)  # two questions on one video, one on the other
+    for wrong, share in [(0, 0.5), (2, 0.5), (None, 1.0)]:
+        labels = [AnswerLabel.INCORRECT if number == wrong else AnswerLabel.CORRECT for number in range(3)]
+        items = [graded(row, "x", label) for row, label in zip(rows, labels, strict=True)]
+        assert benchmark.metrics(items) == {"multiple_binary_accuracy": share}
+
+
 @pytest.mark.parametrize(
     ("answer", "segment"),
     [

@@ -88,6 +88,15 @@ def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:
     )
 
 
+def test_only_benchmarks_whose_protocol_has_subtitles_show_any(video_mme: BenchmarkFiles) -> None:
+    forms = {name: get_benchmark(name).subtitle_form for name in BENCHMARK_NAMES}
+    with_subtitles = {"cg-bench": "timed", "longvideobench": "interleaved", "video-mme": "texts"}
+    assert {name: form for name, form in forms.items() if form is not None} == with_subtitles
+    for name in forms.keys() - with_subtitles.keys():
+        with pytest.raises(UsageError, match=f"{name} has no subtitles"):
+            next(read_rows(get_benchmark(name), video_mme))
+
+
 # ------------------------------------------------------------------------------------------------------- what all share
 
 

@@ -18,8 +18,10 @@ def submission_of(questions: Questions, records: Iterable[Record]) -> Submission
     Args:
         records: a record for each question; of several the last one holds. That of an item that failed has no answer.
     """
+    if questions.benchmark is None:  # rows of a user, which may hold anything
+        return None
     hidden = [task for task in questions.tasks if not has_truth(task.row)]
-    if questions.benchmark is None or not hidden:
+    if not hidden:
         return None
     answers = {str(record["uid"]): record["trajectory"] for record in records}
     predictions = []

@@ -51,6 +51,8 @@ BENCHMARKS = {
     "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
     "perception-test": "verl_video_tools.data.formats.plain:PerceptionTest",
     "star": "verl_video_tools.data.formats.plain:STAR",
+    "tempcompass": "verl_video_tools.data.formats.temp_compass:TempCompass",
+    "temporalbench": "verl_video_tools.data.formats.temporal_bench:TemporalBench",
     "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
     "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
     "video-mmlu": "verl_video_tools.data.formats.video_mmlu:VideoMMLU",

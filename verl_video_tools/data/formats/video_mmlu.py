@@ -1,11 +1,12 @@
 """Video-MMLU (arXiv 2504.14693): open questions on 1065 lectures in mathematics, physics and chemistry.
 
-Format: the data set Enxin/Video-MMLU, `Video_MMLU_QA.tsv`, a table of `index`, `video`, `question`, `answer`, `discipline` (Math, Physics, Chemistry);
-or records of `video_name`, `question`, `answer`. Where these have no `discipline`, `video_sources.jsonl` beside them
-gives it, with `video_id` and `label` on each line. Videos `youtube_videos/<video>`. Descriptions of the lectures, the
-benchmark's other half, are not asked for. Results are published as the mean of the disciplines' accuracies. Read from
-VLMEvalKit/vlmeval/dataset/video_mmlu.py, lmms-eval/lmms_eval/tasks/videommlu and post_eval/ of
-github.com/Espere-1119-Song/Video-MMLU; the columns second-hand, from that code.
+Format: the data set Enxin/Video-MMLU, `Video_MMLU_QA.tsv`, a table of `index`, `video`, `question`, `answer`,
+`discipline` (Math, Physics, Chemistry); or records of `video_name`, `question`, `answer`. Where these have no
+`discipline`, `video_sources.jsonl` beside them gives it, with `video_id` and `label` on each line. Videos
+`youtube_videos/<video>`. Descriptions of the lectures, the benchmark's other half, are not asked for. Results are
+published as the mean of the disciplines' accuracies. Read from VLMEvalKit/vlmeval/dataset/video_mmlu.py,
+lmms-eval/lmms_eval/tasks/videommlu and post_eval/ of github.com/Espere-1119-Song/Video-MMLU; the columns second-hand,
+from that code.
 """
 
 from __future__ import annotations
