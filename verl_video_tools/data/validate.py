@@ -251,7 +251,7 @@ class _Checker:
         problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
         info = None
         if not self._is_file(sample.video_path):
-            problems.append(f"no such video file: {sample.video_path}")
+            problems.append(f"no such video file: {read_clip(sample.video_path).file}")
         elif self._videos is not None:
             found = self._videos.get(sample.video_path, f"no such video file: {sample.video_path}")
             if isinstance(found, str):

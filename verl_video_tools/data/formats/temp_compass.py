@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.data.formats.entries import Entry, ReadEntry, load_json, questions_of_video, required
+from verl_video_tools.data.formats.entries import Entry, ReadEntry, load_json, numbered, questions_of_video, required
 from verl_video_tools.data.formats.fields import letter_of, split_options
 from verl_video_tools.data.formats.mapped import MappedBenchmark
 
@@ -47,8 +47,7 @@ class TempCompass(MappedBenchmark):
                     continue
                 for aspect, questions in aspects.items():
                     fields = {"task": file.stem, "video": video, "aspect": aspect}
-                    for place, entry in enumerate(questions_of_video(fields, questions)):
-                        yield {"place": place, **entry} if isinstance(entry, Mapping) else entry
+                    yield from numbered(questions_of_video(fields, questions), "place")
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """The question that is `asked`, its `options`, and the letter of the right one as the `answer`."""
