@@ -18,7 +18,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from verl_video_tools.evaluation.tables import markdown_table
+from verl_video_tools.evaluation.table_text import markdown_table
 from verl_video_tools.records.report_figures import COLOURS
 
 BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2], "after RL, without tools": "#8a8f98"}

@@ -13,6 +13,20 @@ from verl_video_tools.core.segments import clock_seconds, grade_segment, read_se
         ("2.5s  -  7 seconds", (2.5, 7.0)),
         ("**[ .5 , 1:00:01.5 ]**", (0.5, 3601.5)),
         ("version 1.2.5 - 7", (2.5, 7.0)),
+        ("Start time: 5.2 seconds. End time: 10.1 seconds.", (5.2, 10.1)),
+        ("Start time: 5.2 seconds\nEnd time: 10.1 seconds", (5.2, 10.1)),
+        ("The event starts at 00:00:05 and ends at 00:00:10.", (5.0, 10.0)),
+        ("It begins at 0:02 when a man comes in, and it stops at 1:07.5", (2.0, 67.5)),
+        ('{"start": .5, "end": 7}', (0.5, 7.0)),
+        ("The start time for this event is 0 seconds, and the end time is 12 seconds.", (0.0, 12.0)),
+        ("From 5.2 to 10.1 seconds; the clip lasts from 0 to 30.", (5.2, 10.1)),
+        ("starts at 5 s and ends at 7 s, while the whole video runs from 0 to 30", (5.0, 7.0)),
+        ("First 1 to 2; no, it starts at 5 and ends at 7.", (5.0, 7.0)),
+        ("It starts at 1 and ends at 2. No: 5 to 7.", (5.0, 7.0)),
+        ("The action lasts from 5 to 7 seconds.", (5.0, 7.0)),
+        ("The clip lasts from 0 to 30.", (0.0, 30.0)),
+        ("The clip shows it from 5 to 7.", (5.0, 7.0)),
+        ("It ends at 7 and starts at 5.", None),
         ("1234567890 - 7", None),  # no time has ten digits
         ("7 - 1234567890", None),
         (f"[0:01, 1:{'9' * 5000}]", None),
@@ -31,7 +45,26 @@ def test_a_clock_of_thousands_of_digits_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["9", "1.", "1:", "1:1", " ", "1 ", "1\n \n", "1 s", "[", "[1", "[1 ", "1,", "1 to ", "*"]
+    "piece",
+    [
+        "9",
+        "1.",
+        "1:",
+        "1:1",
+        " ",
+        "1 ",
+        "1\n \n",
+        "1 s",
+        "[",
+        "[1",
+        "[1 ",
+        "1,",
+        "1 to ",
+        "*",
+        "start ",
+        "start 1",
+        "start 1 end ",
+    ],
 )
 def test_long_answers_take_time_in_proportion_to_their_length(piece: str) -> None:
     """300,000 characters take well under a second; where each is read from to the end they take hours, and the limit of

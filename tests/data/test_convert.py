@@ -17,6 +17,7 @@ from PIL import Image
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
 from tests.data.row_files import read_rows
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.convert import ROW_SCHEMA, convert_annotations
 from verl_video_tools.data.formats import BenchmarkFiles
@@ -37,7 +38,7 @@ def test_a_sample_of_each_format(case: Case, tmp_path: Path) -> None:
         assert row["prompt"] == [{"role": "user", "content": expected.question}]
         assert {name: row["extra_info"][name] for name in expected.extra_info} == expected.extra_info
         assert row["extra_info"]["index"] == number and row["agent_name"] == "framethinker" and row["data_source"]
-        video = Path(row["extra_info"]["video_path"]).relative_to(files.videos)
+        video = Path(read_clip(row["extra_info"]["video_path"]).file).relative_to(files.videos)
         assert str(video) in case.videos
     reasons = [(int(reason.split(": row ")[1].split(":")[0]), reason) for reason in conversion.skipped]
     assert [number for number, _ in reasons] == [number for number, _ in case.skipped]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.data.format_cases import CASES, SAMPLES, Case, prepare
@@ -15,10 +16,11 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.segments import read_segment
-from verl_video_tools.core.types import AnswerLabel, Sample
-from verl_video_tools.data.convert import convert_annotations
+from verl_video_tools.core.types import AnswerLabel, Sample, Subtitle
+from verl_video_tools.data.convert import ROW_SCHEMA, convert_annotations
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.data.formats import read_rows as read_annotations
+from verl_video_tools.data.formats.subtitles import shown_at
 from verl_video_tools.data.formats.training_sets import get_source
 
 
@@ -28,15 +30,32 @@ def test_longvideobench_with_subtitles(tmp_path: Path, make_video: MakeVideo) ->
     videos.mkdir()
     (videos / "pottery.mp4").symlink_to(make_video(100))  # 3.3 s
     annotations, subtitles = SAMPLES / "longvideobench" / "lvb_val.json", SAMPLES / "longvideobench" / "subtitles"
+    clay, kiln = (1.5, 2.0, "First the clay."), (38.0, 41.0, "Now the kiln.")
+    dark, thunder = (1.0, 4.0, "It darkens."), (30.0, 95.0, "Thunder.")
     for frames, expected in [
-        (None, ("First the clay.\nNow the kiln.", "It darkens.\nThunder.")),
-        (3, ("First the clay.", "It darkens.")),
+        (None, [[clay, kiln], [dark, thunder]]),
+        (2, [[], [dark]]),  # at 0 and 3.3 s
+        (3, [[clay], [dark]]),
     ]:
         files = BenchmarkFiles(annotations=annotations, videos=videos, subtitles=subtitles, subtitle_frames=frames)
         convert_annotations("longvideobench", files, tmp_path / "rows.parquet")
         for row, told in zip(read_rows(tmp_path / "rows.parquet"), expected, strict=True):
-            question = row["extra_info"]["question"]
-            assert question.startswith(f"Subtitles of the video:\n{told}\n\nWh")
+            assert row["extra_info"]["question"].startswith("Wh")
+            assert [tuple(subtitle.values()) for subtitle in row["extra_info"]["subtitles"]] == told
+
+
+def test_a_short_subtitle_counts_as_shown_for_a_second() -> None:
+    """As LongVideoBench's own code has it."""
+    short = [Subtitle(2.0, 2.2, "Now!")]  # 1.6 to 2.6 s
+    for moment, is_shown in [(1.59, False), (1.61, True), (2.59, True), (2.6, False)]:
+        assert (shown_at(short, [moment], shortest_seconds=1.0) == short) is is_shown
+        assert shown_at(short, [moment]) == []
+
+
+def test_what_is_not_asked_with_subtitles_has_no_such_column(tmp_path: Path) -> None:
+    files = prepare(CASES["longvideobench"], tmp_path)
+    convert_annotations("longvideobench", files, tmp_path / "rows.parquet")
+    assert pq.read_schema(tmp_path / "rows.parquet").equals(ROW_SCHEMA)
 
 
 @pytest.mark.parametrize("name", ["../lvb_val.json", "/etc/hostname"])
@@ -56,7 +75,8 @@ def test_cg_bench_with_subtitles(tmp_path: Path) -> None:
     with_subtitles = BenchmarkFiles(annotations=files.annotations, videos=files.videos, subtitles=tmp_path)
     convert_annotations("cg-bench", with_subtitles, tmp_path / "rows.parquet")
     question = read_rows(tmp_path / "rows.parquet")[0]["extra_info"]["question"]
-    assert question.startswith("Subtitles of the video:\nHere comes number 5.\n\nWhat colour is the tram?")
+    assert question.startswith("Subtitles of the video:\n[8-9] Here comes number 5.\n\nWhat colour is the tram?")
+    assert "subtitles" not in pq.read_schema(tmp_path / "rows.parquet").field("extra_info").type.names
 
 
 @pytest.mark.parametrize("name", ["cg-bench", "video-mme"])
@@ -132,6 +152,14 @@ def test_means_of_groups(name: str, figure: str, groups: list[dict[str, str]], t
     items = [graded(rows[0], "x", AnswerLabel.CORRECT)] * 3
     items += [graded(rows[-1], "x", label) for label in (AnswerLabel.CORRECT, *[AnswerLabel.INCORRECT] * 2)]
     assert benchmark.metrics(items) == {figure: pytest.approx((1 + 1 / 3) / 2)}
+
+
+def test_temporalbench_counts_videos_whose_answers_are_all_right(tmp_path: Path) -> None:
+    benchmark, rows = rows_of("temporalbench", tmp_path)  # two questions on one video, one on the other
+    for wrong, share in [(0, 0.5), (2, 0.5), (None, 1.0)]:
+        labels = [AnswerLabel.INCORRECT if number == wrong else AnswerLabel.CORRECT for number in range(3)]
+        items = [graded(row, "x", label) for row, label in zip(rows, labels, strict=True)]
+        assert benchmark.metrics(items) == {"multiple_binary_accuracy": share}
 
 
 @pytest.mark.parametrize(

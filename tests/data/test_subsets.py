@@ -14,6 +14,7 @@ from tests.data.format_cases import CASES, Case, prepare
 from tests.data.row_files import make_row, read_rows, write_rows
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark
 from verl_video_tools.data.formats import read_rows as benchmark_rows
@@ -226,7 +227,7 @@ def test_videos_are_named_alike_without_them(case: Case, tmp_path: Path) -> None
 
     def names(of: BenchmarkFiles) -> dict[int, str]:
         rows = {number: row for number, row in benchmark_rows(benchmark, of) if not isinstance(row, RowError)}
-        return {number: video_name(row["extra_info"]["video_path"]) for number, row in rows.items()}
+        return {number: video_name(read_clip(row["extra_info"]["video_path"]).file) for number, row in rows.items()}
 
     found = names(files)
     assert found and found.items() <= names(replace(files, videos=None)).items()

@@ -12,7 +12,7 @@ import pytest
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import Sample
+from verl_video_tools.core.types import Sample, Subtitle
 from verl_video_tools.data.formats import BENCHMARK_NAMES, Benchmark, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.entries import (
     Entry,
@@ -22,7 +22,7 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
     without_letters,
 )
-from verl_video_tools.data.formats.subtitles import Subtitle, ask_with_subtitles, evenly_spaced_seconds
+from verl_video_tools.data.formats.subtitles import ask_with_subtitles, evenly_spaced_seconds, shown_at
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -81,8 +81,20 @@ def test_subtitles_of_frames_at_an_uneven_rate(tmp_path: Path) -> None:
     video = write_video(tmp_path / "video.mp4", num_frames=len(times), times_seconds=times)
     assert evenly_spaced_seconds(video, 3) == pytest.approx((0.0, 0.5, 9.0), abs=1e-3)
     subtitles = [Subtitle(0.4, 0.6, "early"), Subtitle(4.0, 6.0, "half way"), Subtitle(8.9, 9.5, "late")]
-    asked = ask_with_subtitles("What?", subtitles, video, 3)
-    assert asked == "Subtitles of the video:\nearly\nlate\n\nWhat?"
+    shown = shown_at(subtitles, evenly_spaced_seconds(video, 3))
+    assert ask_with_subtitles("What?", shown, timed=False) == "Subtitles of the video:\nearly\nlate\n\nWhat?"
+    assert ask_with_subtitles("What?", shown, timed=True) == (
+        "Subtitles of the video:\n[0.4-0.6] early\n[8.9-9.5] late\n\nWhat?"
+    )
+
+
+def test_only_benchmarks_whose_protocol_has_subtitles_show_any(video_mme: BenchmarkFiles) -> None:
+    forms = {name: get_benchmark(name).subtitle_form for name in BENCHMARK_NAMES}
+    with_subtitles = {"cg-bench": "timed", "longvideobench": "interleaved", "video-mme": "texts"}
+    assert {name: form for name, form in forms.items() if form is not None} == with_subtitles
+    for name in forms.keys() - with_subtitles.keys():
+        with pytest.raises(UsageError, match=f"{name} has no subtitles"):
+            next(read_rows(get_benchmark(name), video_mme))
 
 
 # ------------------------------------------------------------------------------------------------------- what all share

@@ -36,7 +36,7 @@ from verl_video_tools.core.types import AnswerLabel, Judge
 from verl_video_tools.data import formats as benchmarks
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, find_video
-from verl_video_tools.evaluation import serve, tables
+from verl_video_tools.evaluation import plots, serve
 from verl_video_tools.evaluation.model_files import model_digest
 from verl_video_tools.methods import get_method
 from verl_video_tools.video import envelope_of
@@ -54,11 +54,16 @@ def test_a_benchmark_gives_result_tables_and_plot(
         assert {request["temperature"] for request in server.requests} == {0.0}
     result = result_of(out)
     frames = GLANCE + ZOOMED_FRAMES  # of the three: 2, 6 and 10
-    assert result["overall"] == {"items": 3, "failed": 0, "accuracy": 2 / 3, "partial": 0.0, "frames": float(frames)}
-    assert result["groups"]["duration"] == {
-        "short": {"items": 2, "failed": 0, "accuracy": 1.0, "partial": 0.0, "frames": 4.0},
-        "long": {"items": 1, "failed": 0, "accuracy": 0.0, "partial": 0.0, "frames": 10.0},
-    }
+    few = {"visual_tokens": None, "failed": 0, "partial": 0.0, "unreadable": 0}
+    few |= {"unreadable_published": 0, "differing": 0}
+    few["intervals"] = {"accuracy": None, "partial": None, "accuracy_published": None}
+
+    def figures(items: int, accuracy: float, frames: float, videos: int) -> dict[str, Any]:
+        both = {"accuracy": accuracy, "accuracy_published": accuracy}
+        return {**few, **both, "items": items, "frames": frames, "videos": videos}
+
+    assert result["overall"] == figures(3, 2 / 3, float(frames), 2)
+    assert result["groups"]["duration"] == {"short": figures(2, 1.0, 4.0, 1), "long": figures(1, 0.0, 10.0, 1)}
     assert list(result["groups"]) == ["duration", "domain", "sub_category", "task_type"]
     assert result["frames"]["initial"] == {"sum": 6, "mean": 2.0}
     assert result["frames"]["tool"] == {"sum": 12, "mean": 4.0}
@@ -75,7 +80,10 @@ def test_a_benchmark_gives_result_tables_and_plot(
 
     printed = capsys.readouterr().out
     assert printed == (out / "table.md").read_text() + "\n"
-    assert f"| zoomer | video-mme | {MODEL} | videozoomer | 3 | 0 | 66.7 | 6.0 | 2.0 | 4.0 |" in printed
+    assert (
+        f"| zoomer | video-mme | {MODEL} | videozoomer | 3 | 0 | 66.7 [too few] | 66.7 [too few] | 6.0 | 2.0 | 4.0 |"
+        in printed
+    )
     assert "| duration | short | 100.0 (2) |\n| duration | long | 0.0 (1) |\n" in printed
     with (out / "table.csv").open() as file:
         lines = list(csv.DictReader(file))
@@ -98,7 +106,8 @@ def test_subtitles_are_shown_and_said_in_the_protocol(
         asked = [texts_of(request["messages"][1]) for request in server.requests]
     assert sum("then 2 bowls & a lid." in text for text in asked) == 3  # both questions about it, one in two turns
     protocol = result_of(tmp_path / "out")["protocol"]
-    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == ("those shown at 2 evenly spaced frames", 2)
+    shown = "those shown at 2 evenly spaced frames, before the question"
+    assert (protocol["subtitles"], protocol["items_with_subtitles"]) == (shown, 2)
     assert "2 of 3 questions have subtitles\n" in capsys.readouterr().err
 
 
@@ -159,7 +168,7 @@ def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys:
     told = f"cannot write {file}: File exists; name a folder that can be made and written"
     assert capsys.readouterr() == ("", f"vvt: {told}\n")
     with pytest.raises(UsageError, match=told):
-        tables.write_plot({"a": result_of(tmp_path / "a")}, file)
+        plots.write_plots({"a": result_of(tmp_path / "a")}, file)
 
 
 def test_an_endpoint_tells_its_version(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
@@ -274,7 +283,15 @@ def test_a_judge_and_its_failures_are_counted(
     result = result_of(tmp_path / "out")
     assert result["graded_by"] == {"judge": 1, "judge failed": 1, "rule for open": 1}
     assert (result["overall"]["accuracy"], result["overall"]["partial"], result["overall"]["failed"]) == (0.5, 0.5, 1)
-    assert result["protocol"]["judge"] == {"model": MODEL, "prompt_file": None, "prompt_digest": None}
+    assert result["protocol"]["judge"] == {
+        "model": MODEL,
+        "judge_class": "llm",
+        "profile": "graded",
+        "temperature": 0.0,
+        "max_tokens": 1024,
+        "prompt_file": None,
+        "prompt_digest": None,
+    }
     assert result["failures"][0]["flags"] == ["judge"]
 
 

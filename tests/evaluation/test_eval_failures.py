@@ -37,13 +37,8 @@ def test_a_failing_item_is_named_and_asked_again(
     with JudgeServer(reply=half_broken) as server:
         assert run(command(video_mme, out, server, "--deadline-seconds=2")) == 0
         result = result_of(out)
-        assert result["overall"] | {"frames": 0} == {
-            "items": 3,
-            "failed": 2,
-            "accuracy": 1.0,
-            "partial": 0.0,
-            "frames": 0,
-        }
+        overall = {name: result["overall"][name] for name in ("items", "failed", "accuracy", "partial")}
+        assert overall == {"items": 3, "failed": 2, "accuracy": 1.0, "partial": 0.0}
         first, second = result["failures"]
         assert (first["item"], first["flags"]) == ("001-2", ["aborted"]) and "HTTP 500" in first["reason"]
         assert (second["item"], second["flags"]) == ("entry 2", ["row_error"])

@@ -62,7 +62,8 @@ def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_
         finished_turns = sum(len(record["trajectory"].turns) for record in finished)
         assert len(server.requests) == num_requests - finished_turns
 
-        for name in ("results.json", "table.md", "table.csv", "table.json", "accuracy_frames.png", "protocol.json"):
+        tables = ("table.md", "table.tex", "table.csv", "table.json", "accuracy_frames.png")
+        for name in ("results.json", "items.jsonl", *tables, "protocol.json"):
             assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
         server.requests.clear()
         assert run(command(video_mme, killed, server)) == 0

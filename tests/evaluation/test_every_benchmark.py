@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,19 +15,34 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, get_benchmark, read_rows
+from verl_video_tools.data.formats.submissions import has_truth
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
 FIGURES = {
     "charades-sta": {"R@0.3": 1.0, "R@0.5": 1.0, "R@0.7": 1.0, "mIoU": 1.0},  # of a single question
+    "clevrer-options": {"per_question": 0.25},  # of one option each of two descriptive ones, and two of two each
     "mlvu-dev": {"m_avg": 0.5},
     "mlvu-test": {"m_avg": 0.5},
     "mvbench": {"task_mean": 0.5},
     "star": {"type_mean": 0.5},
+    "temporalbench": {"multiple_binary_accuracy": 0.0},  # of the first video one answer of two is right
+    "video-mmlu": {"discipline_mean": 0.5},
     "video-mmmu": {"track_mean": 0.5},  # of three questions
 }
 """Beyond accuracy, where the first answer is right and the others are wrong."""
-COUNTS = {"items", "failed", "accuracy", "partial", "frames"}
+COUNTS = {
+    "items",
+    "failed",
+    "accuracy",
+    "partial",
+    "frames",
+    "unreadable",
+    "differing",
+    "visual_tokens",
+    "videos",
+    "intervals",
+}
 
 
 @pytest.fixture
@@ -46,7 +62,7 @@ def files(name: str, request: pytest.FixtureRequest, tmp_path: Path, make_video:
 @pytest.mark.parametrize("name", BENCHMARK_NAMES)
 def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Path) -> None:
     benchmark = get_benchmark(name)
-    read = [row for _, row in read_rows(benchmark, files)]
+    read = [row for _, row in read_rows(benchmark, replace(files, hidden_truths=True))]
     rows = [row for row in read if not isinstance(row, RowError)]
     answers = [rows[0]["reward_model"]["ground_truth"], *["Z"] * (len(rows) - 1)]
     scripts = {
@@ -62,10 +78,18 @@ def test_a_sample_gives_a_result(name: str, files: BenchmarkFiles, tmp_path: Pat
     overall = result["overall"]
     num_faults = len(read) - len(rows)
     assert (overall["items"], overall["failed"]) == (len(read), num_faults) == (len(read), len(result["failures"]))
-    assert overall["accuracy"] == 1 / len(rows)
-    assert {figure: overall[figure] for figure in overall.keys() - COUNTS} == FIGURES.get(name, {})
+    num_graded = sum(map(has_truth, rows))
+    assert overall["accuracy"] == (1 / num_graded if num_graded else None)
+    figures = {figure for figure in overall.keys() - COUNTS if not figure.endswith("_published")}
+    assert {figure: overall[figure] for figure in figures} == FIGURES.get(name, {})
+    published = {f"{figure}_published" for figure in ("accuracy", "unreadable", *figures)}
+    assert {figure for figure in overall if figure.endswith("_published")} == (
+        published if benchmark.published_extractor else set()
+    )
     assert list(result["groups"]) == list(benchmark.groupings)
     assert result["protocol"]["benchmark"] == name
     for values in result["groups"].values():
         assert all(figures.keys() == overall.keys() for figures in values.values())
-    assert set(overall) - {"items", "failed"} <= set((out / "table.csv").read_text().splitlines()[0].split(","))
+    assert set(overall) - {"items", "failed", "intervals"} <= set(
+        (out / "table.csv").read_text().splitlines()[0].split(",")
+    )

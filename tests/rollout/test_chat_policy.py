@@ -17,7 +17,7 @@ from tests.videos.files import write_video
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import IMAGE_MARK, Method, Sample, StopReason
 from verl_video_tools.methods import get_method
-from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig
+from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
 from verl_video_tools.rollout.context import DROPPED_MARK
 from verl_video_tools.services.endpoint.chat import Completion, restore_stop
 
@@ -112,6 +112,7 @@ async def test_png_is_lossless_and_jpeg_is_nearly(server: JudgeServer, sample: S
 async def test_sampling_is_what_was_asked_for(server: JudgeServer, sample: Sample) -> None:
     result = await rollout(server, sample, options={"temperature": 0.25}, seed=5)
     assert result.num_generated_tokens == 14
+    assert result.usage == Usage(requests=2, prompt_tokens=2, completion_tokens=14)
     first, second = server.requests
     expected = {"model": MODEL, "temperature": 0.25, "stop": [STOP], "max_tokens": 4096}
     assert {name: first[name] for name in expected} == expected

@@ -9,22 +9,43 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.options import command
+from verl_video_tools.core.errors import UsageError
 
 
 @command
 class EvalTable:
-    """Set results side by side: tables, and accuracy against frames as a plot."""
+    """Set results side by side: tables, paired differences with a test, and accuracy against cost as plots."""
 
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
-    out: Annotated[Path, typer.Option(help="Folder for table.md, table.csv, table.json and accuracy_frames.png.")]
+    out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]
+    power: Annotated[
+        bool, typer.Option("--power", help="Also tell what difference so many items and videos can show.")
+    ] = False
 
     def run(self) -> None:
+        from verl_video_tools.evaluation.comparison import compare, comparison_table, power_table, write_comparisons
+        from verl_video_tools.evaluation.items import read_items
+        from verl_video_tools.evaluation.knowledge import knowledge_table
+        from verl_video_tools.evaluation.plots import write_plots
         from verl_video_tools.evaluation.run import read_result
-        from verl_video_tools.evaluation.tables import write_plot, write_tables
+        from verl_video_tools.evaluation.tables import write_tables
 
-        read = {name: read_result(path) for name, path in _names(self.results).items()}
-        print(write_tables(read, self.out))
-        write_plot(read, self.out)
+        paths = _names(self.results)
+        read = {name: read_result(path) for name, path in paths.items()}
+        try:
+            runs = {name: read_items(path) for name, path in paths.items()}
+        except UsageError as error:
+            if self.power:
+                raise
+            typer.echo(f"without paired differences: {error}", err=True)
+            runs = {}
+        comparisons = compare(runs)
+        further = [comparison_table(comparisons)] if comparisons else []
+        further += [gain] if (gain := knowledge_table(read)).rows else []
+        print(write_tables(read, self.out, [*further, *([power_table(runs, comparisons)] if self.power else [])]))
+        if comparisons:
+            write_comparisons(comparisons, self.out)
+        write_plots(read, self.out)
 
 
 def _names(paths: Sequence[Path]) -> dict[str, Path]:

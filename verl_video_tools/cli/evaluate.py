@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from verl_video_tools.cli.options import Asking, Model, Seed, Settings, command, config_from
+from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
     from verl_video_tools.core.types import RolloutLimits
+    from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
 _MOST_FAILURES_SHOWN = 20
@@ -26,7 +28,13 @@ class Evaluate(Asking):
     """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")]
+    method: Annotated[str | None, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")] = (
+        None
+    )
+    protocol: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Options of a published evaluation; those given here come before them."),
+    ] = None
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
     benchmark: Annotated[
         str | None,
@@ -38,7 +46,20 @@ class Evaluate(Asking):
     subtitle_frames: Annotated[
         int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
     ] = None
-    base_url: Annotated[str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")] = None
+    extractor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
+    ] = None
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
+    ] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many of them, the same ones in every run.")] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, with seeds of their own.")] = 1
+    control: Annotated[
+        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy rests on; repeatable.")
+    ] = None
+    base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Annotated[
         str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
     ] = None
@@ -55,37 +76,71 @@ class Evaluate(Asking):
     settings: Settings = None
     temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
     seed: Seed = None
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder that keeps greedy or seeded replies, for runs that ask the same.")
+    ] = None
+    attempts: Annotated[
+        int, typer.Option(min=1, help="At a question at most, where the method verifies them (framethinker: 3).")
+    ] = 1
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
     ] = True
 
+    given_options: ClassVar[frozenset[str]] = frozenset()
+    """Those of the command line, which a protocol does not set."""
+
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
+        from verl_video_tools.evaluation.controls import controlled
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
         from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
 
-        if (self.base_url is None) == (self.serve is None):
+        if bool(self.base_url) == bool(self.serve):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
             raise UsageError("--serve-option belongs to --serve")
-        configured = get_method(self.method, **read_assignments(self.settings or []))
-        questions = self._questions()
+        fields = read_assignments(self.settings or [])
+        profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
+        if self.method is None:
+            raise UsageError("give --method, or --protocol, which has one")
+        configured = get_method(self.method, **(fields if profile is None else profile.fields))
+        whole = self._questions()
+        questions = scoped(
+            whole,
+            where=read_assignments(self.where or [], "--where"),
+            limit=self.limit,
+            repeats=self.repeats,
+        )
+        if len(questions.faults) < len(whole.faults):
+            told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
+            typer.echo(told, err=True)
+        configured, questions = controlled(configured, questions, self.control or (), self.seed)
         if questions.num_with_subtitles is not None:
-            typer.echo(f"{questions.num_with_subtitles} of {len(questions.tasks)} questions have subtitles", err=True)
+            typer.echo(
+                f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
+            )
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
         model, server = self.model, None
         options = read_assignments(self.serve_option or [], "--serve-option")
         facts: dict[str, Any] = {"retrieval": self.retrieval_fields(), "serve_options": options}
+        if profile is not None:
+            facts["published_protocol"] = {"name": self.protocol, "overrides": profile.overrides}
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
             limits = serving_limits(configured, get_method(configured.name), envelope)
             server = _announced(self.serve, self.out / "vllm.log", limits, options, model)
-        policy = self.policy(model=model, envelope=envelope)
+        policy = self.policy(
+            model=model,
+            envelope=envelope,
+            cache_dir=None if self.cache is None else str(self.cache),
+            model_digest=facts.get("served", {}).get("digest"),
+        )
         judge, retriever = self.judge(), self.retriever()
         with progress_bars("eval") as (progress,):
             result = asyncio.run(
@@ -97,15 +152,45 @@ class Evaluate(Asking):
                     server=server,
                     judge=judge,
                     retriever=retriever,
+                    extractor=self.extractor,
                     settings={name: value for name, value in facts.items() if value},
+                    controls=self.control or (),
                     seed=self.seed,
                     retry_failed=self.retry_failed,
+                    max_attempts=self.attempts,
                     progress=progress,
                 )
             )
         print(markdown({self.out.name: result}))
+        if name := result.get("submission"):
+            typer.echo(f"truths are not published; answers to hand in: {self.out / name}", err=True)
         _tell_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
+
+    def _take_protocol(self, name: str, fields: dict[str, Any]) -> Applied:
+        """Take over what a profile says and the command line does not.
+
+        Raises:
+            UsageError: there is no such profile or benchmark, or the profile is one of another method.
+        """
+        from verl_video_tools.data.formats import get_benchmark
+        from verl_video_tools.evaluation.protocols import SUBTITLES, apply
+        from verl_video_tools.evaluation.published_protocols import get_protocol
+
+        protocol = get_protocol(name)
+        if self.method not in (None, protocol.method):
+            raise UsageError(f"the protocol {name} is one of {protocol.method}, and --method is {self.method}")
+        self.method = protocol.method
+        given = {option: getattr(self, option) for option in self.given_options} | {
+            SUBTITLES: self.subtitles is not None
+        }
+        benchmark = None if self.benchmark is None else get_benchmark(self.benchmark).name
+        applied = apply(protocol, benchmark, given, fields)
+        for option, value in applied.options.items():
+            setattr(self, option, value)
+        for option, change in applied.overrides.items():
+            typer.echo(f"{name}: {option} is {change['used']}, published {change['published']}", err=True)
+        return applied
 
     def _questions(self) -> Questions:
         from verl_video_tools.data.formats import BenchmarkFiles
@@ -118,7 +203,7 @@ class Evaluate(Asking):
             return questions_of_rows(self.rows)
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
-        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self))
+        return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
 
 
 @asynccontextmanager

@@ -27,6 +27,7 @@ from verl_video_tools.cli.export_sft import ExportSFT
 from verl_video_tools.cli.filter import Filter
 from verl_video_tools.cli.generate import Generate
 from verl_video_tools.cli.haystack import Haystack
+from verl_video_tools.cli.list_names import ListNames
 from verl_video_tools.cli.logic import Logic
 from verl_video_tools.cli.mcp import MCP
 from verl_video_tools.cli.path import ConfigPath
@@ -43,10 +44,18 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 
 
 class DataclassCommand(TyperCommand):
-    """Calls `run` of the dataclass that holds the options, and tells its own options before those that it inherits."""
+    """Calls `run` of the dataclass that holds the options, and tells its own options before those that it inherits.
+
+    A command with the attribute `given_options` is told which options stand on the command line.
+    """
 
     def invoke(self, context: Any) -> Any:
-        return super().invoke(context).run()
+        command = super().invoke(context)
+        if hasattr(command, "given_options"):
+            command.given_options = frozenset(
+                name for name in context.params if context.get_parameter_source(name).name == "COMMANDLINE"
+            )
+        return command.run()
 
     def get_params(self, context: Any) -> list[Any]:
         own = getattr(self.callback, "__annotations__", {})
@@ -69,6 +78,7 @@ COMMANDS: dict[str, type] = {
     "report": Report,
     "eval": Evaluate,
     "eval-table": EvalTable,
+    "list": ListNames,
     "view": View,
     "doctor": Doctor,
     "demo": Demo,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
 import typer
 
 from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.video_identity import Sign
 
@@ -30,6 +31,9 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
 ]
+BASE_URL = typer.Option(
+    metavar="URL", help="OpenAI-compatible endpoint of the model; repeatable, for several that serve the same one."
+)
 Temperature = Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of sampling, for endpoints that take one.")]
 DeadlineSeconds = Annotated[float, typer.Option(min=0.1, help="Time for one turn with all its attempts.")]
@@ -80,7 +84,16 @@ class Asking:
     """How models are asked that make rollouts."""
 
     concurrency: Annotated[int, typer.Option(min=1, help="Rollouts under way at a time.")] = 32
+    requests_per_second: Annotated[
+        float | None, typer.Option(help="Requests sent at most, evenly spaced; default: no bound.")
+    ] = None
     deadline_seconds: DeadlineSeconds = 600.0
+    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this probability.")] = None
+    top_k: Annotated[int | None, typer.Option(help="Sample from so many of the likeliest tokens.")] = None
+    presence_penalty: Annotated[float | None, typer.Option(help="Penalty of tokens that the turn has already.")] = None
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Divisor of tokens that prompt or turn have already; 1 for none.")
+    ] = None
     jpeg_quality: Annotated[
         int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
     ] = None
@@ -94,20 +107,38 @@ class Asking:
     judge_model: Annotated[
         str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first served.")
     ] = None
+    judge_settings: Annotated[
+        list[str] | None,
+        typer.Option("--judge", metavar="FIELD=VALUE", help="Field of the judge, such as profile=longvt; repeatable."),
+    ] = None
     retrieval: Retrieval = None
 
     def policy(self, **others: Any) -> "PolicyConfig":
         """A model that is asked so; `others` are fields that the options do not give. Raises UsageError."""
         from verl_video_tools.rollout.chat_policy import PolicyConfig
 
-        return config_from(PolicyConfig, self, **others)
+        urls = {"base_url": tuple(getattr(self, "base_url", None) or ()) or None}
+        return config_from(PolicyConfig, self, **urls | others)
 
     def judge(self) -> "JudgeConfig | None":
-        """The judge; None where its endpoint is not given."""
+        """The judge; None where its endpoint is not given.
+
+        Raises:
+            UsageError: an unknown field, a wrong value, one given twice, or fields without an endpoint.
+        """
         from verl_video_tools.services.judge import JudgeConfig
 
-        url = self.judge_base_url
-        return None if url is None else JudgeConfig(base_url=url, model=self.judge_model)
+        named = {"base_url": self.judge_base_url, "model": self.judge_model}
+        given = {name: value for name, value in named.items() if value is not None}
+        fields = read_assignments(self.judge_settings or [], "--judge")
+        for name in fields.keys() & given.keys():
+            raise UsageError(f"give either --judge-{name.replace('_', '-')} or --judge {name}=...")
+        if not given.keys() | fields.keys():
+            return None
+        judge = JudgeConfig(**checked_fields(JudgeConfig, given | fields))
+        if judge.base_url is None:
+            raise UsageError("a judge needs an endpoint: give --judge-base-url")
+        return judge
 
     def retrieval_fields(self) -> dict[str, Any]:
         """The encoder's config. Raises UsageError for an option that is no assignment."""
@@ -129,7 +160,7 @@ class Sampling(Asking):
     """Which model is asked for rollouts to record, how often, and where they are written."""
 
     out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
-    base_url: Annotated[str, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of the model.")]
+    base_url: Annotated[list[str], BASE_URL]
     model: Model = None
     num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")] = 1
     temperature: Temperature = 1.0

@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from verl_video_tools.core.choices import grade_multiple_choice, plain_text
+from verl_video_tools.core.choices import grade_multiple_choice, names_option, plain_text
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.numbers import grade_number, is_number
 from verl_video_tools.core.regression import estimate, relative_accuracy
 from verl_video_tools.core.sample import Sample
-from verl_video_tools.core.segments import grade_segment, segment_of
+from verl_video_tools.core.segments import grade_segment, read_segment, segment_of
 from verl_video_tools.core.services import AnswerLabel, Judge
 from verl_video_tools.core.truths import canonical_number, option_letter
 
@@ -92,6 +92,20 @@ def decided_by_rule(answer: str | None, sample: Sample) -> AnswerLabel | None:
     else:
         return None
     return AnswerLabel.CORRECT if is_correct else AnswerLabel.INCORRECT
+
+
+def is_readable(answer: str | None, sample: Sample) -> bool:
+    """Whether an answer, right or wrong, gives what its type of question asks for: one option, number or segment, or
+    any words where the question is open."""
+    if answer is None or not answer.strip():
+        return False
+    if sample.question_type == "mc":
+        return names_option(answer, sample.options or None)
+    if sample.question_type == "numeric":
+        return _states_number(answer)
+    if sample.question_type == "regression":
+        return estimate(answer) is not None
+    return sample.question_type == "open" or read_segment(answer) is not None
 
 
 async def grade_answer(answer: str | None, sample: Sample, judge: Judge | None) -> AnswerLabel:

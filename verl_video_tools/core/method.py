@@ -79,6 +79,10 @@ class Method(ABC):
     dialogue_templates: ClassVar[str | None] = None
     """File beside the method's module with the forms of a teacher's dialogues (`data.dialogue_templates`)."""
 
+    published_sampling: ClassVar[Mapping[str, float]] = {}
+    """How the authors decode when they evaluate: options of `rollout.sampling.Sampling`, and `max_turn_tokens`. What
+    neither paper nor code says is absent."""
+
     accuracy_reward: float = 1.0
     """What a correct answer adds to the reward, as its component `accuracy`."""
     max_turns: int
@@ -179,6 +183,40 @@ class Method(ABC):
             validate: the rollout is for validation, not for training.
         """
         return self
+
+    @property
+    def label(self) -> str:
+        """What tables call this config, where the name does not tell methods apart that a reader would compare."""
+        return self.name
+
+    @property
+    def initial_frames_as_video(self) -> bool:
+        """The initial frames are sent as one video, in order, to an endpoint that takes it."""
+        return False
+
+    def without_visuals(self) -> Method:
+        """The config that asks without any frame, for the control of what a model knows without the video.
+
+        Raises:
+            UsageError: the method's prompt and tools make no sense then.
+        """
+        raise UsageError(f"{self.name} cannot be asked without frames: its tools show them. Give --method direct")
+
+    def attempt(self, number: int, max_attempts: int) -> Method:
+        """The config of one of several attempts at a question, where the method's authors evaluate so.
+
+        Args:
+            number: of the attempt, from 1.
+            max_attempts: that there may be, more than 1.
+
+        Raises:
+            UsageError: they make one.
+        """
+        raise UsageError(f"{self.name} makes one attempt at a question: leave --attempts out")
+
+    def attempt_fault(self, trajectory: Trajectory) -> str | None:
+        """Why one of several attempts does not count, so that another is made; None where it does."""
+        return None
 
     def own_settings(self, run: Method) -> dict[str, Any]:
         """The fields in which this config of one rollout differs from the run's.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.subtitles import Subtitle
 from verl_video_tools.core.truths import QuestionType, canonical_truth, default_question_type
 
 
@@ -15,8 +16,9 @@ from verl_video_tools.core.truths import QuestionType, canonical_truth, default_
 class Sample:
     """One row of the data set as loops and rewards see it (columns: `docs/rows.md`).
 
-    `question` is the whole text that the model reads, option lines included. `ground_truth` is in the form that graders
-    compare (`core.truths`): the letter of an option, whatever form of it a row has.
+    `question` is the whole text that the model reads, option lines included; `subtitles` stand between the frames that
+    are shown with it. `ground_truth` is in the form that graders compare (`core.truths`): the letter of an option,
+    whatever form of it a row has.
     """
 
     question: str
@@ -26,6 +28,7 @@ class Sample:
     options: tuple[str, ...] = ()
     video_segment_seconds: tuple[float, float] | None = None
     extra_info: Mapping[str, Any] = field(default_factory=dict)
+    subtitles: tuple[Subtitle, ...] = ()
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Sample:
@@ -52,6 +55,7 @@ class Sample:
         try:
             options = _options(extra_info.get("options"))
             segment = _segment(extra_info.get("video_segment"))
+            subtitles = _subtitles(extra_info.get("subtitles"))
         except ValueError as error:
             raise RowError(f"{where}: {error}") from error
         kind = cast(QuestionType, question_type or default_question_type(truth, options))
@@ -67,6 +71,7 @@ class Sample:
             options=options,
             video_segment_seconds=segment,
             extra_info=extra_info,
+            subtitles=subtitles,
         )
 
 
@@ -112,4 +117,14 @@ def _segment(given: Any) -> tuple[float, float] | None:
     except (TypeError, ValueError):
         raise ValueError(
             f"extra_info.video_segment must be [start, end] in seconds, or be left out, got {given!r:.200}"
+        ) from None
+
+
+def _subtitles(given: Any) -> tuple[Subtitle, ...]:
+    try:
+        return tuple(Subtitle.from_row(subtitle) for subtitle in (() if given is None else given))
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            "extra_info.subtitles must list objects with start_seconds, end_seconds and text, or be left out, got "
+            f"{given!r:.200}"
         ) from None

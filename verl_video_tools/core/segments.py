@@ -21,21 +21,40 @@ _TIME = rf"(?<!\d)({_DIGITS}(?::{_DIGITS}){{0,2}}(?!:\d)(?:\.\d++)?|(?<![.\w])\.
 _PAIR = rf"{_TIME} ?(?:,|-|\u2013|\u2014|~|\bto\b|\band\b|\buntil\b) ?{_TIME}"
 _SEGMENT = re.compile(_PAIR, re.IGNORECASE)
 _SEGMENT_IN_BRACKETS = re.compile(rf"\[ ?{_PAIR} ?\]", re.IGNORECASE)
+_NAMED_ENDS = re.compile(
+    rf"\b(?:start|begin)\w*\b\D{{0,40}}?{_TIME}\D{{0,60}}?\b(?:end|stop|finish)\w*\b\D{{0,40}}?{_TIME}", re.IGNORECASE
+)
+_WHOLE_VIDEO = re.compile(
+    r"\b(?:clip|video|footage|film|recording) (?:\w+ )?(?:lasts?|runs?|spans?|goes|covers) (?:\w+ ){0,2}$",
+    re.IGNORECASE,
+)
+"""Before a segment: it is the video's own length."""
+_WHOLE_VIDEO_CHARACTERS = 60
 
 
 def read_segment(answer: str | None) -> tuple[float, float] | None:
     """The last segment that an answer names, in seconds; None if it names none.
 
     Two times belong together where only a comma, a dash, "to", "and" or "until" stands between them: ``[2.5, 7]``,
-    ``2.5s - 7s``, ``from 0:02 to 0:07``. Those in square brackets come first: what else an answer says may be about
-    other times. Markup counts for nothing. Ends in the wrong order are a segment that overlaps nothing.
+    ``2.5s - 7s``, ``from 0:02 to 0:07``; and where they are named as ends: ``Start time: 2.5 s. End time: 7 s``,
+    ``starts at 0:02 and ends at 0:07``. Those in square brackets come first: what else an answer says may be about
+    other times. How long the video lasts (``the clip lasts from 0 to 30``) counts only where nothing else is named.
+    Markup counts for nothing. Ends in the wrong order are a segment that overlaps nothing.
     """
     text = " ".join(_MARKUP.sub("", answer or "").split())
-    found = _SEGMENT_IN_BRACKETS.findall(text) or _SEGMENT.findall(text)
+    found = list(_SEGMENT_IN_BRACKETS.finditer(text))
+    if not found:
+        named = [*_SEGMENT.finditer(text), *_NAMED_ENDS.finditer(text)]
+        found = [match for match in named if not _is_whole_video(match)] or named
     if not found:
         return None
-    start, end = map(clock_seconds, found[-1])
+    start, end = map(clock_seconds, max(found, key=lambda match: match.end()).groups())
     return None if start is None or end is None else (start, end)
+
+
+def _is_whole_video(segment: re.Match[str]) -> bool:
+    start = segment.start()
+    return _WHOLE_VIDEO.search(segment.string, max(0, start - _WHOLE_VIDEO_CHARACTERS), start) is not None
 
 
 def overlap(answer: str | None, truth: str) -> float:

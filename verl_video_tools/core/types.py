@@ -25,6 +25,7 @@ from verl_video_tools.core.segments import segment_of as segment_of
 from verl_video_tools.core.services import AnswerLabel as AnswerLabel
 from verl_video_tools.core.services import Judge as Judge
 from verl_video_tools.core.services import Retriever as Retriever
+from verl_video_tools.core.subtitles import Subtitle as Subtitle
 from verl_video_tools.core.tool import FrameSelector as FrameSelector
 from verl_video_tools.core.tool import Tool as Tool
 from verl_video_tools.core.tool import ToolContext as ToolContext

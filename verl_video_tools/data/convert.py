@@ -54,6 +54,7 @@ TAUGHT_SCHEMA = pa.schema(
     ]
 )
 """Those of rows for fine-tuning."""
+_SUBTITLE = pa.struct([("start_seconds", pa.float64()), ("end_seconds", pa.float64()), ("text", pa.string())])
 
 
 def convert_annotations(
@@ -92,6 +93,8 @@ def convert_annotations(
     schema = ROW_SCHEMA if method is None else TAUGHT_SCHEMA
     if method_name is not None:
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
+    if files.subtitles is not None and source.subtitle_form == "interleaved":
+        schema = _with_subtitles(schema)
     skipped: list[str] = []
     num_written = num_with_subtitles = 0
     with row_writer(target, schema) as writer:
@@ -106,6 +109,13 @@ def convert_annotations(
             first = f"; the first was left out: {skipped[0]}" if skipped else ""
             raise UsageError(f"{files.annotations} gives no row{first}")
     return Conversion(num_written, tuple(skipped), num_with_subtitles)
+
+
+def _with_subtitles(schema: pa.Schema) -> pa.Schema:
+    """The columns with `extra_info.subtitles`, which only rows that show some between their frames have."""
+    place = schema.get_field_index("extra_info")
+    extra_info = pa.struct([*schema.field(place).type, pa.field("subtitles", pa.list_(_SUBTITLE))])
+    return schema.set(place, pa.field("extra_info", extra_info))
 
 
 def _good_rows(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,12 @@ from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
 from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
+from verl_video_tools.data.generation_summary import GenerationSummary, Key
 from verl_video_tools.data.parquet import read_table
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.records.records import read_records
-from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig
+from verl_video_tools.rollout.attempts import Attempts, attempted
+from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
 logger = logging.getLogger(__name__)
@@ -35,12 +38,10 @@ Record = dict[str, Any]
 """A line of the file, as `records.records` describes it; without tokens and advantage, which only training has.
 
 `answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
+`usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 """
 
-Key = tuple[str, int]
-"""What a rollout is known by in its file: `uid` and `session_id`."""
-
-_ASKED_FIELDS = ("video_path", "question")
+_ASKED_FIELDS = ("video_path", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 
@@ -59,6 +60,7 @@ class RolloutTask:
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
+        is_graded: False: the row has no truth; the rollout earns nothing, and has no label.
     """
 
     uid: str
@@ -69,56 +71,11 @@ class RolloutTask:
     given_prompt_digest: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
+    is_graded: bool = True
 
     @property
     def key(self) -> Key:
         return self.uid, self.session_id
-
-
-@dataclass
-class GenerationSummary:
-    """What a file of records holds; a rollout that was made again counts as it ended last."""
-
-    records: dict[Key, tuple[float, int, str, tuple[str, ...]]] = field(default_factory=dict)
-    templates: dict[Key, tuple[str, bool]] = field(default_factory=dict)
-    """Of rollouts that were to take a form: which, and whether they did."""
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        trajectory: Trajectory = record["trajectory"]
-        acc, num_calls = float(record["reward"]["acc"]), len(trajectory.executed_calls())
-        key = str(record["uid"]), int(record["session_id"])
-        self.records[key] = acc, num_calls, str(trajectory.stop_reason), tuple(trajectory.flags)
-        if record.get("template") is not None:
-            self.templates[key] = record["template"], record["template_fault"] is None and not trajectory.flags
-
-    @property
-    def num_flagged(self) -> int:
-        return sum(bool(flags) for *_, flags in self.records.values())
-
-    @property
-    def accuracy(self) -> float:
-        """Share of right answers among the rollouts that are not flagged; 0.0 where there is none."""
-        accs = [acc for acc, *_, flags in self.records.values() if not flags]
-        return sum(accs) / max(1, len(accs))
-
-    def __str__(self) -> str:
-        def listed(counts: Counter[str]) -> str:
-            return ", ".join(f"{name}: {count}" for name, count in counts.most_common()) or "none"
-
-        num_calls = [num_calls for _, num_calls, _, flags in self.records.values() if not flags]
-        stops = Counter(stop for _, _, stop, flags in self.records.values() if not flags)
-        failures = Counter(flag for *_, flags in self.records.values() for flag in flags[:1])
-        return (
-            f"{len(self.records)} rollouts, accuracy {self.accuracy:.3f}, "
-            f"{sum(num_calls) / max(1, len(num_calls)):.2f} executed calls per rollout; "
-            f"ended by {listed(stops)}; failures {listed(failures)}{self._listed_templates()}"
-        )
-
-    def _listed_templates(self) -> str:
-        wanted = Counter(name for name, _ in self.templates.values())
-        kept = Counter(name for name, is_kept in self.templates.values() if is_kept)
-        counts = ", ".join(f"{name}: {kept[name]} of {wanted[name]}" for name in sorted(wanted))
-        return f"; templates kept {counts}" if counts else ""
 
 
 def tasks_of_rows(
@@ -156,6 +113,7 @@ async def generate(
     retriever: Retriever | None = None,
     retry_flagged: bool = False,
     label_answers: bool = False,
+    max_attempts: int = 1,
     progress: Progress = no_progress,
 ) -> GenerationSummary:
     """Make the rollouts that `out` does not hold yet, and append each to it as soon as it is scored.
@@ -172,6 +130,8 @@ async def generate(
         retry_flagged: make those again that are recorded as flagged.
         label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not say so: it
             may be withheld from a right answer for its form or its consistency.
+        max_attempts: of each rollout, where the method evaluates so (`rollout.attempts`); its record is that of the
+            attempt taken, and tells of the others.
         progress: called before the first rollout and after each, with the number done and wanted.
 
     Returns:
@@ -205,9 +165,9 @@ async def generate(
         await chat.client.check_reachable()
 
         async def make(task: RolloutTask) -> None:
-            record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers)
+            record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers, max_attempts)
             if StopReason.ABORTED in record["trajectory"].flags:
-                await chat.client.check_reachable()  # else all that is left would fail one by one
+                await chat.check_usable()  # else all that is left would fail one by one
             append_record(file, {**record, "trajectory": record["trajectory"].to_dict()})
             summary.add(record)
 
@@ -229,25 +189,43 @@ async def _record(
     seed: int | None,
     retriever: Retriever | None,
     label_answers: bool,
+    max_attempts: int,
 ) -> Record:
     reward = method.zero_reward()
+    attempts: Attempts | None = None
     label: AnswerLabel | None = None
     sample: Sample | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
+    seconds = 0.0
     try:
         method = method_of_rollout(method, task.settings)
         sample = Sample.from_row(task.row)
-        method.check_sample(sample, judge)
-        rollout = await chat.rollout(
-            method,
-            sample,
-            given_turns=task.given_turns,
-            given_initial_frames=task.given_initial_frames,
-            instruction=_joined(instruction, "" if task.template is None else task.template.instruction),
-            seed=_seed_of(task, seed),
-            retriever=retriever,
+        if task.is_graded:
+            method.check_sample(sample, judge)
+        began = time.perf_counter()
+        rollouts: list[ChatRollout] = []
+
+        async def attempt(own: Method, number: int, sample: Sample = sample) -> Trajectory:
+            made = await chat.rollout(
+                own,
+                sample,
+                given_turns=task.given_turns,
+                given_initial_frames=task.given_initial_frames,
+                instruction=_joined(instruction, "" if task.template is None else task.template.instruction),
+                seed=_seed_of(task, seed, number),
+                retriever=retriever,
+            )
+            rollouts.append(made)
+            return made.trajectory
+
+        attempts = await attempted(method, attempt, max_attempts)
+        rollout = ChatRollout(
+            attempts.trajectory,
+            sum(made.num_generated_tokens for made in rollouts),
+            sum((made.usage for made in rollouts), Usage()),
         )
-        if not rollout.trajectory.flags:
+        seconds = time.perf_counter() - began
+        if task.is_graded and not rollout.trajectory.flags:
             once = None if judge is None else _AskedOnce(judge)
             if label_answers:
                 label = await grade_answer(rollout.trajectory.answer, sample, once)
@@ -261,7 +239,8 @@ async def _record(
     except Exception as error:
         logger.exception("rollout %s of row %s", task.session_id, task.uid)
         _abort(rollout.trajectory, "exception", repr(error))
-    rollout.trajectory.settings = dict(task.settings)
+    own_settings = {} if attempts is None else attempts.method.own_settings(method)
+    rollout.trajectory.settings = {**task.settings, **own_settings}
     return {
         "step": 0,
         "uid": task.uid,
@@ -275,9 +254,17 @@ async def _record(
         "reward": reward_info(method, reward, sample, bool(rollout.trajectory.flags)),
         "answer_label": label,
         "num_generated_tokens": rollout.num_generated_tokens,
+        "usage": asdict(rollout.usage),
+        "seconds": round(seconds, 3),
         **_form_of(task.template, rollout.trajectory),
+        **({} if attempts is None or max_attempts == 1 else _told_of(attempts)),
         "trajectory": rollout.trajectory,
     }
+
+
+def _told_of(attempts: Attempts) -> Record:
+    """What became of each attempt at a question, and the number of the one taken, if any."""
+    return {"attempts": [attempt.summary() for attempt in attempts.made], "attempt_taken": attempts.taken}
 
 
 def _joined(instruction: str | None, of_template: str) -> str | None:
@@ -317,9 +304,10 @@ def _abort(trajectory: Trajectory, flag: str, error: str) -> None:
     trajectory.flags.append(flag)
 
 
-def _seed_of(task: RolloutTask, seed: int | None) -> int | None:
+def _seed_of(task: RolloutTask, seed: int | None, attempt: int = 1) -> int | None:
     """Apart for each rollout, with room for its turns."""
-    return None if seed is None else random.Random(f"{seed}/{task.uid}/{task.session_id}").getrandbits(30)
+    again = "" if attempt == 1 else f"/{attempt}"
+    return None if seed is None else random.Random(f"{seed}/{task.uid}/{task.session_id}{again}").getrandbits(30)
 
 
 def _tell_other_prompts(tasks: Sequence[RolloutTask], method: Method) -> None:
@@ -337,7 +325,7 @@ def _check_no_judge_is_needed(method: Method, tasks: Sequence[RolloutTask]) -> N
             sample = Sample.from_row(task.row)
         except RowError:
             continue  # recorded as a failure of this row
-        if sample.question_type == "open":
+        if sample.question_type == "open" and task.is_graded:
             method.check_sample(sample, None)
 
 

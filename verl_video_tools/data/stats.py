@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.core.types import Sample, VideoInfo
 from verl_video_tools.data.parquet import row_batches
@@ -102,7 +103,7 @@ def _count(stats: RowStats, row: Mapping[str, Any]) -> None:
     if sample.question_type == "mc":
         stats.num_options[len(sample.options)] += 1
         stats.truth_letters[sample.ground_truth.strip().upper()] += 1
-    stats.questions_of_video[sample.video_path] += 1
+    stats.questions_of_video[read_clip(sample.video_path).file] += 1
     if sample.video_segment_seconds is not None:
         start, end = sample.video_segment_seconds
         stats.segment_seconds.append(end - start)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.parquet import read_schema, row_batches, row_writer, with_texts
@@ -110,7 +111,7 @@ def decontaminate(
 
 
 def video_paths(source: Path) -> Iterator[str]:
-    """`extra_info.video_path` of each row; of a row about images, the first of them.
+    """The file of `extra_info.video_path` of each row; of a row about images, the first of them.
 
     Raises:
         UsageError: the file cannot be read, or a row has none.
@@ -119,7 +120,7 @@ def video_paths(source: Path) -> Iterator[str]:
         path = _media_path(extra_info) if isinstance(extra_info, Mapping) else None
         if not isinstance(path, str) or not path:
             raise UsageError(f"{source}: row {number} has no extra_info.video_path; `vvt data validate` finds bad rows")
-        yield path
+        yield read_clip(path).file
 
 
 def _media_path(extra_info: Mapping[str, Any]) -> Any:
@@ -155,12 +156,13 @@ def _owners(benchmarks: Sequence[str | Path], note: Callable[[str], None]) -> di
 def _annotated_videos(name: str, annotations: Path, note: Callable[[str], None]) -> Iterator[str]:
     """The videos that published annotations are about, as these name them."""
     num_named, unread = 0, list[str]()
-    for number, row in read_rows(get_benchmark(name), BenchmarkFiles(annotations=annotations, videos=None)):
+    files = BenchmarkFiles(annotations=annotations, videos=None, hidden_truths=True)
+    for number, row in read_rows(get_benchmark(name), files):
         if isinstance(row, RowError):
             unread.append(f"row {number}: {row}")
         else:
             num_named += 1
-            yield row["extra_info"]["video_path"]
+            yield read_clip(row["extra_info"]["video_path"]).file
     if not num_named:
         first = f"; {unread[0]}" if unread else ""
         raise UsageError(f"{annotations} names no video in the format of {name}{first}")

@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from verl_video_tools.core.choices import plain_text
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule
 from verl_video_tools.core.numbers import is_number
@@ -202,7 +203,7 @@ def probe_videos(
     spellings: dict[Path, list[str]] = defaultdict(list)
     rows = (row for batch in row_batches(source, ("extra_info",)) for row in batch.to_pylist())
     for path in dict.fromkeys(map(_video_path, rows)):
-        if path is not None and os.path.isfile(path):
+        if path is not None and _is_file(path):
             spellings[Path(path)].append(path)
     found: dict[str, VideoInfo | str] = {}
     for num_done, record in enumerate(probe_files(spellings, jobs, deadline_seconds), start=1):
@@ -210,6 +211,10 @@ def probe_videos(
         found.update(dict.fromkeys(spellings[Path(record["path"])], fact))
         progress(num_done, len(spellings))
     return found
+
+
+def _is_file(path: str) -> bool:
+    return os.path.isfile(read_clip(path).file)
 
 
 def _video_path(row: Mapping[str, Any]) -> str | None:
@@ -228,7 +233,7 @@ class _Checker:
         self._methods = methods
         self._videos = videos
         self._costs = costs
-        self._is_file = cache(os.path.isfile)
+        self._is_file = cache(_is_file)
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
         problems = list(_column_problems(row))
@@ -246,7 +251,7 @@ class _Checker:
         problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
         info = None
         if not self._is_file(sample.video_path):
-            problems.append(f"no such video file: {sample.video_path}")
+            problems.append(f"no such video file: {read_clip(sample.video_path).file}")
         elif self._videos is not None:
             found = self._videos.get(sample.video_path, f"no such video file: {sample.video_path}")
             if isinstance(found, str):

@@ -1,14 +1,26 @@
 """Measure a model with the loop, the prompts, the frames and the graders of training.
 
 questions.py        what is asked: rows, or a benchmark
+scope.py            which of the questions, and how often
 run.py              one evaluation in one folder, `data.generate.generate` doing the asking
 results.py          the result, from recorded rollouts
-tables.py           results as tables and as a plot
+published.py        the verdicts of a published extractor beside ours
+knowledge.py        Video-MMMU's knowledge gain, from two results
+protocols.py        profiles of published evaluations; published_protocols.py has them
+metrics.py          a benchmark's metrics of items that were asked several times
+items.py            what became of each item, by which runs are joined
+costs.py            tokens, requests and seconds of an item
+calls.py            when and how a model looks again
+uncertainty/        by how much a figure may be chance
+comparison.py       paired differences of runs, and what difference could be shown
+tables.py           results as tables
+table_text.py       a table as Markdown or LaTeX
+plots.py            accuracy against what it costs
 serve.py            a vLLM of its own
 serve_guard.py      the process that ends it, also when ours is killed
 model_files.py      which model it serves, identified by the content of its files
 processor.py        the sizes that a model's processor leaves untouched
-command.py          `vvt eval` and `vvt eval-table`
 lmms_eval_model.py  our loop as a model of lmms-eval
-benchmarks/         published annotation files as rows, what to tabulate them by, and figures beyond accuracy
+
+`cli.evaluate` and `cli.eval_table` are the commands; benchmarks are in `data.formats`, extractors in `data.extractors`.
 """

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
-from verl_video_tools.data.formats.subtitles import asked_with_subtitles
+from verl_video_tools.data.formats.submissions import has_truth
+from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
 
 
@@ -18,11 +20,13 @@ class Questions:
 
     Attributes:
         name: of the benchmark, or of the file of rows.
-        tasks: one for each question; the uid is its place in its file.
+        tasks: in the order of the questions; the uid is the question's place in its file.
         faults: what is wrong with entries that are no questions, by place.
         benchmark: None for a file of rows.
         subtitles: how the benchmark's subtitles are shown, None if they are not.
         num_with_subtitles: questions whose video has any; None if they are not shown.
+        scope: which part of the questions these are, by `where` and `limit`; None for all.
+        repeats: how often each is asked; there is a task for each time.
     """
 
     name: str
@@ -31,6 +35,12 @@ class Questions:
     benchmark: Benchmark | None = None
     subtitles: str | None = None
     num_with_subtitles: int | None = None
+    scope: Mapping[str, Any] | None = None
+    repeats: int = 1
+
+    @property
+    def num_questions(self) -> int:
+        return len(self.tasks) // self.repeats
 
 
 def questions_of_rows(rows_parquet: Path) -> Questions:
@@ -59,15 +69,17 @@ def questions_of_benchmark(spec: str, files: BenchmarkFiles) -> Questions:
         if isinstance(row, RowError):
             faults[number] = row
         else:
-            tasks.append(RolloutTask(str(number), 0, row))
+            tasks.append(RolloutTask(str(number), 0, row, is_graded=has_truth(row)))
     if not tasks:
         first = f"; the first: {next(iter(faults.values()))}" if faults else ""
         raise UsageError(f"{files.annotations}: none of {len(faults)} entries is a question of {benchmark.name}{first}")
     num_with_subtitles = None if files.subtitles is None else sum(asked_with_subtitles(task.row) for task in tasks)
-    return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(files), num_with_subtitles)
+    return Questions(benchmark.name, tasks, faults, benchmark, _subtitles(benchmark, files), num_with_subtitles)
 
 
-def _subtitles(files: BenchmarkFiles) -> str | None:
-    if files.subtitles is None:
+def _subtitles(benchmark: Benchmark, files: BenchmarkFiles) -> str | None:
+    if files.subtitles is None or benchmark.subtitle_form is None:
         return None
-    return "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"
+    form = SUBTITLE_FORMS[benchmark.subtitle_form]
+    which = "all" if files.subtitle_frames is None else f"those shown at {files.subtitle_frames} evenly spaced frames"
+    return f"{which}, {form}"

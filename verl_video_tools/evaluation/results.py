@@ -5,60 +5,115 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import stdev
 from typing import Any
 
 from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.calls import call_figures
+from verl_video_tools.evaluation.costs import costs_of, summed
+from verl_video_tools.evaluation.metrics import mean_metrics
+from verl_video_tools.evaluation.published import SUFFIX, ReadItem, num_unreadable, published_figures, read_item
 from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.evaluation.uncertainty.results import metric_intervals, share_intervals
 
 Figures = dict[str, Any]
-"""Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, and the benchmark's metrics.
+"""Counts and means over some items: `items`, `failed`, `accuracy`, `partial`, `frames`, `visual_tokens`, the
+benchmark's metrics, the number of `videos`, 95 % `intervals` of accuracy, partial and metrics, and how many answers are
+`unreadable`; with a published extractor also `accuracy_published` and its other figures (`published_figures`).
 
-Means run over the items that did not fail, and are None where all did.
+Means run over the items that did not fail, those of verdicts over the ones with a truth; None where there are none. An
+item that was asked several times counts as the mean of those times. An interval is None where there are too few videos
+for one.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An item that was asked. `graded` is None if it failed."""
+    """An item as it was asked once. `graded` is None if it failed, or has no truth."""
 
     record: Record
     graded: GradedItem | None
+    read: ReadItem | None
+    """Also read by the published extractor; None without one."""
+    costs: Mapping[str, int | None]
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.record["trajectory"].flags)
 
 
-def summarise(questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any]) -> dict[str, Any]:
+def summarise(
+    questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
+) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
-        records: a record for each question, with `answer_label` where it did not fail; of several the last one holds.
+        records: a record for each task, with `answer_label` where it did not fail and has a truth; of several the last
+            one holds.
         protocol: what was evaluated, and how; copied into the result.
+        extractor: the published rule that answers are read by beside ours.
     """
-    last = {str(record["uid"]): record for record in records}
-    items = [_item(last[task.uid]) for task in questions.tasks if task.uid in last]
+    items = [_item(record, protocol, extractor) for record in records_of_tasks(questions, records)]
     groups = _groups(items, questions.benchmark)
     return {
         "protocol": dict(protocol),
-        "overall": _figures(items, questions.benchmark, num_faults=len(questions.faults)),
+        "overall": _figures(items, questions.benchmark, extractor, num_faults=len(questions.faults)),
         "groups": {
-            name: {value: _figures(members, questions.benchmark) for value, members in values.items()}
+            name: {value: _figures(members, questions.benchmark, extractor) for value, members in values.items()}
             for name, values in groups.items()
         },
         "frames": _frames(items),
-        "graded_by": _graded_by(items),
+        "costs": summed([item.costs for item in items if not item.is_failed]),
+        "calls": _calls(items),
+        **({"repeats": _repeats(items, questions.repeats)} if questions.repeats > 1 else {}),
+        "graded_by": _graded_by(items, questions.benchmark),
         "stop_reasons": dict(sorted(Counter(str(item.record["trajectory"].stop_reason) for item in items).items())),
         "failures": _failures(questions, items),
     }
 
 
-def _item(record: Record) -> _Item:
-    if record["trajectory"].flags:
-        return _Item(record, None)
+def differing_items(
+    questions: Questions, records: Iterable[Record], extractor: Extractor | None
+) -> list[dict[str, Any]]:
+    """The answers that our grader and the published extractor judge differently, in order of the questions
+    (`ReadItem.difference`); none without an extractor.
+
+    Args:
+        records: as for `summarise`.
+    """
+    lines = []
+    for record in records_of_tasks(questions, records):
+        graded = graded_item(record)
+        if graded is None or extractor is None or not (read := read_item(graded, extractor)).differs:
+            continue
+        lines.append(read.difference({"item": _name_of(record, questions.benchmark), **_repeat(record, questions)}))
+    return lines
+
+
+def records_of_tasks(questions: Questions, records: Iterable[Record]) -> list[Record]:
+    """The last record of each task, in the order of the tasks; of none that was not asked yet."""
+    last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
+    return [last[task.key] for task in questions.tasks if task.key in last]
+
+
+def _item(record: Record, protocol: Mapping[str, Any], extractor: Extractor | None) -> _Item:
+    graded = graded_item(record)
+    read = None if graded is None or extractor is None else read_item(graded, extractor)
+    return _Item(record, graded, read, costs_of(record, protocol))
+
+
+def graded_item(record: Record) -> GradedItem | None:
+    """A recorded item as the metrics need it; None if it failed, or has no truth."""
+    if record["trajectory"].flags or record["answer_label"] is None:
+        return None
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
-    sample = Sample.from_row(row)
-    return _Item(record, GradedItem(sample, record["trajectory"].answer, AnswerLabel(record["answer_label"])))
+    label, repeat = AnswerLabel(record["answer_label"]), int(record["session_id"])
+    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, repeat)
 
 
 def _groups(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, dict[str, list[_Item]]]:
@@ -86,22 +141,76 @@ def _own_groups(extra_info: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: value if isinstance(value, list) else [value] for name, value in given if value not in (None, "")}
 
 
-def _figures(items: Sequence[_Item], benchmark: Benchmark | None, num_faults: int = 0) -> Figures:
-    graded = [item.graded for item in items if item.graded is not None]
-    metrics = benchmark.metrics(graded) if benchmark is not None and graded else {}
-    return {
-        "items": len(items) + num_faults,
-        "failed": len(items) - len(graded) + num_faults,
-        "accuracy": _mean([item.label is AnswerLabel.CORRECT for item in graded]),
-        "partial": _mean([item.label is AnswerLabel.PARTIAL for item in graded]),
-        "frames": _frames(items)["total"]["mean"],
-        **metrics,
+def _figures(
+    items: Sequence[_Item], benchmark: Benchmark | None, extractor: Extractor | None, num_faults: int = 0
+) -> Figures:
+    answered = _by_item([item for item in items if item.graded is not None])
+    graded = [item.graded for times in answered for item in times if item.graded is not None]
+    read = [item.read for times in answered for item in times if item.read is not None]
+    published = [item.published for item in read]
+    videos = [_video(times[0]) for times in answered]
+    shares = {
+        name: [_share([item.graded for item in times], label) for times in answered]
+        for name, label in (("accuracy", AnswerLabel.CORRECT), ("partial", AnswerLabel.PARTIAL))
     }
+    if extractor is not None:
+        verdicts = [[None if item.read is None else item.read.published for item in times] for times in answered]
+        shares[f"accuracy{SUFFIX}"] = [_share(times, AnswerLabel.CORRECT) for times in verdicts]
+    num_items = len(_by_item(items)) + num_faults
+    published_metrics = {f"{name}{SUFFIX}": each for name, each in metric_intervals(published, benchmark).items()}
+    return {
+        "items": num_items,
+        "failed": num_items - len(_by_item([item for item in items if not item.is_failed])),
+        **{name: _mean(values) for name, values in shares.items()},
+        "unreadable": num_unreadable(graded),
+        "frames": _frames(items)["total"]["mean"],
+        "visual_tokens": _mean_visual_tokens(items),
+        **mean_metrics(benchmark, graded),
+        **(published_figures(read, benchmark) if extractor is not None else {}),
+        "videos": len(set(videos)),
+        "intervals": {
+            **share_intervals(shares, videos),
+            **metric_intervals(graded, benchmark),
+            **published_metrics,
+        },
+    }
+
+
+def _by_item(items: Sequence[_Item]) -> list[list[_Item]]:
+    """The times that each item was asked."""
+    times: dict[str, list[_Item]] = {}
+    for item in items:
+        times.setdefault(str(item.record["uid"]), []).append(item)
+    return list(times.values())
+
+
+def _video(item: _Item) -> str:
+    return str(item.record["extra_info"]["video_path"])
+
+
+def _share(times: Sequence[GradedItem | None], label: AnswerLabel) -> float:
+    return sum(item is not None and item.label is label for item in times) / len(times)
+
+
+def _mean_visual_tokens(items: Sequence[_Item]) -> float | None:
+    found = summed([item.costs for item in items if not item.is_failed])["visual_tokens"]
+    return None if found is None else found["mean"]
+
+
+def _repeats(items: Sequence[_Item], repeats: int) -> dict[str, Any]:
+    """Accuracy of each time that all items were asked, the mean of these, and their standard deviation."""
+    accuracies = []
+    for number in range(repeats):
+        times = [item for item in items if item.graded is not None and item.record["session_id"] == number]
+        accuracies.append(_mean([_share([item.graded], AnswerLabel.CORRECT) for item in times]))
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    spread = stdev(known) if len(known) > 1 else None
+    return {"number": repeats, "accuracy": accuracies, "mean": _mean(known), "standard_deviation": spread}
 
 
 def _frames(items: Sequence[_Item]) -> dict[str, Any]:
     """Frames shown, in all and per item that did not fail; and turns and executed calls."""
-    counts = [item.record["trajectory"].counts() for item in items if item.graded is not None]
+    counts = [item.record["trajectory"].counts() for item in items if not item.is_failed]
     numbers = {
         "initial": [count["initial_frames"] for count in counts],
         "tool": [count["tool_frames"] for count in counts],
@@ -112,40 +221,55 @@ def _frames(items: Sequence[_Item]) -> dict[str, Any]:
     return {name: {"sum": sum(values), "mean": _mean(values)} for name, values in numbers.items()}
 
 
-def _graded_by(items: Sequence[_Item]) -> dict[str, int]:
-    """How many answers a rule decided, by type of question, how many the judge did, and on how many it failed."""
+def _calls(items: Sequence[_Item]) -> dict[str, Any]:
+    answered = [item.record for item in items if not item.is_failed]
+    classes = [record["extra_info"].get("classification") for record in answered]
+    told = [None if each is None else str(each) for each in classes]
+    return call_figures([record["trajectory"] for record in answered], told)
+
+
+def _graded_by(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, int]:
+    """How many answers a rule decided, by type of question, how many the judge or the benchmark's own rule did, and on
+    how many the judge failed."""
+    judge = "judge" if benchmark is None or benchmark.judge() is None else f"rule of {benchmark.name}"
     graded_by: Counter[str] = Counter()
     for item in items:
         if item.graded is not None:
             sample = item.graded.sample
             by_rule = decided_by_rule(item.graded.answer, sample) is not None
-            graded_by[f"rule for {sample.question_type}" if by_rule else "judge"] += 1
+            graded_by[f"rule for {sample.question_type}" if by_rule else judge] += 1
         elif JUDGE_FLAG in item.record["trajectory"].flags:
             graded_by["judge failed"] += 1
     return dict(sorted(graded_by.items()))
 
 
 def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, Any]]:
-    """What failed, by name, in order of the questions."""
-    failures = {
-        number: {"item": f"entry {number}", "flags": ["row_error"], "reason": str(error)}
+    """What failed, by name, in order of the questions; of items that are asked several times, also which time."""
+    failures: dict[tuple[int, int], dict[str, Any]] = {
+        (number, 0): {"item": f"entry {number}", "flags": ["row_error"], "reason": str(error)}
         for number, error in questions.faults.items()
     }
     for item in items:
         trajectory = item.record["trajectory"]
         if trajectory.flags:
-            number = int(item.record["uid"])
-            name = _name(number, item.record["extra_info"].get("index"), questions.benchmark)
-            failures[number] = {"item": name, "flags": trajectory.flags, "reason": trajectory.error}
-    return [failures[number] for number in sorted(failures)]
+            number, repeat = int(item.record["uid"]), int(item.record["session_id"])
+            told = {"item": _name_of(item.record, questions.benchmark), **_repeat(item.record, questions)}
+            failures[number, repeat] = {**told, "flags": trajectory.flags, "reason": trajectory.error}
+    return [failures[key] for key in sorted(failures)]
 
 
-def _name(number: int, index: Any, benchmark: Benchmark | None) -> Any:
+def _name_of(record: Record, benchmark: Benchmark | None) -> Any:
     """What a benchmark calls the question. In rows of a user several may have one `index`: their places keep them
     apart."""
+    index = record["extra_info"].get("index")
     if benchmark is not None:
         return index
-    return f"row {number}" if index is None else f"row {number} (index {index})"
+    return f"row {record['uid']}" if index is None else f"row {record['uid']} (index {index})"
+
+
+def _repeat(record: Record, questions: Questions) -> dict[str, int]:
+    """Which time it was, where questions are asked several times."""
+    return {"repeat": int(record["session_id"])} if questions.repeats > 1 else {}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -4,7 +4,10 @@
 |---|---|
 | `protocol.json` | what is evaluated, and how; once there are rollouts, only the same evaluation goes on there |
 | `rollouts.jsonl` | a line for each finished item, as `records.records` describes it |
-| `results.json`, `table.*`, `accuracy_frames.png` | the result: `results`, `tables` |
+| `results.json`, `table.*`, `accuracy_*.png` | the result: `results`, `tables`, `plots` |
+| `items.jsonl` | what became of each item: `items` |
+| `differences.jsonl` | a line for each item that the published extractor judges otherwise than our grader |
+| `timing.json` | seconds per item, the one file that another run of the same evaluation writes otherwise |
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -26,15 +29,24 @@ from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import Progress, appended, no_progress
+from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.generate import generate
+from verl_video_tools.evaluation.control_names import Control
+from verl_video_tools.evaluation.controls import label_of
+from verl_video_tools.evaluation.costs import timing
+from verl_video_tools.evaluation.items import item_lines, write_items
+from verl_video_tools.evaluation.plots import write_plots
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.results import summarise
-from verl_video_tools.evaluation.tables import write_plot, write_tables
+from verl_video_tools.evaluation.results import differing_items, records_of_tasks, summarise
+from verl_video_tools.evaluation.submission import submission_of, write_submission
+from verl_video_tools.evaluation.tables import write_tables
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
-PROTOCOL, ROLLOUTS, RESULTS = "protocol.json", "rollouts.jsonl", "results.json"
+PROTOCOL, ROLLOUTS, RESULTS, TIMING = "protocol.json", "rollouts.jsonl", "results.json", "timing.json"
+DIFFERENCES = "differences.jsonl"
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
 """Packages that a result may depend on: images, requests, grading, sizes."""
@@ -59,23 +71,29 @@ async def evaluate(
     server: AbstractAsyncContextManager[str] | None = None,
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
+    extractor: str | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
     retry_failed: bool = True,
+    max_attempts: int = 1,
+    controls: Sequence[Control] = (),
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """Let a model answer each question once, going on where an earlier run into `folder` stopped.
+    """Let a model answer each question, going on where an earlier run into `folder` stopped.
 
     Args:
         policy: without a model's name, the first that the endpoint lists.
         server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
         judge: for open questions, unless the benchmark has a rule for them.
         retriever: for methods that find frames by text.
+        extractor: name of the published rule (`data.extractors`) to read answers by beside ours; None: the benchmark's.
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
             (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
             alone does not say.
-        seed: of sampling; None leaves it to the endpoint.
+        seed: of sampling; None leaves it to the endpoint, unless questions are asked several times: then it is 0.
         retry_failed: ask items again that are recorded as failed.
+        max_attempts: at each question, where the method's authors verify a rollout and make another.
+        controls: by which method and questions were changed (`evaluation.controls`).
         progress: called before the first item and after each, with the number done and wanted.
 
     Returns:
@@ -88,28 +106,42 @@ async def evaluate(
         EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
         JudgeError: the judge cannot be reached at first.
     """
+    if questions.repeats > 1 and seed is None:
+        seed = 0
     run, method = method, method.for_session(0, 1, validate=True)
     own = method.own_settings(run)
+    if max_attempts > 1:
+        run.attempt(1, max_attempts)  # refused before anything is asked
     found_versions = versions(serves=server is not None)
     if server is None:
         policy, found_versions["server"] = await _asked_endpoint(policy)
     rule = None if questions.benchmark is None else questions.benchmark.judge()
     if rule is not None:
         judge = None
+    elif judge is not None and judge.prompt_file is None and questions.benchmark is not None:
+        judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
+    extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
+    published = None if extractor is None else get_extractor(extractor)
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
         "subtitles": questions.subtitles,
+        "scope": questions.scope,
+        "repeats": questions.repeats,
         "model": policy.model,
         "method": method.name,
+        "label": label_of(method, controls),
+        "controls": [str(control) for control in controls],
         "config": asdict(method),
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
         "context": method.context_policy(),
-        "sampling": {"temperature": policy.temperature, "seed": seed},
+        "sampling": {**policy.sampling(), "seed": seed},
+        "attempts": max_attempts,
         "native_reasoning": policy.native_reasoning,
-        "pictures": _pictures(policy),
+        "pictures": _pictures(policy, method),
         "grader": _grader(rule),
+        "extractor": extractor,
         "judge": None if judge is None else await _judge(judge),
         **(settings or {}),
     }
@@ -125,13 +157,22 @@ async def evaluate(
         seed=seed,
         retry_flagged=retry_failed,
         label_answers=True,
+        max_attempts=max_attempts,
         progress=progress,
     )
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
-    result = summarise(questions, read_records(folder / ROLLOUTS), {**protocol, **found})
+    records = records_of_tasks(questions, read_records(folder / ROLLOUTS))
+    result = summarise(questions, records, {**protocol, **found}, published)
+    write_items(item_lines(records, protocol, published), folder)
+    _write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
+    submission = submission_of(questions, records)
+    if submission is not None:
+        result["submission"] = submission.name
+        write_submission(submission, folder)
     _write_json(folder / RESULTS, result)
+    _write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
     write_tables({folder.name: result}, folder)
-    write_plot({folder.name: result}, folder)
+    write_plots({folder.name: result}, folder)
     return result
 
 
@@ -180,15 +221,21 @@ async def _asked_endpoint(policy: PolicyConfig) -> tuple[PolicyConfig, str | Non
 
 
 async def _judge(judge: JudgeConfig) -> dict[str, Any]:
+    """What its verdicts depend on."""
     async with make_judge(judge) as asked:
         model = judge.model or (await asked.served_models())[0]
-    return {"model": model, "prompt_file": judge.prompt_file, "prompt_digest": prompt_digest(judge.prompt_file)}
+    named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
+    fields = {name: getattr(judge, name) for name in named}
+    return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
 
 
-def _pictures(policy: PolicyConfig) -> dict[str, Any]:
+def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
     has_processor = policy.envelope.factor > 1
+    encoding = "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}"
+    if method.initial_frames_as_video:
+        encoding = f"JPEG {policy.jpeg_quality or VIDEO_JPEG_QUALITY}, as a video"
     return {
-        "encoding": "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}",
+        "encoding": encoding,
         "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
         "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
         "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",
@@ -263,6 +310,13 @@ def _short(value: Any) -> str:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    _write(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _write(path: Path, text: str) -> None:
     with whole_file(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace")

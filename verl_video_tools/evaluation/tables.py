@@ -1,25 +1,35 @@
-"""Results as tables (Markdown, CSV, JSON) and as a plot of accuracy against frames."""
+"""Results as tables: Markdown, LaTeX, CSV and JSON."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import writing
+from verl_video_tools.evaluation.costs import COSTS
+from verl_video_tools.evaluation.table_text import Table
+from verl_video_tools.evaluation.uncertainty.intervals import MIN_VIDEOS
 
 Results = Mapping[str, Mapping[str, Any]]
 """Contents of `results.json`, by the name that tables show."""
 
 OVERALL = "all"
+ADVICE = "name a folder that can be made and written"
+TOO_FEW = "too few"
+
 _COUNTS = ("items", "failed")
-_ADVICE = "name a folder that can be made and written"
+_UNREADABLE = ("unreadable", "unreadable_published")
+_NOTE = f"In brackets: 95 % intervals, by video; none where there are too few videos for one (fewer than {MIN_VIDEOS})."
 
 
-def write_tables(results: Results, folder: Path) -> str:
-    """Write `table.md`, `table.csv` and `table.json` into `folder`.
+def write_tables(results: Results, folder: Path, further: Sequence[Table] = ()) -> str:
+    """Write `table.md`, `table.tex`, `table.csv` and `table.json` into `folder`.
+
+    Args:
+        further: tables for the first two, below the others.
 
     Returns:
         The Markdown.
@@ -29,10 +39,12 @@ def write_tables(results: Results, folder: Path) -> str:
     """
     lines = list(long_table(results))
     columns = list(dict.fromkeys(name for line in lines for name in line))
-    text = markdown(results)
-    with writing(folder, _ADVICE):
+    tables = [*_tables(results), *further]
+    text = _joined([table.markdown() for table in tables])
+    with writing(folder, ADVICE):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "table.md").write_text(text, encoding="utf-8")
+        (folder / "table.tex").write_text(_joined([table.latex() for table in tables]), encoding="utf-8")
         (folder / "table.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
@@ -42,158 +54,152 @@ def write_tables(results: Results, folder: Path) -> str:
 
 
 def long_table(results: Results) -> Iterator[dict[str, Any]]:
-    """A line for each result and group, those of all items first."""
+    """A line for each result and group, those of all items first; the bounds of an interval are two columns."""
     for name, result in results.items():
         protocol = result["protocol"]
-        facts = {"result": name, **{key: protocol[key] for key in ("questions", "model", "method")}}
-        for grouping, group, figures in _lines(result):
-            yield {**facts, "grouping": grouping, "group": group, **figures}
+        facts = {"result": name, **facts_of(protocol)}
+        for grouping, group, figures in lines_of(result):
+            plain = {key: value for key, value in figures.items() if key != "intervals"}
+            bounds = {
+                f"{key}_{end}": value
+                for key, interval in figures.get("intervals", {}).items()
+                for end, value in zip(("low", "high"), interval or (None, None), strict=True)
+            }
+            costs = _mean_costs(result) if grouping == OVERALL else {}
+            yield {**facts, "grouping": grouping, "group": group, **plain, **bounds, **costs}
 
 
 def markdown(results: Results) -> str:
-    """Two tables: the results with their frames, then accuracy by group, a column for each result.
+    """The results with their frames, what they cost, and accuracy by group, a column for each result.
 
-    Accuracies and metrics are in percent; in brackets stands the number of items, without those that failed.
+    Accuracies and metrics are in percent; in round brackets stands the number of items, without those that failed.
     """
-    parts = [_overall_table(results)]
-    groups = _group_table(results)
-    return "\n".join([*parts, *(["", groups] if groups else [])]) + "\n"
+    return _joined([table.markdown() for table in _tables(results)])
 
 
-def _overall_table(results: Results) -> str:
-    metrics = _metric_names(results)
-    head = [
-        "result",
-        "questions",
-        "model",
-        "method",
-        "items",
-        "failed",
-        "accuracy",
-        *metrics,
-        "frames",
-        "first",
-        "tools",
-    ]
-    rows = []
-    for name, result in results.items():
-        protocol, overall, frames = result["protocol"], result["overall"], result["frames"]
-        rows.append(
-            [
-                name,
-                *(str(protocol[key]) for key in ("questions", "model", "method")),
-                *(str(overall[key]) for key in _COUNTS),
-                *(_percent(overall.get(key)) for key in ("accuracy", *metrics)),
-                *(_number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
-            ]
-        )
-    return markdown_table(head, rows, num_text_columns=4)
-
-
-def _group_table(results: Results) -> str:
-    """Empty where no result has groups."""
-    names = list(
-        dict.fromkeys(
-            (grouping, group)
-            for result in results.values()
-            for grouping, group, _ in _lines(result)
-            if grouping != OVERALL
-        )
-    )
-    by_result = [
-        {(grouping, group): figures for grouping, group, figures in _lines(result)} for result in results.values()
-    ]
-    rows = [[*name, *(_accuracy_cell(figures.get(name)) for figures in by_result)] for name in names]
-    return markdown_table(["grouping", "group", *results], rows, num_text_columns=2) if rows else ""
-
-
-def _lines(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def lines_of(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Grouping, group and figures: of all items, then of each group."""
     yield OVERALL, OVERALL, result["overall"]
     for grouping, groups in result["groups"].items():
         for group, figures in groups.items():
             yield grouping, group, figures
 
 
+def number(value: float | None, is_whole: bool = False) -> str:
+    """A cell; `-` for a figure that is not known."""
+    return "-" if value is None else f"{value:,.{0 if is_whole else 1}f}"
+
+
+def percent(value: float | None) -> str:
+    return number(None if value is None else 100 * value)
+
+
+def bracketed(interval: Sequence[float] | None) -> str:
+    """An interval of shares in percent."""
+    return f"[{TOO_FEW}]" if interval is None else f"[{percent(interval[0])}, {percent(interval[1])}]"
+
+
+def _joined(tables: Sequence[str]) -> str:
+    return "\n\n".join(tables) + "\n"
+
+
+def _tables(results: Results) -> list[Table]:
+    return [table for table in (_overall_table(results), _cost_table(results), _group_table(results)) if table.rows]
+
+
+def _overall_table(results: Results) -> Table:
+    metrics = _metric_names(results)
+    unreadable = [name for name in _UNREADABLE if any(result["overall"].get(name) for result in results.values())]
+    repeats = ["repeats"] if any("repeats" in result for result in results.values()) else []
+    head = ["result", "questions", "model", "method", *_COUNTS, *repeats, "accuracy"]
+    head += [name.replace("_published", ", published") for name in (*metrics, *unreadable)]
+    rows = []
+    for name, result in results.items():
+        protocol, overall, frames = result["protocol"], result["overall"], result["frames"]
+        rows.append(
+            [
+                name,
+                *map(str, facts_of(protocol).values()),
+                *(str(overall[key]) for key in _COUNTS),
+                *(_repeats_cell(result.get("repeats")) for _ in repeats),
+                *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
+                *(str(overall.get(key, "-")) for key in unreadable),
+                *(number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
+            ]
+        )
+    return Table([*head, "frames", "first", "tools"], rows, 4, _NOTE)
+
+
+def _cost_table(results: Results) -> Table:
+    """Means per item; no rows where nothing is known."""
+    costs = {name: _mean_costs(result) for name, result in results.items()}
+    rows = [[name, *(number(each[key], key.endswith("tokens")) for key in COSTS)] for name, each in costs.items()]
+    is_known = any(value is not None for each in costs.values() for value in each.values())
+    return Table(["per item", *(name.replace("_", " ") for name in COSTS)], rows if is_known else [], 1)
+
+
+def facts_of(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a method the label, where the protocol has one: `direct, video input` is another baseline than `direct`."""
+    return {
+        **{key: protocol[key] for key in ("questions", "model")},
+        "method": protocol.get("label", protocol["method"]),
+    }
+
+
+def _group_table(results: Results) -> Table:
+    by_result = [
+        {(grouping, group): figures for grouping, group, figures in lines_of(result) if grouping != OVERALL}
+        for result in results.values()
+    ]
+    names = dict.fromkeys(name for groups in by_result for name in groups)
+    rows = [[*name, *(_group_cell(groups.get(name)) for groups in by_result)] for name in names]
+    return Table(["grouping", "group", *results], rows, 2)
+
+
+def _mean_costs(result: Mapping[str, Any]) -> dict[str, float | None]:
+    costs = result.get("costs") or {}
+    return {name: None if costs.get(name) is None else costs[name]["mean"] for name in COSTS}
+
+
 def _metric_names(results: Results) -> list[str]:
-    """Figures beyond those that every result has."""
-    common = {*_COUNTS, "accuracy", "partial", "frames"}
-    found = dict.fromkeys(name for result in results.values() for name in result["overall"] if name not in common)
+    """Figures beyond those that every result has; of the published ones only the accuracy."""
+    common = {
+        *_COUNTS,
+        *_UNREADABLE,
+        "accuracy",
+        "partial",
+        "frames",
+        "differing",
+        "visual_tokens",
+        "videos",
+        "intervals",
+    }
+    found = dict.fromkeys(
+        name
+        for result in results.values()
+        for name in result["overall"]
+        if name not in common and (name == "accuracy_published" or not name.endswith("_published"))
+    )
     partial = any(result["overall"]["partial"] for result in results.values())
     return [*(["partial"] if partial else []), *found]
 
 
-def _accuracy_cell(figures: Mapping[str, Any] | None) -> str:
+def _figure_cell(figures: Mapping[str, Any], key: str) -> str:
+    value = figures.get(key)
+    return "-" if value is None else f"{percent(value)} {bracketed(figures.get('intervals', {}).get(key))}"
+
+
+def _group_cell(figures: Mapping[str, Any] | None) -> str:
+    """Without a word where there is no interval: in most groups of a small benchmark."""
     if figures is None:
         return ""
-    return f"{_percent(figures['accuracy'])} ({figures['items'] - figures['failed']})"
+    interval = figures.get("intervals", {}).get("accuracy")
+    cell = percent(figures["accuracy"]) + (f" {bracketed(interval)}" if interval else "")
+    return f"{cell} ({figures['items'] - figures['failed']})"
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
-
-
-def markdown_table(head: list[str], rows: list[list[str]], num_text_columns: int) -> str:
-    """Cells as a table; the columns after the first `num_text_columns` are set flush right, as numbers."""
-    marks = ["---"] * num_text_columns + ["---:"] * (len(head) - num_text_columns)
-    cells = [[cell.replace("|", "\\|") for cell in row] for row in [head, *rows]]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], marks, *cells[1:]])
-
-
-# ---------------------------------------------------------------------------------------------------------------- plot
-
-
-def write_plot(results: Results, folder: Path) -> Path | None:
-    """Draw `accuracy_frames.png`: a point for each result; of a single one also the groups of its first grouping that
-    has several.
-
-    Returns:
-        The file; None if no item was graded.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
-    points = [
-        (name, result["protocol"]["method"], result["overall"])
-        for name, result in results.items()
-        if result["overall"]["accuracy"] is not None
-    ]
-    if not points:
-        return None
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    methods = list(dict.fromkeys(method for _, method, _ in points))
-    for name, method, overall in points:
-        _draw_point(axes, name, overall, f"C{methods.index(method)}", size=8)
-    if len(points) == 1:
-        groupings = next(iter(results.values()))["groups"].values()
-        for group, figures in next((groups for groups in groupings if len(groups) > 1), {}).items():
-            if figures["accuracy"] is not None:
-                _draw_point(axes, group, figures, "C7", size=4)
-    if len(methods) > 1:
-        for number, method in enumerate(methods):
-            axes.plot([], "o", color=f"C{number}", label=method)
-        axes.legend(fontsize="small")
-    axes.set_xlabel("frames per item, initial and from tools")
-    axes.set_ylabel("accuracy in percent")
-    axes.margins(0.15)
-    axes.grid(alpha=0.3)
-    path = folder / "accuracy_frames.png"
-    with writing(folder, _ADVICE):
-        folder.mkdir(parents=True, exist_ok=True)
-        # Without the library's version in it, the same result gives the same file.
-        figure.savefig(path, dpi=120, metadata={"Software": None})
-    return path
-
-
-def _draw_point(axes: Any, name: str, figures: Mapping[str, Any], color: str, size: int) -> None:
-    place = figures["frames"], 100 * figures["accuracy"]
-    axes.plot(*place, "o", color=color, markersize=size)
-    axes.annotate(name, place, xytext=(6, 4), textcoords="offset points", fontsize="small")
+def _repeats_cell(repeats: Mapping[str, Any] | None) -> str:
+    if repeats is None:
+        return "1"
+    spread = repeats["standard_deviation"]
+    return str(repeats["number"]) if spread is None else f"{repeats['number']} (SD {percent(spread)})"

@@ -9,7 +9,9 @@ import asyncio
 import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.config import require
@@ -19,10 +21,14 @@ from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retrieve
 from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
+from verl_video_tools.rollout.sampling import Sampling
+from verl_video_tools.rollout.video_part import video_fields
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, restore_stop, to_chat_message
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.config import EndpointConfig
+from verl_video_tools.services.endpoint.reply_cache import ReplyCache
 from verl_video_tools.services.endpoint.retries import AttemptFailed
+from verl_video_tools.services.endpoint.routes import Route
 
 _KEEP_STOP = "include_stop_str_in_output"
 """A field of vLLM and SGLang, beside those of the OpenAI interface."""
@@ -32,36 +38,66 @@ _TOO_LONG = re.compile(r"context[ _]length|maximum model length|at most \d+ imag
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyConfig(EndpointConfig):
+class PolicyConfig(EndpointConfig, Sampling):
     """Where the policy is, and how it is sampled.
 
     Raises:
         UsageError: a value outside its range.
     """
 
-    temperature: float = 1.0
     envelope: PixelEnvelope = field(default_factory=PixelEnvelope)
     """Sizes that the model's processor leaves untouched: images are then those of training. The default sends them as
     large as the method asks for, and leaves it to the server to fit them to its processor."""
     jpeg_quality: int | None = None
     """Quality of the images sent, 1 to 95. None: PNG, which shows the model what training would."""
+    cache_dir: str | None = None
+    """Folder that keeps replies by the content of their requests, of those that are greedy or have a seed; processes
+    may share it. None: nothing is kept."""
+    model_digest: str | None = None
+    """Of the model's files, where they are known: replies are kept by it, and by the model's name otherwise."""
     native_reasoning: bool = True
     """Take native reasoning apart from what the model says (`core.reasoning`); it is recorded, and neither read
     nor sent back. False: turns are read to the letter, as training reads those of a model whose chat template opens no
     reasoning."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, "temperature", self.temperature >= 0, "at least 0")
+        EndpointConfig.__post_init__(self)
+        Sampling.__post_init__(self)
         require(self, "jpeg_quality", self.jpeg_quality is None or 1 <= self.jpeg_quality <= 95, "1 to 95, or None")
+
+
+@dataclass(slots=True)
+class Usage:
+    """What the replies that make up a rollout have cost; replies that were tried again do not count.
+
+    Attributes:
+        requests: replies.
+        prompt_tokens: of all requests together, images and what is sent again included; 0 where the endpoint does not
+            count them.
+        completion_tokens: of all replies; 0 likewise.
+    """
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def add(self, completion: Completion) -> None:
+        self.requests += 1
+        self.prompt_tokens += completion.num_prompt_tokens
+        self.completion_tokens += completion.num_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(own + further for own, further in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRollout:
-    """A finished rollout, and the tokens that the endpoint says it generated for it (0 where it does not count)."""
+    """A finished rollout, the tokens that the endpoint says it generated for it (0 where it does not count), and what
+    it has cost."""
 
     trajectory: Trajectory
     num_generated_tokens: int
+    usage: Usage = field(default_factory=Usage)
 
 
 class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
@@ -74,6 +110,9 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     def __init__(self, config: PolicyConfig) -> None:
         self.config = config
         self.client = EndpointClient(config)
+        self._cache = None if config.cache_dir is None else ReplyCache(Path(config.cache_dir))
+        self._refusal: EndpointError | None = None
+        """An option of sampling is refused: so will every other request be."""
         self._knows_keep_stop = True
         self._opens_reasoning = False
         """The chat template has been seen to open a reasoning."""
@@ -107,71 +146,88 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             retriever: for tools that find frames by text.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever)
-        dialogue = _Dialogue(self, episode, given_turns, given_initial_frames, instruction, seed)
-        trajectory = await episode.run(dialogue)
+        with self.client.route() as route:
+            dialogue = _Dialogue(self, route, episode, given_turns, given_initial_frames, instruction, seed)
+            trajectory = await episode.run(dialogue)
         num_turns = len(trajectory.turns)
         if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
             reason = trajectory.stop_reason
             episode.abort(f"the given turns do not replay: {reason} after {num_turns} of {len(given_turns)}")
-        return ChatRollout(trajectory, dialogue.num_generated_tokens)
+        return ChatRollout(trajectory, dialogue.num_generated_tokens, dialogue.usage)
+
+    async def check_usable(self) -> None:
+        """Raise EndpointError where no rollout can be made: nothing answers, or an option of sampling is refused."""
+        if self._refusal is not None:
+            raise self._refusal
+        await self.client.check_reachable()
 
     async def spoken_turn(
-        self, method: Method, messages: list[dict[str, Any]], seed: int | None, *, may_exceed: bool
-    ) -> tuple[AssistantTurn, int]:
-        """The model's next turn in a dialogue, and the tokens that the endpoint says it generated for it.
+        self, route: Route, method: Method, asked: dict[str, Any], *, may_exceed: bool
+    ) -> tuple[AssistantTurn, Completion | None]:
+        """The model's next turn in a dialogue, and the reply that it was read from.
 
         Args:
-            may_exceed: a request that is longer than the server takes gives an empty turn that was cut.
+            asked: `messages`, and further fields of the request.
+            may_exceed: a request that is longer than the server takes gives an empty turn that was cut, and no reply.
 
         Raises:
             EndpointError: there is none.
         """
         try:
-            completion = await self._complete(method, messages, seed)
+            completion = await self._complete(route, method, asked)
         except EndpointError as error:
             if not may_exceed or not _TOO_LONG.search(str(error)):
                 raise
-            completion = Completion("", finish_reason="length")
+            return AssistantTurn("", truncated=True), None
         said = self._spoken(completion, method)
         truncated = completion.finish_reason == "length" and not said.text.endswith(method.stop)
-        return AssistantTurn(said.text, truncated, said.reasoning), completion.num_tokens
+        return AssistantTurn(said.text, truncated, said.reasoning), completion
 
     async def __aexit__(self, *error: object) -> None:
         await self.client.aclose()
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _complete(self, method: Method, messages: list[dict[str, Any]], seed: int | None) -> Completion:
+    async def _complete(self, route: Route, method: Method, asked: dict[str, Any]) -> Completion:
         """The next assistant turn, with the stop string that ended it.
 
         Raises:
             EndpointError: there is none.
         """
-        body: dict[str, Any] = {"messages": messages, "temperature": self.config.temperature}
+        body = {**asked, **self.config.sampling_fields()}
         if method.max_turn_tokens is not None:
             body["max_tokens"] = method.max_turn_tokens
-        if seed is not None:
-            body["seed"] = seed
         if method.stop and not self._names_stop:
             body["stop"] = list(method.stop)
-        async with self.client.exchange() as exchange:
-            body["model"] = await exchange.model()
+        num_others = len(self.config.base_urls) - 1
+        while True:
+            place = route.place
             try:
-                completion = await exchange.retried(lambda: self._attempt(exchange, body))
-            except EndpointError as error:
-                if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
+                async with self.client.exchange(route) as exchange:
+                    body["model"] = await exchange.model()
+                    return await self._completed(exchange, method, dict(body))
+            except EndpointError:
+                if not exchange.is_late or route.place is place or num_others == 0:
                     raise
-                del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
-                completion = await exchange.retried(lambda: self._attempt(exchange, body))
-            if "stop" not in body:
-                return completion
-            completion = replace(completion, text=restore_stop(completion, method.stop))
-            if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
-                del body["stop"]
-                whole = await exchange.retried(lambda: self._attempt(exchange, body))
-                if whole.reasoning is not None or CLOSING in whole.text:
-                    self._names_stop = True
-                    return replace(whole, num_tokens=completion.num_tokens + whole.num_tokens)
+                num_others -= 1  # it kept silent for all of the time, which another one is then given
+
+    async def _completed(self, exchange: Exchange, method: Method, body: dict[str, Any]) -> Completion:
+        try:
+            completion = await exchange.retried(lambda: self._attempt(exchange, body))
+        except EndpointError as error:
+            if "max_tokens" not in body or not _TOO_LONG.search(str(error)):
+                raise
+            del body["max_tokens"]  # less is left than a turn may take: the server then gives what is left
+            completion = await exchange.retried(lambda: self._attempt(exchange, body))
+        if "stop" not in body:
+            return completion
+        completion = replace(completion, text=restore_stop(completion, method.stop))
+        if self.config.native_reasoning and _may_stop_in_reasoning(completion, method.stop):
+            del body["stop"]
+            whole = await exchange.retried(lambda: self._attempt(exchange, body))
+            if whole.reasoning is not None or CLOSING in whole.text:
+                self._names_stop = True
+                return replace(whole, num_discarded_tokens=completion.num_tokens)
         return completion
 
     def _spoken(self, completion: Completion, method: Method) -> SpokenTurn:
@@ -187,6 +243,20 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         return replace(said, text=said.text[: min(ends, default=None)])
 
     async def _attempt(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
+        """One attempt at a completion, or the one that was kept of the same request."""
+        if self._cache is None:
+            return await self._sent(exchange, body)
+        model = self.config.model_digest or body["model"]
+        digest = await asyncio.to_thread(self._cache.digest, body, model)
+        if digest is None:
+            return await self._sent(exchange, body)
+        completion = await asyncio.to_thread(self._cache.get, digest)
+        if completion is None:
+            completion = await self._sent(exchange, body)
+            await asyncio.to_thread(self._cache.put, digest, completion)
+        return completion
+
+    async def _sent(self, exchange: Exchange, body: dict[str, Any]) -> Completion:
         keeps_stop = self._knows_keep_stop and "stop" in body
         try:
             return read_completion(await exchange.chat_completion({**body, _KEEP_STOP: True} if keeps_stop else body))
@@ -194,6 +264,12 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             raise
         except EndpointError as error:
             if not (keeps_stop and _KEEP_STOP in str(error)):
+                if (name := self.config.refused_field(error)) is not None:
+                    self._refusal = EndpointError(
+                        f"the endpoint does not take {name}={getattr(self.config, name)!r}; leave it out, or ask a "
+                        f"server that takes it, such as vLLM's: {error}"
+                    )
+                    raise self._refusal from error
                 raise
             self._knows_keep_stop = False
             raise AttemptFailed(str(error)) from error
@@ -204,12 +280,14 @@ class _Dialogue:
     """The policy of one rollout: the given turns, then the model's."""
 
     chat: ChatPolicy
+    route: Route
     episode: Episode
     given_turns: Sequence[str]
     given_initial_frames: Sequence[int] | None
     instruction: str | None
     seed: int | None
     num_generated_tokens: int = 0
+    usage: Usage = field(default_factory=Usage)
     _messages: list[Message] = field(default_factory=list)
     _encoded: list[dict[str, Any]] = field(default_factory=list)
 
@@ -232,12 +310,19 @@ class _Dialogue:
             done if seen is whole else to_chat_message(seen)
             for whole, seen, done in zip(self._messages, visible, self._encoded, strict=True)
         ]
-        seed = None if self.seed is None else self.seed + number
+        asked: dict[str, Any] = {"messages": request}
+        if self.seed is not None:
+            asked["seed"] = self.seed + number
+        method, trajectory = self.episode.method, self.episode.trajectory
+        if method.initial_frames_as_video and trajectory.video is not None:
+            asked |= video_fields(trajectory.video, trajectory.initial_frames)
         try:
-            turn, num_tokens = await self.chat.spoken_turn(self.episode.method, request, seed, may_exceed=number > 0)
+            turn, reply = await self.chat.spoken_turn(self.route, method, asked, may_exceed=number > 0)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
-        self.num_generated_tokens += num_tokens
+        if reply is not None:
+            self.num_generated_tokens += reply.num_tokens + reply.num_discarded_tokens
+            self.usage.add(reply)
         return turn
 
     def _check_initial_frames(self) -> None:
@@ -249,9 +334,10 @@ class _Dialogue:
             )
 
     async def _add(self, messages: Sequence[Message]) -> None:
-        quality = self.chat.config.jpeg_quality
+        quality, as_video = self.chat.config.jpeg_quality, self.episode.method.initial_frames_as_video
+        encode = partial(to_chat_message, jpeg_quality=quality, as_video=as_video)
         self._messages += messages
-        self._encoded += await asyncio.to_thread(lambda: [to_chat_message(message, quality) for message in messages])
+        self._encoded += await asyncio.to_thread(lambda: [encode(message) for message in messages])
 
 
 def _may_stop_in_reasoning(completion: Completion, stop: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from verl_video_tools.core.subtitles import with_subtitles
 from verl_video_tools.core.types import Content, ImagePart, Message, Method, Sample, VideoInfo
 
 _OPENING = re.compile(r"<\|(?=\w+\|>)", re.ASCII)
@@ -25,7 +26,9 @@ def escape_special_tokens(content: Content) -> Content:
 
 
 def prompt_messages(method: Method, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
-    """What starts a rollout: the method's prompt, whatever the question spells."""
+    """What starts a rollout: the method's prompt with the subtitles between its frames, whatever they and the question
+    spell."""
     return [
-        Message(message.role, escape_special_tokens(message.content)) for message in method.prompt(sample, info, images)
+        Message(message.role, escape_special_tokens(message.content))
+        for message in with_subtitles(method.prompt(sample, info, images), sample.subtitles)
     ]

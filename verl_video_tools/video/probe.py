@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import os
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import av
 import numpy as np
+from av.container import InputContainer
 from av.video.reformatter import ColorPrimaries, ColorRange, Colorspace, ColorTrc
 from av.video.stream import VideoStream
 
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import UnreadableVideoError
 from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video.containers import open_container
@@ -76,7 +79,7 @@ def probe(
     """Probe a file with PyAV.
 
     Args:
-        path: a local file.
+        path: a local file, or a part of one (`core.clips`); of this are length, frames and key frames then.
         deadline_seconds: time that it may take.
         check_decoding: decode every frame, and count those that are damaged.
 
@@ -84,6 +87,7 @@ def probe(
         VideoError: the file cannot be read as a video, or not in time; see `Video`.
     """
     path = Path(path)
+    file, is_clip = Path(read_clip(path).file), read_clip(path).seconds is not None
     deadline = Deadline(deadline_seconds, f"{path}: probe")
     with Video(path, deadline_seconds, backend="pyav") as video:
         info = video.info
@@ -95,7 +99,7 @@ def probe(
     gops_seconds = np.diff([*timestamps_seconds[keyframe_indices], info.duration_seconds])
     steps_seconds = np.diff(timestamps_seconds)
     try:
-        with open_container(path) as container:
+        with open_container(file) as container:
             stream = container.streams.best("video")
             assert isinstance(stream, VideoStream) and stream.time_base is not None
             codec = stream.codec_context
@@ -120,12 +124,17 @@ def probe(
                 mean_gop_seconds=float(np.mean(gops_seconds)),
                 longest_gop_seconds=float(np.max(gops_seconds)),
                 audio_codecs=tuple(audio.codec_context.name for audio in container.streams.audio),
-                bit_rate=round(path.stat().st_size * 8 / info.duration_seconds),
-                has_edit_list="mov" in container.format.name.split(",") and has_edit_list(path),
+                bit_rate=round(file.stat().st_size * 8 / (_seconds(container) if is_clip else info.duration_seconds)),
+                has_edit_list="mov" in container.format.name.split(",") and has_edit_list(file),
                 num_damaged_frames=num_damaged_frames,
             )
     except (av.FFmpegError, OSError) as error:
         raise UnreadableVideoError(f"{path}: cannot be read any more: {error}") from error
+
+
+def _seconds(container: InputContainer) -> float:
+    """Length by the file's own account, which is infinite where it gives none."""
+    return float(container.duration / av.time_base) if container.duration else math.inf
 
 
 def _count_damaged(video: Video, deadline: Deadline) -> int:

@@ -17,40 +17,23 @@ import av
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError, VideoToolsError
+from verl_video_tools.core.clips import read_clip
+from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError
 from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
+from verl_video_tools.video.clipped_reader import ClippedDecoder, clipped
 from verl_video_tools.video.frame_converter import FrameConverter, display_size
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.opening_check import check_opening
 from verl_video_tools.video.readers import FrameReader, open_reader
+from verl_video_tools.video.reading import report_as_unreadable
 from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
 logger = logging.getLogger(__name__)
 
 HALF_WAY_TOLERANCE_SECONDS = 2e-6
 """Keeps float error from taking half way between two frames for nearer to the earlier one."""
-
-
-@contextmanager
-def report_as_unreadable(path: Path) -> Iterator[None]:
-    """For a block that reads a file: what nobody foresaw becomes a `VideoError`, the original is its cause and logged.
-
-    PyAV raises errors of Python's own on odd files. A rollout, and the commands, are ready for a `VideoError`; anything
-    else would cost the whole group of rollouts, and unflagged.
-
-    Raises:
-        UnreadableVideoError: the block raised what is not an error of this package.
-    """
-    try:
-        yield
-    except VideoToolsError:
-        raise
-    except Exception as error:
-        message = f"{path}: reading the video failed unexpectedly: {type(error).__name__}: {error}"
-        logger.warning("%s", message, exc_info=True)  # it may be a defect of ours, so its traceback must be seen
-        raise UnreadableVideoError(message) from error
 
 
 class Video:
@@ -61,7 +44,7 @@ class Video:
     MP4 file, and all packets of other files, once. Several threads may use one object; they take turns.
 
     Args:
-        path: a local file.
+        path: a local file, or a part of one (`core.clips`), which then is all that there is to see.
         deadline_seconds: time that opening may take.
         backend: what decodes the frames: "pyav", "torchcodec", "decord" or "ffmpeg" (see `video.backends`); None
             takes the environment variable VVT_VIDEO_BACKEND, and "pyav" where that is not set. Only "pyav" finds
@@ -91,12 +74,16 @@ class Video:
 
     def _open(self, deadline: Deadline) -> None:
         check_opening(self.identity, deadline)
-        self._source = VideoSource(self.path)
+        file, clip_seconds = read_clip(self.path)
+        self._source = VideoSource(Path(file))
         self._time_base = self._source.time_base
         try:
-            self._reader: FrameReader = open_reader(self._source, deadline)
-            if self._reader.num_frames == 0:
+            whole = open_reader(self._source, deadline)
+            if whole.num_frames == 0:
                 raise UnreadableVideoError(f"{self.path}: the video stream shows no frame")
+            self._reader: FrameReader = whole
+            if clip_seconds is not None:
+                self._reader = clip = clipped(whole, self.path, clip_seconds, self._time_base, deadline)
             self._first_pts = self._reader.pts_at(0, deadline)
             duration_seconds = self._duration_seconds(self._source, deadline)
             if duration_seconds > MAX_DURATION_SECONDS:
@@ -105,7 +92,9 @@ class Video:
                     "are read; cut it into shorter videos"
                 )
             # Only now: other decoders than ours have no limits.
-            self._decoder = open_backend(self.backend, self._source, self._reader, deadline)
+            self._decoder = open_backend(self.backend, self._source, whole, deadline)
+            if clip_seconds is not None:
+                self._decoder = ClippedDecoder(self._decoder, clip.first)
             self.info = self._probe(self._source, duration_seconds, deadline)
         except BaseException:
             self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,15 @@ class PartlyRight:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_turns", 2), ("initial_frames", 0), ("box", [0, 360]), ("compat", "reference"), ("max_turn_tokens", 0)],
+    [
+        ("max_turns", 2),
+        ("initial_frames", -1),
+        ("video_fps", 0.0),
+        ("max_video_tokens", 1),
+        ("box", [0, 360]),
+        ("compat", "reference"),
+        ("max_turn_tokens", 0),
+    ],
 )
 def test_wrong_values_are_named(field: str, value: object) -> None:
     with pytest.raises(UsageError, match=rf"Direct\.{field} .*got"):
@@ -61,6 +70,69 @@ def test_prompt() -> None:
     assert "16 frames" in text and "{num" not in text
     example = method.parse(text[text.index("Example:") + len("Example:") :])
     assert example.well_formed and example.answer == "B"
+
+
+def test_the_profile_with_thoughts() -> None:
+    method = get_method("direct", answering="cot")
+    system, user = method.prompt(SAMPLE, VIDEO, [ImagePart(FrameRecord(0, 0.0, 640, 360))])
+    text = content_text(system.content)
+    assert user == get_method("direct").prompt(SAMPLE, VIDEO, [ImagePart(FrameRecord(0, 0.0, 640, 360))])[1]
+    assert "16 frames" in text and "step by step" in text and "as short as possible" not in text
+    example = method.parse(text[text.index("Example:") + len("Example:") :])
+    assert example.well_formed and example.answer == "B" and example.thought
+    assert (method.label, get_method("direct").label) == ("direct, CoT", "direct")
+
+
+def test_without_a_frame() -> None:
+    method = get_method("direct", answering="cot").without_visuals()
+    assert len(method.plan_initial_frames(VIDEO, SAMPLE, PixelEnvelope())) == 0
+    system, user = method.prompt(SAMPLE, VIDEO, [])
+    assert content_text(user.content).strip() == SAMPLE.question
+    assert "not shown" in content_text(system.content) and "frames" not in content_text(system.content)
+    assert method.label == "direct, CoT, no visual"
+    with pytest.raises(UsageError, match="videozoomer cannot be asked without frames"):
+        get_method("videozoomer").without_visuals()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "num_frames", "pixels"),
+    [
+        (1.0, 4, 768),  # no fewer than four
+        (10.0, 20, 768),  # two a second, as large as a frame may be
+        (10.6, 20, 768),  # an even number
+        (100.0, 200, 245),  # 24,576 tokens for 100 pairs
+        (1000.0, 768, 64),  # spread over all of it, below the least area of a frame otherwise
+    ],
+)
+@pytest.mark.parametrize("factor", [1, 28, 32])
+def test_video_input_as_published(seconds: float, num_frames: int, pixels: int, factor: int) -> None:
+    video = replace(VIDEO, duration_seconds=seconds, num_frames=round(seconds * 30))
+    method = get_method("direct", frames_as="video")
+    look = method.plan_initial_frames(video, SAMPLE, PixelEnvelope() if factor == 1 else PixelEnvelope(factor))
+    patch = 28 if factor == 1 else factor
+    assert len(look) == num_frames and look.width % patch == look.height % patch == 0
+    tokens_per_pair = look.width * look.height // patch**2
+    assert 0.75 * pixels < tokens_per_pair <= pixels
+    assert tokens_per_pair * num_frames // 2 <= 24576
+    assert look.indices is not None and (look.indices[0], look.indices[-1]) == (0, video.num_frames - 1)
+    steps = {later - earlier for earlier, later in zip(look.indices, look.indices[1:], strict=False)}
+    assert max(steps) - min(steps) <= 1
+
+
+def test_a_video_stands_after_the_question() -> None:
+    method = get_method("direct", frames_as="video")
+    images = [ImagePart(FrameRecord(index, index / 30, 640, 360)) for index in (0, 60)]
+    system, user = method.prompt(SAMPLE, VIDEO, images)
+    assert user.content[-2:] == tuple(images) and content_text(user.content) == f"{SAMPLE.question}\n\n<image><image>"
+    assert "stands after the question" in content_text(system.content)
+    assert method.label == "direct, video input"
+    assert not get_method("direct", frames_as="video", initial_frames=0).initial_frames_as_video
+
+
+@pytest.mark.parametrize("fields", [{"frames_as": "video"}, {"initial_frames": 0}])
+def test_what_is_for_evaluation_does_not_train(fields: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="are for `vvt eval`"):
+        get_method("direct", **fields).check_earnable(SAMPLE, None)
 
 
 @pytest.mark.parametrize(

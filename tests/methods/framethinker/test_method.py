@@ -12,6 +12,7 @@ from verl_video_tools.core.types import (
     CallRecord,
     FrameRecord,
     ImagePart,
+    Method,
     PixelEnvelope,
     Sample,
     StopReason,
@@ -22,7 +23,8 @@ from verl_video_tools.core.types import (
     content_text,
 )
 from verl_video_tools.methods import get_method
-from verl_video_tools.methods.framethinker import FrameThinker, inference_attempts
+from verl_video_tools.methods.framethinker import FrameThinker
+from verl_video_tools.rollout.attempts import Attempts, attempted
 
 SHORT_VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=1280, height=720)
 LONG_VIDEO = VideoInfo(duration_seconds=301.0, num_frames=9030, average_fps=30.0, width=1280, height=720)
@@ -263,7 +265,8 @@ class ScriptedRuns:
         self.left = list(trajectories)
         self.methods: list[FrameThinker] = []
 
-    async def __call__(self, method: FrameThinker) -> Trajectory:
+    async def __call__(self, method: Method, number: int) -> Trajectory:
+        assert isinstance(method, FrameThinker) and number == len(self.methods) + 1
         self.methods.append(method)
         return self.left.pop(0)
 
@@ -284,8 +287,13 @@ NO_NUMBERS = rollout(replace(choose(100, 200), thought="look closer"), answer("C
 TWO_TIMES = rollout(get("0:10", 239), get("0:34", 815), choose(700, 900), answer("B"))
 
 
+def num_images(attempts: Attempts) -> int:
+    counts = attempts.trajectory.counts()
+    return counts["initial_frames"] + counts["tool_frames"]
+
+
 @pytest.mark.parametrize(
-    ("trajectories", "expected_answer", "num_attempts", "images_used"),
+    ("trajectories", "expected_answer", "taken", "images"),
     [
         ([DIRECT_RIGHT], "B", 1, 8),
         ([ZOOM_RIGHT], "B", 1, 16),
@@ -293,34 +301,59 @@ TWO_TIMES = rollout(get("0:10", 239), get("0:34", 815), choose(700, 900), answer
         ([TIME_RIGHT], "B", 1, 16),
         ([TWO_TIMES, ZOOM_RIGHT], "B", 2, 16),
         ([BROKEN, TWO_TIMES, DIRECT_RIGHT], "B", 3, 8),
-        ([BROKEN, BROKEN, BROKEN], None, 3, None),
-        ([INCONSISTENT, INCONSISTENT, INCONSISTENT], None, 3, None),
+        ([BROKEN, BROKEN, BROKEN], None, None, 16),
+        ([INCONSISTENT, INCONSISTENT, INCONSISTENT], None, None, 24),
     ],
 )
 async def test_attempts(
-    trajectories: list[Trajectory], expected_answer: str | None, num_attempts: int, images_used: int | None
+    trajectories: list[Trajectory], expected_answer: str | None, taken: int | None, images: int
 ) -> None:
     runs = ScriptedRuns(*(looked(trajectory, 8) for trajectory in trajectories))
-    result = await inference_attempts(framethinker(), runs)
-    assert (result.answer, len(result.attempts), result.images_used) == (expected_answer, num_attempts, images_used)
-    assert [method.answer_only for method in runs.methods] == [False, False, True][:num_attempts]
+    attempts = await attempted(framethinker(), runs, 3)
+    assert (attempts.trajectory.answer, attempts.taken, len(attempts.made)) == (expected_answer, taken, taken or 3)
+    assert num_images(attempts) == images
+    assert [method.answer_only for method in runs.methods] == [False, False, True][: taken or 3]
+    assert {method.ccv_profile for method in runs.methods} == {"inference"}
+
+
+async def test_an_inconsistent_answer_is_none_but_stays_in_its_record() -> None:
+    attempts = await attempted(framethinker(), ScriptedRuns(*[INCONSISTENT] * 3), 3)
+    assert attempts.trajectory.answer is None and attempts.trajectory.turns == INCONSISTENT.turns
+    summary = attempts.made[-1].summary()
+    assert (summary["stop_reason"], summary["answer"]) == ("answer", INCONSISTENT.answer)
+    assert str(summary["fault"]).startswith(f"{framethinker().attempt(1, 3).verify(INCONSISTENT).failed}: turn ")
+
+
+async def test_a_lost_rollout_is_not_made_again() -> None:
+    """The video or the endpoint failed, and no model was wrong."""
+    lost = replace(BROKEN, flags=["aborted"])
+    attempts = await attempted(framethinker(), ScriptedRuns(lost), 3)
+    assert attempts.trajectory is lost and len(attempts.made) == 1
 
 
 async def test_long_videos_count_twelve_images_per_look() -> None:
     trajectory = replace(looked(rollout(choose(100, 200), choose(300, 400), answer("B")), 12), video=LONG_VIDEO)
-    result = await inference_attempts(framethinker(), ScriptedRuns(trajectory))
-    assert result.images_used == 36
+    assert num_images(await attempted(framethinker(), ScriptedRuns(trajectory), 3)) == 36
 
 
 async def test_nine_frames_apart_are_too_few_on_a_long_video() -> None:
     nine = rollout(choose(100, 109), answer("B"))
-    assert (await inference_attempts(framethinker(), ScriptedRuns(nine))).answer == "B"
+    assert (await attempted(framethinker(), ScriptedRuns(nine), 3)).trajectory.answer == "B"
     on_long = replace(nine, video=LONG_VIDEO)
-    result = await inference_attempts(framethinker(), ScriptedRuns(on_long), max_attempts=1)
-    assert result.answer is None
-    assert result.verdicts[0].failed == "min_gap"
+    attempts = await attempted(framethinker(), ScriptedRuns(on_long, DIRECT_RIGHT), 2)
+    assert attempts.taken == 2 and str(attempts.made[0].fault).startswith("min_gap: ")
 
 
 async def test_without_verification_any_answer_counts() -> None:
-    result = await inference_attempts(framethinker(ccv=False), ScriptedRuns(looked(TWO_TIMES, 8)))
-    assert (result.answer, len(result.attempts)) == ("B", 1)
+    attempts = await attempted(framethinker(ccv=False), ScriptedRuns(looked(TWO_TIMES, 8)), 3)
+    assert (attempts.trajectory.answer, len(attempts.made)) == ("B", 1)
+
+
+async def test_one_attempt_is_the_rollout_itself() -> None:
+    runs = ScriptedRuns(INCONSISTENT)
+    attempts = await attempted(framethinker(), runs, 1)
+    assert attempts.trajectory is INCONSISTENT and runs.methods == [framethinker()]
+    with pytest.raises(UsageError, match="at least 1 attempt, got 0"):
+        await attempted(framethinker(), runs, 0)
+    with pytest.raises(UsageError, match="videozoomer makes one attempt at a question: leave --attempts out"):
+        await attempted(get_method("videozoomer"), runs, 2)

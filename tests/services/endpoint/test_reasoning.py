@@ -12,7 +12,7 @@ from tests.judge_server import JudgeServer
 from tests.videos.files import write_video
 from verl_video_tools.core.types import Method, Sample, StopReason, Trajectory
 from verl_video_tools.methods import get_method
-from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
+from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig, Usage
 from verl_video_tools.services.endpoint import AttemptFailed
 from verl_video_tools.services.endpoint.chat import read_completion
 
@@ -120,6 +120,17 @@ async def test_a_rollout_is_that_of_a_model_without_reasoning(
     assert len(server.requests) == 2 * len(turns) + (name == "videozoomer")
 
 
+async def test_a_reply_that_was_asked_for_once_more_costs_no_rollout_more(server: JudgeServer, sample: Sample) -> None:
+    """Which rollout meets it first is chance: what evaluations tell of cost must not depend on that."""
+    method, turns = SCRIPTS["videozoomer"]
+    server.reply = thinking(scripted({QUESTION: turns}), "a field", NAMES_CALLS)
+    async with ChatPolicy(PolicyConfig(base_url=server.base_url)) as policy:
+        first, second = [await policy.rollout(method, sample) for _ in range(2)]
+    assert len(server.requests) == 2 * len(turns) + 1
+    assert first.usage == second.usage == Usage(len(turns), len(turns), 7 * len(turns))
+    assert first.num_generated_tokens == second.num_generated_tokens + 7, "what was generated is told in whole"
+
+
 @pytest.mark.parametrize("shape", REASONING_SHAPES)
 @pytest.mark.parametrize("name", ["framethinker", "videozoomer", "longvt", "framemind", "videobrain"])
 async def test_a_turn_without_a_thought_takes_the_reasoning_for_it(
@@ -208,5 +219,5 @@ def test_a_reply_without_words_or_reasoning_is_none(message: Any) -> None:
 def test_a_reply_that_counts_no_tokens_is_read(count: Any) -> None:
     """Python's JSON knows Infinity, which is no whole number."""
     choice = {"message": {"content": "B"}, "finish_reason": ["stop"]}
-    read = read_completion({"choices": [choice], "usage": {"completion_tokens": count}})
-    assert (read.text, read.num_tokens, read.finish_reason) == ("B", 0, None)
+    read = read_completion({"choices": [choice], "usage": {"completion_tokens": count, "prompt_tokens": count}})
+    assert (read.text, read.num_tokens, read.num_prompt_tokens, read.finish_reason) == ("B", 0, 0, None)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from verl_video_tools.core.choices.options import Menu, Options, menu_of, plain_text
 from verl_video_tools.core.choices.rules import read_choice
 
-__all__ = ["Options", "canonical_letter", "grade_multiple_choice", "plain_text"]
+__all__ = ["Options", "canonical_letter", "grade_multiple_choice", "names_option", "plain_text"]
 
 
 def grade_multiple_choice(answer: str | None, truth: str, options: Options | None = None) -> bool:
@@ -41,6 +41,13 @@ def grade_multiple_choice(answer: str | None, truth: str, options: Options | Non
     if answer is None or not menu.has(expected):
         return False
     return _read(answer, menu) == expected
+
+
+def names_option(answer: str, options: Options | None = None) -> bool:
+    """Whether `answer` names one option, right or wrong, as `grade_multiple_choice` reads it."""
+    menu = menu_of(options)
+    letter = _read(answer, menu)
+    return letter is not None and menu.has(letter)
 
 
 def canonical_letter(truth: str, options: Options | None) -> str | None:

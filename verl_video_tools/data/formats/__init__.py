@@ -8,6 +8,7 @@ and `metrics`.
 
 from __future__ import annotations
 
+import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +29,8 @@ from verl_video_tools.data.formats.entries import (
     read_entries,
 )
 from verl_video_tools.data.formats.metrics import GradedItem, mean_of_groups
-from verl_video_tools.data.formats.subtitles import asked_with_subtitles
+from verl_video_tools.data.formats.submissions import Prediction, Submission
+from verl_video_tools.data.formats.subtitles import SubtitleForm, asked_with_subtitles
 
 __all__ = ["BENCHMARKS", "BENCHMARK_NAMES", "Benchmark", "BenchmarkFiles", "GradedItem", "get_benchmark", "read_rows"]
 
@@ -36,6 +38,9 @@ BENCHMARKS = {
     "cg-bench": "verl_video_tools.data.formats.plain:CGBench",
     "charades-sta": "verl_video_tools.data.formats.charades_sta:CharadesSTA",
     "clevrer": "verl_video_tools.data.formats.clevrer:CLEVRER",
+    "clevrer-options": "verl_video_tools.data.formats.clevrer:CLEVREROptions",
+    "dream-1k": "verl_video_tools.data.formats.dream_1k:DREAM1K",
+    "egoschema": "verl_video_tools.data.formats.ego_schema:EgoSchema",
     "longvideo-reason": "verl_video_tools.data.formats.longvideo_reason:LongVideoReason",
     "longvideobench": "verl_video_tools.data.formats.longvideobench:LongVideoBench",
     "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
@@ -46,9 +51,13 @@ BENCHMARKS = {
     "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
     "perception-test": "verl_video_tools.data.formats.plain:PerceptionTest",
     "star": "verl_video_tools.data.formats.plain:STAR",
+    "tempcompass": "verl_video_tools.data.formats.temp_compass:TempCompass",
+    "temporalbench": "verl_video_tools.data.formats.temporal_bench:TemporalBench",
     "video-holmes": "verl_video_tools.data.formats.plain:VideoHolmes",
     "video-mme": "verl_video_tools.data.formats.plain:VideoMME",
+    "video-mmlu": "verl_video_tools.data.formats.video_mmlu:VideoMMLU",
     "video-mmmu": "verl_video_tools.data.formats.video_mmmu:VideoMMMU",
+    "video-mmmu-question-only": "verl_video_tools.data.formats.video_mmmu:VideoMMMUQuestionOnly",
     "videosiah-eval": "verl_video_tools.data.formats.plain:VideoSIAHEval",
 }
 
@@ -65,12 +74,14 @@ class BenchmarkFiles:
             their names as they are.
         subtitles: folder of subtitles; None asks without them.
         subtitle_frames: of the subtitles, only those shown at so many moments spread evenly over the video; None: all.
+        hidden_truths: read questions whose truths are not published, too; their rows have none (`has_truth`).
     """
 
     annotations: Path
     videos: Path | None
     subtitles: Path | None = None
     subtitle_frames: int | None = None
+    hidden_truths: bool = False
 
 
 class Benchmark(ABC):
@@ -81,8 +92,10 @@ class Benchmark(ABC):
     groupings: ClassVar[tuple[str, ...]] = ()
     """Keys of `extra_info.groups` in its rows: accuracy is tabulated by the values of each, in this order of keys and
     with the values in the order of the annotations."""
-    has_subtitles: ClassVar[bool] = False
-    """It can be asked with subtitles."""
+    published_extractor: ClassVar[str | None] = None
+    """Name of the published rule (`data.extractors`) that its answers are also read by; None: there is none."""
+    subtitle_form: ClassVar[SubtitleForm | None] = None
+    """How it shows subtitles; None: its protocol has none."""
     has_turns: ClassVar[bool] = False
     """Its questions come with an assistant's turns, for fine-tuning: `taught_row` makes rows of them."""
     columns: ClassVar[tuple[str, ...] | None] = None
@@ -90,8 +103,13 @@ class Benchmark(ABC):
     place_field: ClassVar[str | None] = None
     """Field that an entry gets with its place in the file, from 0, if it has no such field; for questions without a
     name."""
+    judge_prompt: ClassVar[str | None] = None
+    """File beside the benchmark's module with the judge's instructions, unless the user gives others (docs/judge.md);
+    None: the packaged ones."""
     group_mean: ClassVar[tuple[str, str] | None] = None
     """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
+    other_metrics: ClassVar[tuple[str, ...]] = ()
+    """Metrics that are no means of values between 0 and 1, such as differences; their intervals are made otherwise."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.
@@ -122,9 +140,24 @@ class Benchmark(ABC):
         """
         raise RowError(f"{self.name} does not tell how its questions were answered")
 
+    def judge_prompt_file(self) -> str | None:
+        """Path of `judge_prompt`."""
+        if self.judge_prompt is None:
+            return None
+        return str(Path(inspect.getfile(type(self))).with_name(self.judge_prompt))
+
     def judge(self) -> Judge | None:
         """A rule that grades the benchmark's open questions, as that for grounding (`video_segment`); None: they need
         a language model."""
+        return None
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission | None:
+        """What was answered to the questions without a truth as the file that whoever has the truths takes; None: there
+        is no such file.
+
+        Args:
+            predictions: in the order of the annotations, at least one.
+        """
         return None
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
@@ -169,7 +202,7 @@ def read_rows(
     for folder in (files.videos, files.subtitles):
         if folder is not None and not folder.is_dir():
             raise UsageError(f"{folder}: no such folder")
-    if files.subtitles is not None and not benchmark.has_subtitles:
+    if files.subtitles is not None and benchmark.subtitle_form is None:
         raise UsageError(f"{benchmark.name} has no subtitles")
     num_rows = num_with_subtitles = 0
     for number, entry in enumerate(benchmark.entries(files.annotations)):

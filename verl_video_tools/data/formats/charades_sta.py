@@ -25,6 +25,7 @@ class CharadesSTA(MappedBenchmark):
     """See the module."""
 
     name = "charades-sta"
+    published_extractor = "lmms-eval/charades_sta"
     has_split_in_file_name = True
     question = (
         'When in the video does this happen: "{sentence}"?\n'

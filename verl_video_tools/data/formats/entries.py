@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import string
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 from verl_video_tools.core.choices import canonical_letter
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import QuestionType
+from verl_video_tools.core.types import QuestionType, Subtitle
 from verl_video_tools.data.parquet import row_batches
 
 Entry = Mapping[str, Any]
@@ -154,6 +155,22 @@ def not_utf8(text: str, place: str) -> RowError | None:
     return None
 
 
+def read_csv(path: Path, delimiter: str = ",") -> Iterator[ReadEntry]:
+    """The lines of a table as records by the names in its first line; one that is not UTF-8 gives the error.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            reader = csv.DictReader(file, delimiter=delimiter)
+            for entry in reader:
+                text = json.dumps(list(entry.values()), ensure_ascii=False)  # fields beyond the header are a list
+                yield not_utf8(text, f"line {reader.line_num} of {path.name}") or entry
+    except (OSError, csv.Error) as error:
+        raise UsageError(f"cannot read annotations from {path}: {error}") from error
+
+
 def questions_of_video(fields: Mapping[str, Any], questions: Sequence[Any]) -> Iterator[Entry]:
     """The questions of one video, each with these fields of it; what is no object stays as it is, to be reported."""
     for question in questions:
@@ -231,12 +248,13 @@ def benchmark_row(
     split: str,
     video_path: Path | None,
     question: str,
-    truth: str,
+    truth: str | None,
     options: Sequence[str] = (),
     question_type: QuestionType | None = None,
     video_segment_seconds: tuple[float, float] | None = None,
     groups: Mapping[str, Group] | None = None,
     image_paths: Sequence[Path] = (),
+    subtitles: Sequence[Subtitle] | None = None,
 ) -> Row:
     """A row whose question is the text, with a line for each option after it.
 
@@ -245,11 +263,12 @@ def benchmark_row(
         video_path: None only for a question about images.
         options: texts without letters; none for a question that is not multiple-choice.
         truth: the right option, by its letter in any published form or by its text; the text of the answer where there
-            are no options.
+            are no options. None: it is not published, and the question is only asked.
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
         image_paths: images that the question is about, in place of a video; such a row is for fine-tuning only.
+        subtitles: those to be shown between the frames; None: the row is asked without, or they are in the question.
 
     Raises:
         RowError: the question is empty, or the truth names no option.
@@ -257,7 +276,7 @@ def benchmark_row(
     if not question.strip():
         raise RowError("the question is empty")
     letters = string.ascii_uppercase[: len(options)]
-    if options:
+    if options and truth is not None:
         letter = canonical_letter(truth, options)
         if letter is None:
             raise RowError(f"the truth must be one of the letters {letters}, got {truth!r:.80}")
@@ -277,10 +296,12 @@ def benchmark_row(
         extra_info["video_segment"] = list(video_segment_seconds)
     if groups:
         extra_info["groups"] = dict(groups)
+    if subtitles is not None:
+        extra_info["subtitles"] = [subtitle.to_row() for subtitle in subtitles]
     return {
         "data_source": benchmark,
         "prompt": [{"role": "user", "content": text}],
         "ability": "video_qa",
-        "reward_model": {"style": "rule", "ground_truth": truth},
+        "reward_model": {"style": "rule", "ground_truth": truth or ""},
         "extra_info": extra_info,
     }

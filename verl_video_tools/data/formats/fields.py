@@ -51,17 +51,20 @@ def letter_at(position: Any, options: Sequence[str], field: str) -> str:
     return string.ascii_uppercase[number]
 
 
-def letter_of(answer: Any, options: Sequence[str], field: str) -> str:
+def letter_of(answer: Any, options: Sequence[str], field: str, *, takes_last: bool = False) -> str:
     """The letter of the first option with this text; a letter in any published form (`B`, `(B)`, `B.`, `b`, `B. text`)
     is that of its option.
+
+    Args:
+        takes_last: the last option with this text instead.
 
     Raises:
         RowError: no option has it.
     """
     text = str(answer).strip()
     texts = [option.strip() for option in options]
-    if text in texts:
-        return string.ascii_uppercase[texts.index(text)]
+    if places := [place for place, option in enumerate(texts) if option == text]:
+        return string.ascii_uppercase[places[-1 if takes_last else 0]]
     letter = canonical_letter(text, options)
     if letter is None:
         raise RowError(f"the field {field!r} is none of the options: {text!r:.80}")

@@ -5,6 +5,7 @@ Format: `lvb_val.json`, a list of `id`, `video_path`, `subtitle_path`, `question
 ...; videos `videos/<video_path>`, subtitles `subtitles/<subtitle_path>`, JSON lists of either `start`, `end`
 ("HH:MM:SS.mmm"), `line` or `timestamp` [start, end], `text`. The data set's parquet files have `option0` to `option4`
 instead of `candidates`, "N/A" where there are fewer. The test split is published without answers.
+Its subtitles stand between the frames, each after the frames up to the middle of its time.
 Read from github.com/longvideobench/LongVideoBench (longvideobench_dataset.py) and lmms_eval/tasks/longvideobench of
 github.com/EvolvingLMMs-Lab/lmms-eval.
 """
@@ -18,9 +19,10 @@ from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.segments import clock_seconds
+from verl_video_tools.core.types import Subtitle
 from verl_video_tools.data.formats.entries import Entry, load_json, path_below, required
 from verl_video_tools.data.formats.mapped import MappedBenchmark
-from verl_video_tools.data.formats.subtitles import Subtitle
+from verl_video_tools.data.formats.submissions import Prediction, Submission, json_submission
 
 _MAX_OPTIONS = 5
 
@@ -29,14 +31,17 @@ class LongVideoBench(MappedBenchmark):
     """See the module."""
 
     name = "longvideobench"
+    published_extractor = "lmms-eval/longvideobench"
     groupings = ("duration_group", "question_category", "topic_category")
-    has_subtitles = True
+    subtitle_form = "interleaved"
+    shortest_subtitle_seconds = 1.0
     split = "val"
     has_split_in_file_name = True
     options = "candidates"
     answer = "correct_choice"
     answer_form = "number"
     videos = ("{video_path}",)
+    has_hidden_truths = True
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
         """The options, where each has a column."""
@@ -44,6 +49,13 @@ class LongVideoBench(MappedBenchmark):
         if self.options in entry or not any(columns):
             return {}
         return {"options": [str(option) for option in columns if option not in (None, "", "N/A")]}
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission:
+        """The letter, or else what was said, by the question's id, as lmms-eval has it."""
+        return json_submission(
+            "longvideobench_test_for_submission.json",
+            {each.question_id: each.letter or each.answer or "" for each in predictions},
+        )
 
     def read_subtitles(self, folder: Path, entry: Entry) -> Sequence[Subtitle]:
         """Captions with times of the video: some videos are parts of longer ones, whose subtitles these are."""
@@ -61,6 +73,7 @@ class LongVideoBench(MappedBenchmark):
             except (KeyError, TypeError, ValueError) as error:
                 raise RowError(f"{path}: caption {number} is not one: {caption!r:.80}") from error
             if end > offset and start < end_of_video and text.strip():
+                end = end_of_video if end == math.inf else end
                 subtitles.append(Subtitle(start - offset, end - offset, " ".join(text.split())))
         return subtitles
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from verl_video_tools.core.clips import clip_path
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.types import QuestionType
+from verl_video_tools.core.types import QuestionType, Subtitle
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     Entry,
@@ -29,7 +30,15 @@ from verl_video_tools.data.formats.fields import (
     split_name,
     split_options,
 )
-from verl_video_tools.data.formats.subtitles import Subtitle, ask_with_subtitles, read_srt
+from verl_video_tools.data.formats.subtitles import (
+    ask_with_subtitles,
+    evenly_spaced_seconds,
+    read_srt,
+    shown_at,
+)
+
+_NO_TRUTH = (None, "", -1)
+"""How files that keep the truths write an answer."""
 
 
 class MappedBenchmark(Benchmark):
@@ -55,9 +64,11 @@ class MappedBenchmark(Benchmark):
     """Type of questions that have no options; None: every question must have some."""
     answer: ClassVar[str] = "answer"
     """Field of the answer."""
-    answer_form: ClassVar[Literal["letter", "text", "number"]] = "letter"
+    answer_form: ClassVar[Literal["letter", "text", "last text", "number"]] = "letter"
     """What the answer gives of the right option: its letter, its text, which another option's letter may equal, or its
-    number, from 0."""
+    number, from 0. Of several options with the text the first is meant, or the last."""
+    has_hidden_truths: ClassVar[bool] = False
+    """Its test split is published without answers (`BenchmarkFiles.hidden_truths`)."""
     videos: ClassVar[tuple[str, ...]] = ("{video}",)
     """Templates of the places below the folder of videos where a video may lie, tried in this order."""
     has_moved_videos: ClassVar[bool] = False
@@ -66,10 +77,15 @@ class MappedBenchmark(Benchmark):
     """Template of the split's name."""
     has_split_in_file_name: ClassVar[bool] = False
     """The name of the annotation file says which split it is; `split` holds where it does not."""
+    clip_fields: ClassVar[tuple[str, str] | None] = None
+    """Fields with start and end in seconds of the part that the video is cut to; it is not cut where one is missing."""
     segment_fields: ClassVar[tuple[str, str] | None] = None
     """Fields with start and end of the part of the video that shows the answer."""
     group_fields: ClassVar[Mapping[str, str]] = {}
     """Field of each of `groupings` that is not named like its field."""
+
+    shortest_subtitle_seconds: ClassVar[float] = 0.0
+    """A subtitle shown for less counts as shown for so long (`subtitles.shown_at`)."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """One entry per question; an entry without a list of questions stays as it is."""
@@ -94,37 +110,59 @@ class MappedBenchmark(Benchmark):
         Raises:
             RowError: they cannot be read.
         """
-        path = folder / f"{self.videos[-1].format_map(_Fields(entry, self.derived(entry)))}.srt"
+        path = folder / f"{self.videos[-1].format_map(Fields(entry, self.derived(entry)))}.srt"
         return read_srt(path) if path.exists() else None
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        """One question; with subtitles they stand before it, a line each, where the video has any."""
-        fields = _Fields(entry, self.derived(entry))
+        """One question; with subtitles in the benchmark's form (`subtitle_form`), where the video has any."""
+        fields = Fields(entry, self.derived(entry))
         index, split = self.index.format_map(fields), self.split.format_map(fields)
         video_path = self._find_video(fields, files)
         question, options = self._question_and_options(fields)
-        if files.subtitles is not None and (subtitles := self.read_subtitles(files.subtitles, entry)) is not None:
-            question = ask_with_subtitles(question, subtitles, video_path, files.subtitle_frames)
+        if self.has_split_in_file_name:
+            split = split_name(files.annotations, split)
+        may_hide = files.hidden_truths and self.has_hidden_truths and split == "test"
+        is_hidden = may_hide and fields.get(self.answer) in _NO_TRUTH
+        subtitles = self._shown_subtitles(entry, video_path, files)
+        if subtitles is not None and self.subtitle_form != "interleaved":
+            question = ask_with_subtitles(question, subtitles, timed=self.subtitle_form == "timed")
         return benchmark_row(
             self.name,
             index=index,
-            split=split_name(files.annotations, split) if self.has_split_in_file_name else split,
+            split=split,
             video_path=video_path,
             question=question,
             options=options,
-            truth=self._truth(fields[self.answer], options),
+            truth=None if is_hidden else self._truth(fields[self.answer], options),
             question_type="mc" if options else self.type_without_options,
             video_segment_seconds=segment(*map(fields.get, self.segment_fields)) if self.segment_fields else None,
             groups={name: fields.group(self.group_fields.get(name, name)) for name in self.groupings},
+            subtitles=subtitles if self.subtitle_form == "interleaved" else None,
         )
 
-    def _find_video(self, fields: _Fields, files: BenchmarkFiles) -> Path:
-        places = [template.format_map(fields) for template in self.videos]
-        if self.has_moved_videos:
-            return find_moved_video(files.videos, places[0])
-        return find_first_video(files.videos, places)
+    def _shown_subtitles(self, entry: Entry, video_path: Path, files: BenchmarkFiles) -> Sequence[Subtitle] | None:
+        """Those that are asked for; None where there are none.
 
-    def _question_and_options(self, fields: _Fields) -> tuple[str, Sequence[str]]:
+        Raises:
+            RowError: subtitles or video cannot be read.
+        """
+        if files.subtitles is None or (subtitles := self.read_subtitles(files.subtitles, entry)) is None:
+            return None
+        if files.subtitle_frames is None:
+            return subtitles
+        moments_seconds = evenly_spaced_seconds(video_path, files.subtitle_frames)
+        return shown_at(subtitles, moments_seconds, self.shortest_subtitle_seconds)
+
+    def _find_video(self, fields: Fields, files: BenchmarkFiles) -> Path:
+        places = [template.format_map(fields) for template in self.videos]
+        find = (
+            find_first_video if not self.has_moved_videos else lambda folder, paths: find_moved_video(folder, paths[0])
+        )
+        found = find(files.videos, places)
+        clip = segment(*map(fields.get, self.clip_fields)) if self.clip_fields else None
+        return found if clip is None else Path(clip_path(found, *clip))
+
+    def _question_and_options(self, fields: Fields) -> tuple[str, Sequence[str]]:
         question = self.question.format_map(fields)
         if (options := fields.derived.get("options")) is not None:
             return question, options
@@ -144,10 +182,12 @@ class MappedBenchmark(Benchmark):
     def _truth(self, answer: Any, options: Sequence[str]) -> str:
         if self.answer_form == "number":
             return letter_at(answer, options, self.answer)
-        return letter_of(answer, options, self.answer) if self.answer_form == "text" else str(answer)
+        if self.answer_form in ("text", "last text"):
+            return letter_of(answer, options, self.answer, takes_last=self.answer_form == "last text")
+        return str(answer)
 
 
-class _Fields:
+class Fields:
     """The fields of an entry, and those derived from it, for templates: one that is missing or empty is a RowError."""
 
     def __init__(self, entry: Entry, derived: Mapping[str, Any]) -> None:

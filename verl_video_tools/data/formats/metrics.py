@@ -20,11 +20,13 @@ class GradedItem:
 
     Attributes:
         answer: text of the answer; None if the model gave none.
+        repeat: which time it was that the item was asked, from 0.
     """
 
     sample: Sample
     answer: str | None
     label: AnswerLabel
+    repeat: int = 0
 
     @property
     def groups(self) -> Mapping[str, Group]:

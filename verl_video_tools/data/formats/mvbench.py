@@ -47,6 +47,7 @@ class MVBench(MappedBenchmark):
     """See the module."""
 
     name = "mvbench"
+    published_extractor = "lmms-eval/mvbench"
     groupings = ("task",)
     group_mean = ("task_mean", "task")
     index = "{place}"

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.formats.entries import (
     ANNOTATION_FILE,
     Entry,
     ReadEntry,
+    Row,
     load_json,
     questions_of_video,
+    read_entries,
     read_folder,
     required,
 )
 from verl_video_tools.data.formats.fields import segment
-from verl_video_tools.data.formats.mapped import MappedBenchmark
+from verl_video_tools.data.formats.mapped import Fields, MappedBenchmark
+from verl_video_tools.data.formats.submissions import Prediction, Submission, json_submission
 
 MLVU_FILES = ("1_plotQA", "2_needle", "3_ego", "4_count", "5_order", "6_anomaly_reco", "7_topic_reasoning")
 
@@ -27,16 +31,18 @@ class CGBench(MappedBenchmark):
 
     Format: `cgbench.json` (or `cgbench_mini.json`), a list of `qid`, `video_uid`, `question`, `answer`, `choices`,
     `right_answer` (letter), `clue_intervals` (segments in seconds), `domain`, `sub_category`, `duration`; videos
-    `<video_uid>.mp4`, subtitles `<video_uid>.srt`. Read from github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench
-    of github.com/EvolvingLMMs-Lab/lmms-eval.
+    `<video_uid>.mp4`, subtitles `<video_uid>.srt`, which its code shows with
+    their times (`sub_time`). Read from
+    github.com/CG-Bench/CG-Bench and lmms_eval/tasks/cgbench of github.com/EvolvingLMMs-Lab/lmms-eval.
 
     A question with several clue intervals gets no `video_segment`, which is a single one. Measured is the accuracy on
     whole videos (long-acc.); the benchmark's other measures are not.
     """
 
     name = "cg-bench"
+    published_extractor = "lmms-eval/cgbench"
     groupings = ("domain", "sub_category")
-    has_subtitles = True
+    subtitle_form = "timed"
     index = "{qid}"
     options = "choices"
     answer = "right_answer"
@@ -60,6 +66,7 @@ class LSDBench(MappedBenchmark):
     """
 
     name = "lsdbench"
+    published_extractor = "lmms-eval/lsdbench"
     place_field = "id"
     answer = "correct_answer"
     videos = ("{video_id}",)
@@ -77,29 +84,56 @@ class LVBench(MappedBenchmark):
     Format: `video_info.meta.jsonl`, a line per video with `key` (YouTube id), `type` and `qa`, a list of `uid`,
     `question` with its option lines ``(A) text``, `answer` (letter), `question_type` (a list), `time_reference`
     ("00:15-00:19"). lmms-eval's data set has a record per question with these fields and `video_path`. Videos
-    `<key>.mp4`. Read from the README of github.com/THUDM/LVBench, lmms_eval/tasks/lvbench of
-    github.com/EvolvingLMMs-Lab/lmms-eval and converters of the file in other public repositories.
+    `<key>.mp4`, or as the authors' script leaves them (video2dataset): `00000/00000007.mp4` is that of the eighth line,
+    with a `.json` beside it that holds its `url`. Read from the README and the scripts of github.com/THUDM/LVBench,
+    lmms_eval/tasks/lvbench of github.com/EvolvingLMMs-Lab/lmms-eval and converters of the file in other public
+    repositories.
     """
 
     name = "lvbench"
+    published_extractor = "lmms-eval/lvbench"
     groupings = ("question_type", "video_type")
     group_fields: ClassVar[Mapping[str, str]] = {"video_type": "type"}
     questions_field = "qa"
-    video_fields = ("key", "type")
+    video_fields = ("key", "type", "number")
     index = "{uid}"
     has_option_lines = True
-    videos = ("{video_path|key}",)
+    videos = ("{video_path|key}", "{downloaded}")
     segment_fields = ("start", "end")
 
+    def entries(self, annotations: Path) -> Iterable[ReadEntry]:
+        """One entry per question, with the `number` of the line of its video, from 0, where each has a line."""
+        for number, video in enumerate(read_entries(annotations)):
+            if isinstance(video, Mapping) and isinstance(questions := video.get(self.questions_field), list):
+                fields = {**video, "number": number}
+                yield from questions_of_video({name: fields.get(name) for name in self.video_fields}, questions)
+            else:
+                yield video
+
     def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """`start` and `end` of a single segment, and the types, always as a list."""
+        """`start` and `end` of a single segment, the types, always as a list, and where its video was `downloaded`."""
         types = required(entry, "question_type")
         start, _, end = str(entry.get("time_reference") or "").replace("~", "-").partition("-")
         return {
             "question_type": [types] if isinstance(types, str) else [str(name) for name in types],
             "start": start,
             "end": end,
+            "downloaded": f"00000/{entry['number']:08d}" if "number" in entry else required(entry, "video_path", "key"),
         }
+
+    def _find_video(self, fields: Fields, files: BenchmarkFiles) -> Path:
+        """The first place that has the video.
+
+        Raises:
+            RowError: none has, or the downloaded one is told to be of another address.
+        """
+        found = super()._find_video(fields, files)
+        told = found.with_suffix(".json")
+        if files.videos is not None and found.stem == Path(fields["downloaded"]).name and told.is_file():
+            address = str(load_json(told).get("url"))
+            if str(fields["key"]) not in address:
+                raise RowError(f"{found} is {address}, not the video {fields['key']!r}: was another list downloaded?")
+        return found
 
 
 class MLVUDev(MappedBenchmark):
@@ -115,10 +149,11 @@ class MLVUDev(MappedBenchmark):
     public repositories.
 
     The two tasks of free text (8_sub_scene, 9_summary) are left out: their score is a rubric of its own. MLVU ranks by
-    the mean of the tasks' accuracies.
+    the mean of the tasks' accuracies. Five questions (dev) list the right text twice: its authors' code takes the last.
     """
 
     name = "mlvu-dev"
+    published_extractor = "lmms-eval/mlvu"
     groupings = ("task",)
     group_fields: ClassVar[Mapping[str, str]] = {"task": "question_type|task_type"}
     group_mean = ("m_avg", "task")
@@ -126,7 +161,7 @@ class MLVUDev(MappedBenchmark):
     split = "dev"
     options = "candidates"
     has_option_lines = True
-    answer_form = "text"
+    answer_form = "last text"
     videos = ("{file}/{video|video_name}", "{video|video_name}")
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
@@ -140,24 +175,43 @@ class MLVUDev(MappedBenchmark):
 
 
 class MLVUTest(MLVUDev):
-    """The test split of `MLVUDev`, of the data set MLVU/MLVU_Test."""
+    """MLVU's test split, of the data set MLVU/MLVU_Test; also `test_question.json`, without answers; see `mlvu-dev`."""
 
     name = "mlvu-test"
     split = "test"
+    has_hidden_truths = True
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission:
+        """As `evaluation_test/test_res.json` of MLVU's repository has it; without a readable answer no option."""
+        return json_submission(
+            "test_res.json",
+            (
+                {
+                    "question_id": each.question_id,
+                    "question_type": each.sample.extra_info["groups"]["task"],
+                    "option": each.letter or "",
+                }
+                for each in predictions
+            ),
+        )
 
 
 class PerceptionTest(MappedBenchmark):
     """Perception Test (arXiv 2305.13786): questions with three options about staged videos.
 
     Format: `mc_question_train.json`, `mc_question_valid.json`, or the files of all tasks: an object with an entry per
-    video, by its id: `metadata` and `mc_question`, a list of `id`, `question`, `options`, `answer_id` (from 0), `area`,
-    `reasoning`, `tag`; videos `<id>.mp4`. Read from the README of github.com/google-deepmind/perception_test.
+    video, by its id: `metadata` (`frame_rate`, `is_cup_game`, ...) and `mc_question`, a list of `id`, `question`,
+    `options`, `answer_id` (from 0), `area`, `reasoning`, `tag`; videos `<id>.mp4`. Read from the README of
+    github.com/google-deepmind/perception_test.
 
-    Some videos of cup games have to be cut before the answer is shown (`cut_frame_mapping_*.json` of the data set):
-    that is left to the user. Grounded questions, tracks and sounds are not read.
+    The end of some videos, mostly of cup games, shows the answer. Those of the test split are cut; for the others
+    `cut_frame_mapping_train.json` and `cut_frame_mapping_valid.json`, which lie beside the annotations, give the frame
+    to cut at by the video's id, -1 for none. Whether that frame is still shown is not said; here it is not. Without
+    this list cup games are refused. Grounded questions, tracks and sounds are not read.
     """
 
     name = "perception-test"
+    published_extractor = "lmms-eval/perceptiontest"
     groupings = ("area", "reasoning")
     index = "{video_id}_{id}"
     split = "train"
@@ -165,9 +219,16 @@ class PerceptionTest(MappedBenchmark):
     answer = "answer_id"
     answer_form = "number"
     videos = ("{video_id}",)
+    clip_fields = ("clip_start", "clip_end")
+    has_hidden_truths = True
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
-        """One entry per question, with the id of its video as `video_id`."""
+        """One entry per question, with `video_id`, `metadata` and `cut_frame` of its video; the latter is None where
+        there is no list of cuts."""
+        beside = annotations.with_name(f"cut_frame_mapping_{'train' if 'train' in annotations.stem else 'valid'}.json")
+        cuts = load_json(beside) if beside.exists() else None
+        if not isinstance(cuts, Mapping | None):
+            raise UsageError(f"cannot read the list of cuts from {beside}: expected an object with a frame per video")
         videos = load_json(annotations)
         if not isinstance(videos, Mapping):
             raise UsageError(f"cannot read annotations from {annotations}: expected an object with an entry per video")
@@ -175,9 +236,40 @@ class PerceptionTest(MappedBenchmark):
             if not isinstance(video, Mapping):
                 yield RowError(f"the video {video_id!r} is an object with named fields, got {video!r:.80}")
             elif isinstance(questions := video.get("mc_question") or [], list):
-                yield from questions_of_video({"video_id": video_id}, questions)
+                cut_frame = None if cuts is None else cuts.get(video_id, -1)
+                fields = {"video_id": video_id, "metadata": video.get("metadata") or {}, "cut_frame": cut_frame}
+                yield from questions_of_video(fields, questions)
             else:
                 yield RowError(f"the field 'mc_question' of {video_id!r} must be a list, got {questions!r:.80}")
+
+    def derived(self, entry: Entry) -> Mapping[str, Any]:
+        """`clip_start` and `clip_end` in seconds, where the video is cut."""
+        if (cut_frame := entry["cut_frame"]) is None or int(cut_frame) <= 0:
+            return {"clip_start": None, "clip_end": None}
+        frame_rate = float(required(entry["metadata"], "frame_rate"))
+        return {"clip_start": 0.0, "clip_end": (int(cut_frame) - 0.5) / frame_rate}  # between two frames: no rounding
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        metadata = entry["metadata"]
+        is_uncut = entry["cut_frame"] is None and metadata.get("split") != "test"
+        if files.videos is not None and is_uncut and metadata.get("is_cup_game"):
+            raise RowError(
+                f"{entry['video_id']} is a cup game, whose end shows the answer; put the data set's list of cuts "
+                "(cut_frame_mapping_valid.json or cut_frame_mapping_train.json) beside the annotations"
+            )
+        return super().row(entry, files)
+
+    def submission(self, predictions: Sequence[Prediction]) -> Submission:
+        """For each video a list with the number of the chosen option, -1 for none, of every question, as the challenge
+        of multiple-choice video QA takes it; second-hand."""
+        videos: dict[str, list[dict[str, Any]]] = {}
+        for each in predictions:
+            video_id, _, question_id = each.question_id.rpartition("_")
+            number = -1 if each.number is None else each.number
+            answer = "" if each.number is None else each.sample.options[each.number]
+            chosen = {"id": int(question_id), "answer_id": number, "answer": answer}
+            videos.setdefault(video_id, []).append(chosen)
+        return json_submission("submission.json", videos)
 
 
 class STAR(MappedBenchmark):
@@ -188,7 +280,7 @@ class STAR(MappedBenchmark):
     `choices` (each `choice_id` and `choice`), ...; videos `<video_id>.mp4` of Charades. Read from the README of
     github.com/csbobby/STAR_Benchmark and schemas of the files in other public repositories.
 
-    A question is about the part from `start` to `end`. STAR's authors cut the video; here the question says which part.
+    A question is about the part from `start` to `end`, which the video is cut to, as STAR's authors have it.
     Results are published as the mean of the accuracies of the four types of question.
     """
 
@@ -198,13 +290,12 @@ class STAR(MappedBenchmark):
     index = "{question_id}"
     split = "train"
     has_split_in_file_name = True
-    question = "From {from} to {to} seconds of the video: {question}"
     answer_form = "text"
     videos = ("{video_id}",)
-    segment_fields = ("start", "end")
+    clip_fields = ("start", "end")
 
     def derived(self, entry: Entry) -> Mapping[str, Any]:
-        """The `type` of the question, its `options` in the order of their ids, and the part that it asks about."""
+        """The `type` of the question, and its `options` in the order of their ids."""
         question_type = str(required(entry, "question_id")).partition("_")[0]
         choices = required(entry, "choices")
         if not all(isinstance(choice, Mapping) for choice in choices):
@@ -212,10 +303,9 @@ class STAR(MappedBenchmark):
         ordered = sorted(choices, key=lambda choice: int(required(choice, "choice_id")))
         options = [str(required(choice, "choice")) for choice in ordered]
         start, end = required(entry, "start"), required(entry, "end")
-        seconds = segment(start, end)
-        if seconds is None:
+        if segment(start, end) is None:
             raise RowError(f"the fields 'start' and 'end' must be seconds with start < end, got {start} and {end}")
-        return {"type": question_type, "options": options, "from": f"{seconds[0]:g}", "to": f"{seconds[1]:g}"}
+        return {"type": question_type, "options": options}
 
 
 class VideoEspresso(MappedBenchmark):
@@ -255,6 +345,7 @@ class VideoHolmes(MappedBenchmark):
     """
 
     name = "video-holmes"
+    published_extractor = "lmms-eval/video_holmes"
     groupings = ("question_type",)
     group_fields: ClassVar[Mapping[str, str]] = {"question_type": "Question Type"}
     index = "{video ID}_{Question ID}"
@@ -279,8 +370,9 @@ class VideoMME(MappedBenchmark):
     """
 
     name = "video-mme"
+    published_extractor = "lmms-eval/videomme"
     groupings = ("duration", "domain", "sub_category", "task_type")
-    has_subtitles = True
+    subtitle_form = "texts"
     index = "{question_id}"
     videos = ("{videoID}",)
 

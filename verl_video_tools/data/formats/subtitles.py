@@ -1,16 +1,16 @@
-"""Subtitles: files in the SubRip format (.srt), and those that belong to certain frames."""
+"""Subtitles: files in the SubRip format (.srt), those that belong to certain frames, and how a benchmark shows them."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from verl_video_tools.core.errors import RowError, VideoError
+from verl_video_tools.core.types import Subtitle
 from verl_video_tools.video import Video, linspace_indices
 
 _TIME = r"(\d+):(\d\d):(\d\d)[,.](\d{1,3})"
@@ -19,13 +19,16 @@ _HEADING = "Subtitles of the video:"
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|\{\\[^{}]*\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Subtitle:
-    """One caption; times in seconds of the video."""
+SubtitleForm = Literal["texts", "timed", "interleaved"]
+"""How a benchmark shows subtitles: their texts before the question, a line each; the same, each after its start and end
+in seconds; or their texts between the frames, by time."""
 
-    start_seconds: float
-    end_seconds: float
-    text: str
+SUBTITLE_FORMS: Mapping[SubtitleForm, str] = {
+    "texts": "before the question",
+    "timed": "before the question, with times",
+    "interleaved": "between the frames",
+}
+"""In the words of the protocol."""
 
 
 def read_srt(path: Path) -> list[Subtitle]:
@@ -49,32 +52,46 @@ def read_srt(path: Path) -> list[Subtitle]:
     return subtitles
 
 
-def shown_at(subtitles: Sequence[Subtitle], moments_seconds: Sequence[float]) -> list[Subtitle]:
-    """Those that are on the screen at any of the moments, each once, in their order."""
-    return [
-        subtitle
-        for subtitle in subtitles
-        if any(subtitle.start_seconds <= moment < subtitle.end_seconds for moment in moments_seconds)
-    ]
+def shown_at(
+    subtitles: Sequence[Subtitle], moments_seconds: Sequence[float], shortest_seconds: float = 0.0
+) -> list[Subtitle]:
+    """Those that are on the screen at any of the moments, each once, in their order.
+
+    Args:
+        shortest_seconds: one that is shown for less counts as shown for so long, around the middle of its time.
+    """
+
+    def is_shown(subtitle: Subtitle, moment: float) -> bool:
+        start, end = subtitle.start_seconds, subtitle.end_seconds
+        if end - start < shortest_seconds:
+            start, end = (subtitle.middle_seconds + sign * shortest_seconds / 2 for sign in (-1, 1))
+        return start <= moment < end
+
+    return [subtitle for subtitle in subtitles if any(is_shown(subtitle, moment) for moment in moments_seconds)]
 
 
-def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], video_path: Path, num_frames: int | None) -> str:
+def ask_with_subtitles(question: str, subtitles: Sequence[Subtitle], *, timed: bool) -> str:
     """The question after the subtitles, a line each.
 
     Args:
-        num_frames: only those shown at so many evenly spaced moments; None: all.
-
-    Raises:
-        RowError: the video cannot be read.
+        timed: each stands after its start and end, ``[12.5-14] text``.
     """
-    if num_frames is not None:
-        subtitles = shown_at(subtitles, evenly_spaced_seconds(video_path, num_frames))
-    return "\n".join([_HEADING, *(line.text for line in subtitles), "", question])
+    return "\n".join([_HEADING, *(_line(subtitle, timed) for subtitle in subtitles), "", question])
+
+
+def _line(subtitle: Subtitle, timed: bool) -> str:
+    if not timed:
+        return subtitle.text
+    start, end = (
+        f"{seconds:.2f}".rstrip("0").rstrip(".") for seconds in (subtitle.start_seconds, subtitle.end_seconds)
+    )
+    return f"[{start}-{end}] {subtitle.text}"
 
 
 def asked_with_subtitles(row: Mapping[str, Any]) -> bool:
-    """Whether subtitles stand before the row's question, even if none of them is shown at the chosen moments."""
-    return str(row["extra_info"]["question"]).startswith(_HEADING)
+    """Whether the row is asked with subtitles, even if none of them is shown at the chosen moments."""
+    extra_info = row["extra_info"]
+    return extra_info.get("subtitles") is not None or str(extra_info["question"]).startswith(_HEADING)
 
 
 @lru_cache(maxsize=16)  # the questions about one video follow one another

@@ -7,11 +7,13 @@ when it sorts questions (arXiv 2602.04094, 3.2).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, Literal
 
 from verl_video_tools.core.reasoning import split_thought
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.direct.video_input import sampled_video
 from verl_video_tools.video.resize import fit_box
 
 _THOUGHT_TAGS = ("think", "thinking")
@@ -31,32 +33,87 @@ class Direct(vt.Method):
     max_turns: int = 1
     """The answer's; there is nothing that a second turn could ask for."""
     initial_frames: int = 16
-    """Frames shown, from the first of the video to the last (VideoBrain, 4.1)."""
+    """Frames shown, from the first of the video to the last (VideoBrain, 4.1). 0 shows none: what a model knows without
+    the video."""
     box: tuple[int, int] = (640, 360)
     """Width and height in pixels that frames are shrunk to fit, never enlarged (VideoBrain's code)."""
+    answering: Literal["short", "cot"] = "short"
+    """What the packaged prompt asks for: an answer as short as possible, or thoughts before it, as FrameThinker's paper
+    asks its baselines (B.3)."""
+
+    frames_as: Literal["images", "video"] = "images"
+    """`video`: the model's own video input, in evaluation behind a vLLM; the next three fields say which frames, and
+    `initial_frames` and `box` do not count. Defaults as Qwen2.5-VL was evaluated (arXiv 2502.13923, 3.3.4)."""
+    video_fps: float = 2.0
+    """Frames per second of a video input."""
+    max_video_frames: int = 768
+    """Of a video input; those of a longer video are spread over all of it."""
+    max_video_tokens: int = 24576
+    """Visual tokens of a video input, whose frames are made small enough."""
 
     def check_fields(self) -> None:
         vt.require(self, "max_turns", self.max_turns == 1, "1: without tools nothing follows the first turn")
-        vt.require(self, "initial_frames", self.initial_frames >= 1, "at least 1")
+        vt.require(self, "initial_frames", self.initial_frames >= 0, "at least 0")
         vt.require(self, "box", min(self.box) >= 1, "two sides of at least 1 pixel")
+        vt.require(self, "video_fps", self.video_fps > 0, "above 0")
+        for name in ("max_video_frames", "max_video_tokens"):
+            vt.require(self, name, getattr(self, name) >= 2, "at least 2")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
+
+    @property
+    def label(self) -> str:
+        parts = [self.name]
+        if self.answering == "cot":
+            parts.append("CoT")
+        if self.initial_frames_as_video:
+            parts.append("video input")
+        if not self._shows_any:
+            parts.append("no visual")
+        return ", ".join(parts)
+
+    @property
+    def initial_frames_as_video(self) -> bool:
+        return self.frames_as == "video" and self._shows_any
+
+    @property
+    def _shows_any(self) -> bool:
+        return self.initial_frames > 0
+
+    def without_visuals(self) -> Direct:
+        return replace(self, initial_frames=0)
 
     # ------------------------------------------------------------------------------------------------ prompt and turns
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
-        """`initial_frames` frames spread evenly, all of a shorter video."""
+        """`initial_frames` frames spread evenly, all of a shorter video; or those of the video input."""
+        if self.initial_frames_as_video:
+            return sampled_video(info, self.video_fps, self.max_video_frames, self.max_video_tokens, envelope)
+        if not self._shows_any:
+            return vt.FrameRequest(width=1, height=1, indices=())
         return vt.spread_frames(info, self.initial_frames, fit_box(info.width, info.height, *self.box, envelope))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
-        """The system prompt; then the question, and each frame after its number and time.
+        """The system prompt; then the question, and each frame after its number and time, or the frames of a video.
 
         Rows of some methods ask by frame numbers, those of others by seconds.
         """
         content: list[str | vt.ImagePart] = [sample.question.rstrip(), "\n"]
-        for image in images:
-            content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
-        system = vt.load_prompt(__package__, "prompt.txt", self.prompt_file, initial_frames=self.initial_frames)
-        return [vt.Message("system", (system,)), vt.Message("user", tuple(content))]
+        if self.initial_frames_as_video:
+            content += ["\n", *images]
+        else:
+            for image in images:
+                content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
+        return [vt.Message("system", (self._system_prompt(),)), vt.Message("user", tuple(content))]
+
+    def _system_prompt(self) -> str:
+        """What is seen, and how to answer."""
+        if self.prompt_file is not None:
+            names = [self.prompt_file]
+        else:
+            shown = "nothing" if not self._shows_any else "video" if self.initial_frames_as_video else "frames"
+            names = [f"prompt_{shown}.txt", f"prompt_{self.answering}.txt"]
+        load = partial(vt.load_prompt, __package__, initial_frames=self.initial_frames)
+        return "\n\n".join(load(name, self.prompt_file) for name in names)
 
     def parse(self, text: str) -> vt.ParsedTurn:
         """The last `<answer>` block after the thinking, or else all that stands there; nothing if that never ends."""
@@ -78,6 +135,18 @@ class Direct(vt.Method):
     def observe(self, outcomes: Sequence[vt.ToolOutcome], turns_left: int) -> vt.Content:
         """Nothing: there are no calls to answer."""
         return ()
+
+    def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
+        """As every method's.
+
+        Raises:
+            UsageError: also where there are no frames, or a video input, which are for evaluation alone.
+        """
+        super().check_earnable(sample, judge)
+        if self.initial_frames_as_video or not self._shows_any:
+            raise vt.UsageError(
+                "initial_frames=0 and frames_as=video are for `vvt eval`; training shows frames, as images"
+            )
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -1,5 +1,5 @@
 """FrameThinker: everything of the method."""
 
-from verl_video_tools.methods.framethinker.method import FrameThinker, inference_attempts
+from verl_video_tools.methods.framethinker.method import FrameThinker
 
-__all__ = ["FrameThinker", "inference_attempts"]
+__all__ = ["FrameThinker"]

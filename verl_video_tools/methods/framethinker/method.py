@@ -6,7 +6,7 @@ Sources named at the fields: "paper" with its section; "code" is the published t
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -44,6 +44,8 @@ class FrameThinker(vt.Method):
         "num_frames_long": "initial_frames_long and call_frames_long",
         "require_time_in_question": "time_bonus_for",
     }
+    # The code's evaluation script.
+    published_sampling: ClassVar[Mapping[str, float]] = {"temperature": 0.6, "top_p": 0.9, "max_turn_tokens": 2048}
     recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=8192, images=60)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.framethinker.oracle:FrameThinkerOracle"
     tool_descriptions: ClassVar[tuple[vt.ToolDescription, ...]] = (
@@ -105,8 +107,8 @@ class FrameThinker(vt.Method):
     """Frames; verification wants end - start > min_gap. None: the number of frames that a zoom shows on this video."""
 
     answer_only: bool = False
-    """System prompt that asks for an answer without actions, for the last attempt of `inference_attempts`. Wins over
-    `prompt_file`; the template `answer_only` replaces it."""
+    """System prompt that asks for an answer without actions, for the last of several attempts in evaluation
+    (`attempt`). Wins over `prompt_file`; the template `answer_only` replaces it."""
 
     def check_fields(self) -> None:
         for name in ("initial_frames", "initial_frames_long", "call_frames", "call_frames_long"):
@@ -236,6 +238,18 @@ class FrameThinker(vt.Method):
             rules = ConsistencyRules.training(min_gap, trajectory.video.num_frames)
         return verify_consistency(trajectory.turns, rules)
 
+    def attempt(self, number: int, max_attempts: int) -> FrameThinker:
+        """Verification in its inference profile; the last attempt uses the answer-only prompt on the same initial
+        frames (paper 3.3.2, B.2; code's evaluation script, which makes three)."""
+        return replace(self, ccv_profile="inference", answer_only=number == max_attempts)
+
+    def attempt_fault(self, trajectory: vt.Trajectory) -> str | None:
+        """An attempt counts that answers and is consistent; without `ccv`, one that answers."""
+        if trajectory.answer is None:
+            return "no answer"
+        verdict = self.verify(trajectory)
+        return f"{verdict.failed}: {verdict.reason}" if self.ccv and not verdict.ok else None
+
     def check_earnable(self, sample: vt.Sample, judge: object | None) -> None:
         """As every method's; with `answer_grading="exact"`, whether the truth is a single word.
 
@@ -313,52 +327,3 @@ def _seconds(time: str) -> int:
     for part in time.split(":"):
         seconds = 60 * seconds + int(part)
     return seconds
-
-
-# ------------------------------------------------------------------------------------------------------------ inference
-
-
-@dataclass(frozen=True)
-class InferenceResult:
-    """What the inference policy ends with.
-
-    Attributes:
-        answer: of the first attempt that answered consistently; None is a format error, which counts as wrong.
-        images_used: frames shown in that attempt, initial frames and zooms; None for a format error, which the
-            published average of frames leaves out.
-        attempts: every rollout made, in order.
-        verdicts: the verification of each.
-    """
-
-    answer: str | None
-    images_used: int | None
-    attempts: tuple[vt.Trajectory, ...]
-    verdicts: tuple[Verdict, ...]
-
-
-async def inference_attempts(
-    method: FrameThinker, run: Callable[[FrameThinker], Awaitable[vt.Trajectory]], max_attempts: int = 3
-) -> InferenceResult:
-    """Answer one question with retries and a fallback (paper 3.3.2; code's evaluation script).
-
-    A rollout that does not answer, or fails the verification in its inference profile, is made again; the last attempt
-    uses the answer-only prompt on the same initial frames.
-
-    Args:
-        run: makes one whole rollout with the method that it is given.
-        max_attempts: rollouts at most (code: 3).
-    """
-    if max_attempts < 1:
-        raise vt.UsageError(f"max_attempts must be at least 1, got {max_attempts}")
-    method = replace(method, ccv_profile="inference")
-    attempts: list[vt.Trajectory] = []
-    verdicts: list[Verdict] = []
-    for number in range(1, max_attempts + 1):
-        trajectory = await run(replace(method, answer_only=number == max_attempts > 1))
-        attempts.append(trajectory)
-        verdicts.append(method.verify(trajectory))
-        if trajectory.answer is not None and (verdicts[-1].ok or not method.ccv):
-            counts = trajectory.counts()
-            images_used = counts["initial_frames"] + counts["tool_frames"]
-            return InferenceResult(trajectory.answer, images_used, tuple(attempts), tuple(verdicts))
-    return InferenceResult(None, None, tuple(attempts), tuple(verdicts))

@@ -2,9 +2,11 @@
 
 config.py   where an endpoint is, and how patiently it is asked
 client.py   `EndpointClient`: one exchange at a time is a turn with a deadline, retries and a bound on turns at once
+routes.py   which of several addresses a request is sent to
 bounded.py  the HTTP client beneath it: replies of bounded size, no redirects
 retries.py  which failures are worth another request, and when it is made
 chat.py     messages and completions as they travel
+reply_cache.py  completions on disk
 asking.py   a reply in a form that can be used
 """
 

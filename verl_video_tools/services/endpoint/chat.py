@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.image_files import encode_image
-from verl_video_tools.core.types import ImagePart, Message
-from verl_video_tools.services.endpoint.retries import AttemptFailed
+from verl_video_tools.core.types import ImagePart, Message, content_images
+from verl_video_tools.services.endpoint.retries import BrokenReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,17 @@ class Completion:
     """Tokens generated, 0 where the endpoint does not count them."""
     reasoning: str | None = None
     """Native reasoning in a field of its own, as servers with a reasoning parser send it; never empty."""
+    num_prompt_tokens: int = 0
+    """Tokens of the request, images included; 0 where the endpoint does not count them."""
+    num_discarded_tokens: int = 0
+    """Tokens of an earlier reply to the same request, which could not be used."""
 
 
 def read_completion(reply: Any) -> Completion:
     """The first choice of a chat completion.
 
     Raises:
-        AttemptFailed: the reply is none, or its content is no text.
+        BrokenReply: the reply is none, or its content is no text.
     """
     try:
         choice = reply["choices"][0]
@@ -47,12 +51,12 @@ def read_completion(reply: Any) -> Completion:
         # vLLM says `stop_reason`, SGLang `matched_stop`; null or a number is a token that ends a turn.
         stop_reason = choice.get("stop_reason", choice.get("matched_stop"))
         tells_stop = not {"stop_reason", "matched_stop"}.isdisjoint(choice)
-        num_tokens = _count(usage.get("completion_tokens"))
+        num_tokens, num_prompt_tokens = (_count(usage.get(f"{kind}_tokens")) for kind in ("completion", "prompt"))
         finish_reason = choice.get("finish_reason")
     except (AttributeError, KeyError, IndexError, TypeError, ValueError):
         text = None
     if not isinstance(text, str):
-        raise AttemptFailed(f"the reply is no chat completion: {reply!r:.200}")
+        raise BrokenReply(f"the reply is no chat completion: {reply!r:.200}")
     return Completion(
         text,
         finish_reason if isinstance(finish_reason, str) else None,
@@ -60,6 +64,7 @@ def read_completion(reply: Any) -> Completion:
         tells_stop,
         num_tokens,
         reasoning,
+        num_prompt_tokens,
     )
 
 
@@ -98,11 +103,16 @@ def restore_stop(completion: Completion, stop: Sequence[str]) -> str:
     return text
 
 
-def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[str, Any]:
+VIDEO_JPEG_QUALITY = 95
+"""Of the frames of a video, which travel as JPEG where nothing else is asked for."""
+
+
+def to_chat_message(message: Message, jpeg_quality: int | None = None, *, as_video: bool = False) -> dict[str, Any]:
     """A message with its texts and images in reading order.
 
     Args:
         jpeg_quality: 1 to 95; None sends PNG, which is lossless.
+        as_video: all its images are one video, which stands at the place of the first.
 
     Raises:
         ValueError: an image has no pixels.
@@ -111,13 +121,27 @@ def to_chat_message(message: Message, jpeg_quality: int | None = None) -> dict[s
         return {"role": message.role, "content": "".join(map(str, message.content))}
     parts: list[dict[str, Any]] = []
     for part in message.content:
-        if isinstance(part, ImagePart):
+        if isinstance(part, ImagePart) and as_video:
+            if not any(other["type"] == "video_url" for other in parts):
+                parts.append({"type": "video_url", "video_url": {"url": video_url(message, jpeg_quality)}})
+        elif isinstance(part, ImagePart):
             parts.append({"type": "image_url", "image_url": {"url": data_url(part, jpeg_quality)}})
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += part
         else:
             parts.append({"type": "text", "text": part})
     return {"role": message.role, "content": parts}
+
+
+def video_url(message: Message, jpeg_quality: int | None = None) -> str:
+    """The images of a message as the `data:` URL of one video: frames as JPEG, as vLLM takes them decoded and sampled.
+
+    Raises:
+        ValueError: one has no pixels.
+    """
+    images = content_images(message.content)
+    frames = (data_url(image, jpeg_quality or VIDEO_JPEG_QUALITY).rpartition(",")[2] for image in images)
+    return f"data:video/jpeg;base64,{','.join(frames)}"
 
 
 def data_url(image: ImagePart, jpeg_quality: int | None = None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.parse import urlsplit
@@ -19,13 +19,16 @@ from verl_video_tools.core.errors import EndpointError, UsageError
 from verl_video_tools.services.endpoint.config import EndpointConfig
 from verl_video_tools.services.endpoint.retries import (
     AttemptFailed,
+    BrokenReply,
     InternalError,
     Unavailable,
     retry_after_seconds,
     wait_seconds,
 )
+from verl_video_tools.services.endpoint.routes import Place, Route
 
 if TYPE_CHECKING:
+    from openai import AsyncOpenAI
     from tenacity import RetryCallState
 
 Result = TypeVar("Result")
@@ -33,6 +36,9 @@ Result = TypeVar("Result")
 REACH_SECONDS = 10.0
 """For how long an endpoint is tried again that does not answer at the start, where an address may be mistyped. A
 connection that stands has all of the deadline: a busy server answers late."""
+
+_CONNECT_SECONDS = 10.0
+"""For a connection to be made: a machine that is switched off does not even refuse one."""
 
 _VERSION_SECONDS = 10.0
 
@@ -43,7 +49,10 @@ _RETRIED_STATUS = frozenset({408, 409, 425, 429})
 
 
 class EndpointClient:
-    """Requests to one endpoint.
+    """Requests to one endpoint, or to several that serve the same model.
+
+    Of several addresses each exchange, or each route, takes the one with the fewest, and goes on at another where it
+    gives no reply (`routes`).
 
     May be used from several event loops, one after the other or in different threads: connections and the bound on
     requests in flight belong to the running loop. Close it in each (`async with`, or `aclose`).
@@ -56,7 +65,7 @@ class EndpointClient:
     """
 
     def __init__(self, config: EndpointConfig) -> None:
-        if config.base_url is None:
+        if not config.base_urls:
             raise UsageError("an endpoint needs a base_url, such as http://host:8000/v1")
         try:
             import openai  # noqa: F401
@@ -66,21 +75,32 @@ class EndpointClient:
         self.config = config
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
 
+    def route(self) -> Route:
+        """For exchanges that belong together, as the turns of a dialogue do: they are sent to one address, which may
+        have kept what it computed for the turns before. Used as a context."""
+        return Route(self._session().places)
+
     @asynccontextmanager
-    async def exchange(self) -> AsyncIterator[Exchange]:
+    async def exchange(self, route: Route | None = None) -> AsyncIterator[Exchange]:
         """Wait for one of the exchanges that may be under way at once; what is done within has to meet the deadline.
+
+        Args:
+            route: entered by the caller; None: one of its own.
 
         Raises:
             EndpointError: no usable reply within `max_attempts` and `deadline_seconds`, or a request that is refused.
         """
         session = self._session()
         async with session.slots:
-            exchange = Exchange(self.config, session)
-            try:
-                async with asyncio.timeout_at(exchange.ends_at):
-                    yield exchange
-            except TimeoutError as error:
-                raise exchange.out_of_time() from error
+            with nullcontext(route) if route is not None else self.route() as taken:
+                exchange = Exchange(self.config, session, taken)
+                try:
+                    async with asyncio.timeout_at(exchange.ends_at):
+                        yield exchange
+                except TimeoutError as error:
+                    late = exchange.out_of_time()
+                    taken.leave(Unavailable(str(late)))
+                    raise late from error
 
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists.
@@ -89,36 +109,46 @@ class EndpointClient:
             EndpointError: it cannot be reached, or lists none.
         """
         async with self.exchange() as exchange:
-            return await exchange.retried(lambda: _list_models(exchange.session), REACH_SECONDS)
+            return await exchange.retried(lambda: _list_models(exchange.route.place), REACH_SECONDS)
 
     async def check_reachable(self) -> None:
-        """Ask for a reply of any kind.
+        """Ask for a reply of any kind; of several addresses, until one gives it.
 
         Raises:
             EndpointError: nothing answers.
         """
-        async with self.exchange() as exchange:
-            await exchange.retried(lambda: _any_reply(exchange.session), REACH_SECONDS)
+        asked = [asyncio.create_task(self._reach(place)) for place in self._session().places]
+        try:
+            for reply in asyncio.as_completed(asked):
+                with suppress(EndpointError):
+                    return await reply
+            await asked[0]
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
 
     async def server_version(self) -> str | None:
-        """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not.
+        """The version that the server tells at `/version`, beside `/v1`, as vLLM does; None where it does not. Of
+        several addresses the first that tells it.
 
-        Asked once: for a record, not for a decision.
+        Each is asked once: for a record, not for a decision.
         """
-        url = f"{(self.config.base_url or '').rstrip('/').removesuffix('/v1')}/version"
-        request = self._session().client.get(url, cast_to=object, options={"timeout": _VERSION_SECONDS})
-        try:
-            reply = await _requested(request)
-        except EndpointError:
-            return None
-        version = reply.get("version") if isinstance(reply, dict) else None
-        return version if isinstance(version, str) else None
+        for place in self._session().places:
+            url = f"{place.base_url.rstrip('/').removesuffix('/v1')}/version"
+            with suppress(EndpointError):
+                request = place.client.get(url, cast_to=object, options={"timeout": _VERSION_SECONDS})
+                reply = await _requested(request)
+                version = reply.get("version") if isinstance(reply, dict) else None
+                if isinstance(version, str):
+                    return version
+        return None
 
     async def aclose(self) -> None:
         """Close the running loop's connections."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
-        if session is not None:
-            await session.client.close()
+        for place in [] if session is None else session.places:
+            await place.client.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -127,6 +157,11 @@ class EndpointClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    async def _reach(self, place: Place) -> None:
+        with Route([place]) as route:
+            async with self.exchange(route) as exchange:
+                await exchange.retried(lambda: _any_reply(place), REACH_SECONDS)
 
     def _session(self) -> _Session:
         loop = asyncio.get_running_loop()
@@ -138,9 +173,10 @@ class EndpointClient:
 class Exchange:
     """The requests that one reply may take, each tried again where that may help, until one deadline."""
 
-    def __init__(self, config: EndpointConfig, session: _Session) -> None:
+    def __init__(self, config: EndpointConfig, session: _Session, route: Route) -> None:
         self.config = config
         self.session = session
+        self.route = route
         self.began_at = asyncio.get_running_loop().time()
         self.ends_at = self.began_at + config.deadline_seconds
         self.failure: str | None = None
@@ -157,7 +193,7 @@ class Exchange:
         """The configured model, or the first that is served."""
         if self.known_model is not None:
             return self.known_model
-        return await self.retried(lambda: _first_model(self.session))
+        return await self.retried(lambda: _first_model(self.session, self.route))
 
     async def chat_completion(self, body: Mapping[str, Any]) -> Any:
         """One attempt at a chat completion.
@@ -169,16 +205,20 @@ class Exchange:
             AttemptFailed: worth another attempt.
             EndpointError: not worth one.
         """
-        reply = await _requested(self.session.client.post("/chat/completions", cast_to=object, body=dict(body)))
+        await self.session.turn_to_send()
+        place = self.route.place
+        reply = await _requested(place.client.post("/chat/completions", cast_to=object, body=dict(body)))
         self.session.replied_at = asyncio.get_running_loop().time()
+        place.replied()
         return reply
 
     async def retried(self, attempt: Callable[[], Awaitable[Result]], patience_seconds: float | None = None) -> Result:
         """The result of the first attempt that does not raise `AttemptFailed`.
 
         A reply that cannot be used costs one of `max_attempts`; an endpoint that is busy, failing or not reached is
-        asked again until the deadline, after the pause that it asks for. One that fails on this request (HTTP 500),
-        while it replies to others, has given a reply that cannot be used.
+        asked again until the deadline, after the pause that it asks for, and at another address, where there is one,
+        at once. One that fails on this request (HTTP 500), while it replies to others, has given a reply that cannot be
+        used.
 
         Args:
             patience_seconds: for how long an endpoint that is not available is asked again, if not until the deadline.
@@ -190,13 +230,15 @@ class Exchange:
 
         loop = asyncio.get_running_loop()
         gives_up_at = self.ends_at if patience_seconds is None else min(self.ends_at, loop.time() + patience_seconds)
-        num_unusable = 0
+        num_unusable, has_moved = 0, False
 
         async def noted() -> Result:
+            nonlocal has_moved
             try:
                 return await attempt()
             except AttemptFailed as error:
                 self.failure = str(error)
+                has_moved = self.route.leave(error)
                 raise
 
         def is_enough(state: RetryCallState) -> bool:
@@ -207,8 +249,11 @@ class Exchange:
             self.is_late = isinstance(error, Unavailable) and loop.time() + state.upcoming_sleep > gives_up_at
             return self.is_late or num_unusable >= self.config.max_attempts
 
+        def pause_seconds(state: RetryCallState) -> float:
+            return 0.0 if has_moved else wait_seconds(state)
+
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(AttemptFailed), wait=wait_seconds, stop=is_enough, reraise=True
+            retry=retry_if_exception_type(AttemptFailed), wait=pause_seconds, stop=is_enough, reraise=True
         )
         try:
             return await retrying(noted)
@@ -216,7 +261,7 @@ class Exchange:
             if self.is_late:
                 raise self.out_of_time(patience_seconds) from error
             raise EndpointError(
-                f"no usable reply from {self.config.base_url} in {self.config.max_attempts} attempts; "
+                f"no usable reply from {', '.join(self.config.base_urls)} in {self.config.max_attempts} attempts; "
                 f"the last failed with: {self.failure}"
             ) from error
 
@@ -225,57 +270,74 @@ class Exchange:
         self.is_late = True
         what = f"the last attempt failed with: {self.failure}" if self.failure else "it did not reply"
         limit_seconds = min(seconds or self.config.deadline_seconds, self.config.deadline_seconds)
-        return EndpointError(f"no usable reply from {self.config.base_url} within {limit_seconds:g} s; {what}")
+        asked = ", ".join(self.config.base_urls)
+        return EndpointError(f"no usable reply from {asked} within {limit_seconds:g} s; {what}")
 
 
 class _Session:
     """What belongs to one event loop."""
 
     def __init__(self, config: EndpointConfig) -> None:
-        from openai import AsyncOpenAI
-
-        from verl_video_tools.services.endpoint.bounded import BoundedHttpClient
-
-        # The machine's proxy must not be asked for its own servers.
-        is_here = urlsplit(config.base_url or "").hostname in _OWN_NAMES
-        self.client = AsyncOpenAI(
-            http_client=BoundedHttpClient(trust_env=not is_here),
-            base_url=config.base_url,
-            # Given always: the package would else send the key of another service to this endpoint.
-            api_key=os.environ.get(config.api_key_env) or "EMPTY",
-            timeout=config.deadline_seconds,
-            max_retries=0,
-        )
+        self.places = [Place(url, _connected(url, config)) for url in config.base_urls]
         self.slots = asyncio.Semaphore(config.concurrency)
         self.replied_at = float("-inf")
         """When a request for a completion was last answered, on the event loop's clock."""
         self.first_model: str | None = None
         self.first_model_lock = asyncio.Lock()
+        self._rate = config.requests_per_second
+        self._next_at = float("-inf")
+
+    async def turn_to_send(self) -> None:
+        """Wait until another request may be sent."""
+        if self._rate is not None:
+            now = asyncio.get_running_loop().time()
+            at = max(now, self._next_at)
+            self._next_at = at + 1.0 / self._rate
+            await asyncio.sleep(at - now)
 
 
-async def _first_model(session: _Session) -> str:
+def _connected(base_url: str, config: EndpointConfig) -> AsyncOpenAI:
+    """The client of one address."""
+    from openai import AsyncOpenAI, Timeout
+
+    from verl_video_tools.services.endpoint.bounded import BoundedHttpClient
+
+    # The machine's proxy must not be asked for its own servers.
+    is_here = urlsplit(base_url).hostname in _OWN_NAMES
+    seconds = config.deadline_seconds
+    return AsyncOpenAI(
+        http_client=BoundedHttpClient(trust_env=not is_here),
+        base_url=base_url,
+        # Given always: the package would else send the key of another service to this endpoint.
+        api_key=os.environ.get(config.api_key_env) or "EMPTY",
+        timeout=Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+        max_retries=0,
+    )
+
+
+async def _first_model(session: _Session, route: Route) -> str:
     async with session.first_model_lock:
         if session.first_model is None:
-            session.first_model = (await _list_models(session))[0]
+            session.first_model = (await _list_models(route.place))[0]
         return session.first_model
 
 
-async def _list_models(session: _Session) -> list[str]:
+async def _list_models(place: Place) -> list[str]:
     # As plain JSON: the package's types take whatever comes for a list of models, and break on it later.
-    page = await _requested(session.client.get("/models", cast_to=object))
+    page = await _requested(place.client.get("/models", cast_to=object))
     models = page.get("data") if isinstance(page, dict) else None
     told = [model.get("id") for model in models if isinstance(model, dict)] if isinstance(models, list) else []
     names = [name for name in told if isinstance(name, str)]
     if not names:
-        raise AttemptFailed(f"GET /models lists no model: {page!r:.200}")
+        raise BrokenReply(f"GET /models lists no model: {page!r:.200}")
     return names
 
 
-async def _any_reply(session: _Session) -> None:
+async def _any_reply(place: Place) -> None:
     import openai
 
     try:
-        await session.client.get("/models", cast_to=object)
+        await place.client.get("/models", cast_to=object)
     except openai.APIConnectionError as error:
         raise _connection_error(error) from error
     except (openai.OpenAIError, ValueError, RecursionError, AttemptFailed):
@@ -303,7 +365,7 @@ async def _requested(request: Awaitable[Any]) -> Any:
         raise _connection_error(error) from error
     # Of a body that claims to be JSON: ValueError where it is none, RecursionError where it is nested too deep.
     except (openai.OpenAIError, ValueError, RecursionError) as error:
-        raise AttemptFailed(_cause(error)) from error
+        raise BrokenReply(_cause(error)) from error
 
 
 def _connection_error(error: Exception) -> EndpointError:

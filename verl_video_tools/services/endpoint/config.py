@@ -15,14 +15,17 @@ class EndpointConfig:
         UsageError: a value outside its range.
     """
 
-    base_url: str | None = None
-    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1."""
+    base_url: str | tuple[str, ...] | None = None
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1; or those of several that serve the same
+    model, among which requests are spread."""
     model: str | None = None
     """Name of a served model. None: the first that the endpoint lists."""
     api_key_env: str = "VVT_API_KEY"
     """Name of the environment variable that holds the key, never the key itself; unset means that none is needed."""
     concurrency: int = 32
-    """Requests in flight at most."""
+    """Requests in flight at most, over all addresses."""
+    requests_per_second: float | None = None
+    """Requests sent at most, over all addresses, evenly spaced. None: as many as `concurrency` allows."""
     deadline_seconds: float = 600.0
     """Time for one reply with all its attempts, from the moment that it is its turn. An endpoint that is busy, failing
     or not reached is asked again until then."""
@@ -30,8 +33,18 @@ class EndpointConfig:
     """Replies that cannot be used, per reply wanted, before it counts as failed."""
 
     def __post_init__(self) -> None:
-        is_url = self.base_url is None or self.base_url.startswith(("http://", "https://"))
-        require(self, "base_url", is_url, "an address that starts with http:// or https://")
+        are_urls = all(url.startswith(("http://", "https://")) for url in self.base_urls)
+        require(self, "base_url", are_urls, "an address that starts with http:// or https://")
+        require(self, "base_url", len(set(self.base_urls)) == len(self.base_urls), "addresses that differ")
         for name in ("concurrency", "max_attempts"):
             require(self, name, getattr(self, name) >= 1, "at least 1")
         require(self, "deadline_seconds", self.deadline_seconds > 0, "above 0")
+        rate = self.requests_per_second
+        require(self, "requests_per_second", rate is None or rate > 0, "above 0, or None")
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """The addresses, none where no one is given."""
+        if self.base_url is None:
+            return ()
+        return (self.base_url,) if isinstance(self.base_url, str) else self.base_url

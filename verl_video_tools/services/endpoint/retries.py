@@ -25,6 +25,10 @@ class AttemptFailed(EndpointError):
     """One attempt failed in a way that another may not: the reply cannot be used."""
 
 
+class BrokenReply(AttemptFailed):
+    """What came is no reply of such an endpoint at all, such as a proxy's page of HTML."""
+
+
 class Unavailable(AttemptFailed):
     """The endpoint gave no reply: busy, failing, or not reached. That says nothing about what was asked.
 

@@ -6,7 +6,7 @@ breaker.py  `CircuitBreaker`: nobody waits for a judge that is down
 verdict.py  how a reply is read, and what an answer may not bring into it
 cache.py    verdicts on disk
 health.py   is a judge reachable, and can it tell right from wrong?
-prompt.txt  the packaged instructions
+profiles.py which grades it gives; `prompt*.txt` are the packaged instructions
 """
 
 from verl_video_tools.core.errors import UsageError

@@ -1,20 +1,14 @@
-"""Verdicts on disk: one small JSON file per judgement, so that processes and machines may share a folder.
-
-Files appear by atomic rename and are never changed, which needs no locks and also holds on network file systems.
-"""
+"""Verdicts on disk: one small JSON file per judgement, so that processes and machines may share a folder."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.entries import EntryFolder
 from verl_video_tools.core.types import AnswerLabel
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +29,19 @@ class VerdictCache:
     """Verdicts by content under `folder`, made if missing. A file that cannot be read counts as absent."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self._entries = EntryFolder(folder)
 
     def get(self, key: CacheKey) -> AnswerLabel | None:
+        entry = self._entries.read(key.digest())
         try:
-            entry = json.loads(self._path(key).read_text(encoding="utf-8"))
-            label = AnswerLabel(entry["label"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            label = AnswerLabel(entry["label"]) if entry is not None else None
+        except (ValueError, KeyError, TypeError):
             return None
-        return label if entry == _entry(key, label) else None  # not one that was renamed, or damaged in its words
+        # Not one that was renamed, or damaged in its words.
+        return label if label is not None and entry == _entry(key, label) else None
 
     def put(self, key: CacheKey, label: AnswerLabel) -> None:
-        """Keep a verdict. A full or read-only disk costs the entry, never the verdict."""
-        path = self._path(key)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path) as partial:
-                partial.write_text(json.dumps(_entry(key, label)), encoding="utf-8")
-        except OSError as error:
-            logger.warning("a verdict could not be kept in %s: %s", self.folder, error)
-
-    def _path(self, key: CacheKey) -> Path:
-        digest = key.digest()
-        return self.folder / digest[:2] / f"{digest}.json"
+        self._entries.write(key.digest(), _entry(key, label))
 
 
 def _entry(key: CacheKey, label: AnswerLabel) -> dict[str, str]:

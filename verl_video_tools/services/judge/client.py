@@ -23,16 +23,12 @@ from verl_video_tools.services.endpoint.retries import AttemptFailed, Unavailabl
 from verl_video_tools.services.judge.breaker import CircuitBreaker
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.services.judge.config import JudgeConfig
+from verl_video_tools.services.judge.profiles import PROFILES
 from verl_video_tools.services.judge.verdict import read_verdict, without_labels
 
 logger = logging.getLogger(__name__)
 
 _Messages = list[dict[str, str]]
-
-_REMINDER = (
-    'That reply could not be read. Reply with one JSON object and nothing else, such as {"label": "incorrect"}; the '
-    "label is correct, partial or incorrect."
-)
 
 
 @dataclass
@@ -75,7 +71,8 @@ class LLMJudge:
         self.config = config
         self._endpoint = EndpointClient(config)
         self.counters = JudgeCounters()
-        self._prompt = read_prompt(__package__, "prompt.txt", config.prompt_file)
+        self._profile = PROFILES[config.profile]
+        self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
         self._breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, CircuitBreaker[_Messages]] = WeakKeyDictionary()
@@ -159,7 +156,7 @@ class LLMJudge:
                 if exchange.known_model is None:
                     breaker.check(messages)
                 model = await exchange.model()
-                key = CacheKey(question, truth, answer, self._prompt, model)
+                key = CacheKey(question, truth, answer, self._prompt, self._sampled(model))
                 if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                     self.counters.cache_hits += 1
                     return kept
@@ -183,16 +180,23 @@ class LLMJudge:
             try:
                 return self._read(completion)
             except JudgeError as error:
-                messages += [{"role": "assistant", "content": completion.text}, {"role": "user", "content": _REMINDER}]
+                messages += [
+                    {"role": "assistant", "content": completion.text},
+                    {"role": "user", "content": self._profile.reminder},
+                ]
                 raise AttemptFailed(str(error)) from error
         except BaseException:
             self.counters.failed_attempts += 1
             raise
 
     def _read(self, completion: Completion) -> AnswerLabel:
-        """The verdict of a whole reply. Raises JudgeError for one that was cut, whatever label it holds so far."""
+        """The verdict of a whole reply. Raises JudgeError for one that was cut, whatever label it holds so far, and for
+        a label that the profile does not know."""
         if completion.finish_reason != "length":
-            return read_verdict(completion.text)
+            label = read_verdict(completion.text)
+            if label not in self._profile.labels:
+                raise JudgeError(f"the judge's label {label.value!r} is none of the profile {self.config.profile!r}")
+            return label
         limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
         raise JudgeError(
             f"the judge's reply {completion.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
@@ -218,8 +222,13 @@ class LLMJudge:
                 raise
             # Else it replies, if not to this.
 
+    def _sampled(self, model: str) -> str:
+        """What gives a verdict: the model, and its temperature where that is not 0."""
+        temperature = self.config.temperature
+        return model if temperature == 0 else f"{model} at temperature {temperature:g}"
+
     def _body(self, model: str, messages: _Messages) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": model, "messages": messages, "temperature": 0.0}
+        body: dict[str, Any] = {"model": model, "messages": messages, "temperature": self.config.temperature}
         if self.config.max_tokens is not None:
             body["max_tokens"] = self.config.max_tokens
         return body

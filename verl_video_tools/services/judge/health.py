@@ -34,7 +34,7 @@ async def examine_judge(config: JudgeConfig) -> list[Finding]:
             models = await judge.served_models()
         except JudgeError as error:
             return [Finding("endpoint", fault=str(error))]
-        findings = [Finding("endpoint", found=config.base_url or "")]
+        findings = [Finding("endpoint", found=", ".join(config.base_urls))]
         if config.model is not None and config.model not in models:
             return [*findings, Finding("model", fault=f"{config.model!r} is not served; served are {models!r}")]
         findings.append(Finding("model", found=config.model or models[0]))

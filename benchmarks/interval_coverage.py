@@ -1,0 +1,224 @@
+"""How often the 95 % intervals of an evaluation hold: models whose accuracy is known, and items clustered by video.
+
+Each video has an accuracy of its own, drawn around the model's (Beta), so that its items are right together. A case is
+evaluated anew many times, each time on other videos. Beside ours stands the percentile interval of a plain bootstrap
+by video. Of pairs of runs it also tells how often the test calls a difference significant: where there is none, and
+where there is the one that `vvt eval-table --power` names.
+
+Usage: python -m benchmarks.interval_coverage [--evaluations 4000] [--page docs/evaluation.md]
+
+With `--page` the table replaces what stands between the page's markers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from verl_video_tools.evaluation.table_text import markdown_table
+from verl_video_tools.evaluation.uncertainty.differences import (
+    Difference,
+    least_shown_difference,
+    paired_difference,
+)
+from verl_video_tools.evaluation.uncertainty.estimates import figures_by_video, mean_by_video
+from verl_video_tools.evaluation.uncertainty.intervals import Interval, share_interval
+
+BEGIN, END = "<!-- interval-coverage: begin -->", "<!-- interval-coverage: end -->"
+
+NUMS_VIDEOS = (30, 100, 300)
+NUM_BOOTSTRAPS = 1000
+_SEED = 22
+
+Sizes = Callable[[np.random.Generator, int], npt.NDArray[np.int64]]
+"""Numbers of items of so many videos."""
+
+
+def _equal(num_items: int) -> Sizes:
+    return lambda _, num_videos: np.full(num_videos, num_items)
+
+
+def unbalanced(random: np.random.Generator, num_videos: int) -> npt.NDArray[np.int64]:
+    """1 to 20 items, 4 in the mean; most videos have one or two."""
+    return np.minimum(20, random.geometric(0.25, num_videos))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model on a benchmark.
+
+    Attributes:
+        correlation: of two items about one video being right.
+    """
+
+    name: str
+    sizes: Sizes
+    accuracy: float
+    correlation: float
+
+
+CASES = (
+    Case("3 items a video, accuracy 0.5", _equal(3), 0.5, 0.3),
+    Case("3 items a video, accuracy 0.9", _equal(3), 0.9, 0.3),
+    Case("3 items a video, accuracy 0.1", _equal(3), 0.1, 0.3),
+    Case("3 items a video, accuracy 0.75, hardly correlated", _equal(3), 0.75, 0.05),
+    Case("10 items a video, accuracy 0.75, highly correlated", _equal(10), 0.75, 0.5),
+    Case("1 to 20 items a video, accuracy 0.5", unbalanced, 0.5, 0.3),
+    Case("1 to 20 items a video, accuracy 0.9", unbalanced, 0.9, 0.3),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """One evaluation: which items were right, and the video of each."""
+
+    right: npt.NDArray[np.bool_]
+    videos: list[str]
+
+
+def evaluation(case: Case, num_videos: int, random: np.random.Generator) -> Items:
+    sizes = case.sizes(random, num_videos)
+    own = np.repeat(_around(case.accuracy, case.correlation, num_videos, random), sizes)
+    return Items(random.random(len(own)) < own, [str(video) for video in np.repeat(np.arange(num_videos), sizes)])
+
+
+def share_covers(case: Case, num_videos: int, num_evaluations: int) -> tuple[float, float]:
+    """Shares of the evaluations whose interval holds the accuracy: ours, and the plain bootstrap's."""
+    random = np.random.default_rng(_SEED)
+    weights = random.multinomial(num_videos, np.full(num_videos, 1 / num_videos), NUM_BOOTSTRAPS)
+    ours, plain = [], []
+    for _ in range(num_evaluations):
+        items = evaluation(case, num_videos, random)
+        ours.append(_holds(share_interval(mean_by_video(items.right, items.videos)), case.accuracy))
+        members = np.array(items.videos, dtype=np.int64)
+        drawn = (weights @ np.bincount(members, weights=items.right)) / (weights @ np.bincount(members))
+        low, high = np.quantile(drawn, (0.025, 0.975))
+        plain.append(_holds((low, high), case.accuracy))
+    return float(np.mean(ours)), float(np.mean(plain))
+
+
+def group_mean_covers(num_videos: int, num_evaluations: int) -> float:
+    """The same for the mean of four groups' accuracies, whose sizes and accuracies differ."""
+    accuracies, shares = (0.9, 0.7, 0.5, 0.3), (0.5, 0.25, 0.15, 0.1)
+    random = np.random.default_rng(_SEED)
+    of_videos = np.repeat(np.arange(4), [round(share * num_videos) for share in shares])
+    held = []
+    for _ in range(num_evaluations):
+        own = [_around(accuracies[group], 0.3, 1, random)[0] for group in of_videos]
+        items = [
+            (str(video), int(group), bool(random.random() < own[video]))
+            for video, group in enumerate(of_videos)
+            for _ in range(3)
+        ]
+        estimate = figures_by_video(items, [video for video, *_ in items], _mean_of_groups)["mean"]
+        held.append(_holds(share_interval(estimate), float(np.mean(accuracies))))
+    return float(np.mean(held))
+
+
+def _mean_of_groups(items: Sequence[tuple[str, int, bool]]) -> dict[str, float]:
+    sums, sizes = np.zeros(4), np.zeros(4)
+    for _, group, is_right in items:
+        sums[group] += is_right
+        sizes[group] += 1
+    return {"mean": float((sums[sizes > 0] / sizes[sizes > 0]).mean())}
+
+
+def pair(
+    gained: float, lost: float, sizes: Sizes, num_videos: int, random: np.random.Generator
+) -> tuple[float, Difference]:
+    """The true difference of two runs, and what one evaluation says of it.
+
+    Args:
+        gained, lost: shares of the first run's wrong items that the second has right, and of its right ones wrong.
+    """
+    items = evaluation(Case("", sizes, 0.7, 0.3), num_videos, random)
+    members = np.array(items.videos, dtype=np.int64)
+    flips = random.random(len(members)) < np.where(
+        items.right,
+        _around(lost, 0.2, num_videos, random)[members],
+        _around(gained, 0.2, num_videos, random)[members],
+    )
+    differences = flips * np.where(items.right, -1.0, 1.0)
+    return 0.3 * gained - 0.7 * lost, paired_difference(differences, items.videos)
+
+
+PAIRS = (
+    ("runs alike, 3 items a video", 0.35, 0.15, _equal(3)),
+    ("one run better, 3 items a video", 0.5, 0.05, _equal(3)),
+    ("one run better, 1 to 20 items a video", 0.5, 0.05, unbalanced),
+)
+
+
+def pair_covers(gained: float, lost: float, sizes: Sizes, num_videos: int, num_evaluations: int) -> tuple[float, float]:
+    """Shares of the evaluations whose interval holds the true difference, and whose test is below 5 %."""
+    random = np.random.default_rng(_SEED)
+    held, significant = [], []
+    for _ in range(num_evaluations):
+        truth, found = pair(gained, lost, sizes, num_videos, random)
+        held.append(_holds(found.interval, truth))
+        significant.append(found.p_value is not None and found.p_value < 0.05)
+    return float(np.mean(held)), float(np.mean(significant))
+
+
+def power_at_least_shown(num_videos: int, num_evaluations: int) -> float:
+    """How often the test finds a difference as large as `least_shown_difference` calls enough: about 0.8."""
+    random = np.random.default_rng(_SEED)
+    alike = [pair(0.35, 0.15, _equal(3), num_videos, random)[1].estimate for _ in range(50)]
+    wanted = float(np.mean([least_shown_difference(estimate) or np.nan for estimate in alike]))
+    # As many items differ as between the runs alike, but more of them are gained.
+    gained, lost = (0.21 + wanted) / 2 / 0.3, (0.21 - wanted) / 2 / 0.7
+    return pair_covers(gained, lost, _equal(3), num_videos, num_evaluations)[1]
+
+
+def rows(num_evaluations: int) -> Iterator[list[str]]:
+    for case in CASES:
+        found = [share_covers(case, num_videos, num_evaluations) for num_videos in NUMS_VIDEOS]
+        yield [case.name, *(f"{100 * ours:.1f} ({100 * plain:.1f})" for ours, plain in found)]
+    of_groups = [group_mean_covers(num_videos, num_evaluations // 4) for num_videos in NUMS_VIDEOS]
+    yield ["mean of 4 groups' accuracies, 3 items a video", *(f"{100 * share:.1f}" for share in of_groups)]
+    for name, gained, lost, sizes in PAIRS:
+        pairs = [pair_covers(gained, lost, sizes, num_videos, num_evaluations // 4) for num_videos in NUMS_VIDEOS]
+        yield [f"difference: {name}", *(f"{100 * held:.1f}" for held, _ in pairs)]
+        if gained * 0.3 == lost * 0.7:
+            yield [f"test below 5 %: {name}", *(f"{100 * significant:.1f}" for _, significant in pairs)]
+    powers = [power_at_least_shown(num_videos, num_evaluations // 4) for num_videos in NUMS_VIDEOS]
+    yield ["test below 5 %: runs as far apart as `--power` says", *(f"{100 * power:.1f}" for power in powers)]
+
+
+def _around(mean: float, correlation: float, num_videos: int, random: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Shares of videos, whose mean is `mean`; of two items about one of them, so correlated."""
+    size = (1 - correlation) / correlation
+    return random.beta(mean * size, (1 - mean) * size, num_videos)
+
+
+def _holds(interval: Interval | None, truth: float) -> bool:
+    return interval is not None and interval[0] <= truth <= interval[1]
+
+
+def write_into(page: Path, text: str) -> None:
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{page} lacks the markers {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--evaluations", type=int, default=4000, help="of each case; a quarter where it is slow")
+    parser.add_argument("--page", type=Path, help="page to put the table into")
+    options = parser.parse_args()
+    head = ["of 100 evaluations, so many intervals hold", *(f"{number} videos" for number in NUMS_VIDEOS)]
+    text = markdown_table(head, list(rows(options.evaluations)), num_text_columns=1)
+    print(text)
+    if options.page is not None:
+        write_into(options.page, text)
+
+
+if __name__ == "__main__":
+    main()

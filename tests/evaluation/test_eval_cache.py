@@ -1,0 +1,134 @@
+"""`vvt eval --cache`: the same request is made once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chat_server import scripted, texts_of
+from tests.evaluation.eval_command import SCRIPTS, WHEEL, command, result_of, serving
+from tests.judge_server import JudgeServer, Reply
+from tests.verl_plugin.harness import model_dir
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.evaluation import serve
+from verl_video_tools.records.records import read_records
+from verl_video_tools.services.endpoint.chat import Completion
+from verl_video_tools.services.endpoint.reply_cache import ReplyCache
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
+
+GOOD = scripted(SCRIPTS)
+BODY = {"model": "m", "messages": [{"role": "user", "content": "?"}], "temperature": 0.0}
+
+
+def said(out: Path) -> dict[str, list[str]]:
+    """The turns of each item."""
+    records = read_records(out / "rollouts.jsonl")
+    return {record["uid"]: [turn.text for turn in record["trajectory"].turns] for record in records}
+
+
+@pytest.mark.parametrize("options", [(), ("--temperature=0.7", "--seed=3")])
+def test_a_second_evaluation_asks_nothing(video_mme: BenchmarkFiles, tmp_path: Path, options: tuple[str, ...]) -> None:
+    cached = (*options, f"--cache={tmp_path / 'kept'}")
+    with JudgeServer(reply=GOOD) as server:
+        assert run(command(video_mme, tmp_path / "one", server, *cached)) == 0
+        assert len(server.requests) == 6
+        server.reply = lambda request: Reply(b"{}", status=500)
+        assert run(command(video_mme, tmp_path / "two", server, *cached)) == 0
+        assert len(server.requests) == 6
+    assert said(tmp_path / "one") == said(tmp_path / "two")
+    results = [(tmp_path / name / "results.json").read_bytes() for name in ("one", "two")]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("--temperature=0.7",), ("--temperature=0.7",)),  # each reply is another
+        ((), ("--set=max_turn_tokens=100",)),
+        ((), ("--top-p=0.9",)),
+        ((), ("--jpeg-quality=90",)),
+        (("--seed=3",), ("--seed=4",)),
+        ((), ("--model=other",)),
+    ],
+)
+def test_what_was_asked_otherwise_is_asked(
+    video_mme: BenchmarkFiles, tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    cache = f"--cache={tmp_path / 'kept'}"
+    with JudgeServer(reply=GOOD) as server:
+        assert run(command(video_mme, tmp_path / "one", server, cache, *first)) == 0
+        assert run(command(video_mme, tmp_path / "two", server, cache, *second)) == 0
+        assert len(server.requests) == 12
+
+
+def test_without_a_cache_nothing_is_kept(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    with JudgeServer(reply=GOOD) as server:
+        assert run(command(video_mme, tmp_path / "one", server)) == 0
+        assert run(command(video_mme, tmp_path / "two", server)) == 0
+        assert len(server.requests) == 12
+
+
+def test_failures_are_not_kept(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    def half_broken(request: dict[str, Any]) -> Reply:
+        return Reply(b"{}", status=500) if WHEEL in texts_of(request["messages"][1]) else GOOD(request)
+
+    with JudgeServer(reply=half_broken) as server:
+        options = (f"--cache={tmp_path / 'kept'}", "--deadline-seconds=2")
+        assert run(command(video_mme, tmp_path / "one", server, *options)) == 0
+        assert result_of(tmp_path / "one")["overall"]["failed"] == 1
+        server.reply = GOOD
+        server.requests.clear()
+        assert run(command(video_mme, tmp_path / "two", server, *options)) == 0
+        assert [WHEEL in texts_of(request["messages"][1]) for request in server.requests] == [True, True]
+    assert result_of(tmp_path / "two")["overall"]["failed"] == 0
+
+
+def test_a_served_model_is_known_by_its_files(
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with JudgeServer(reply=GOOD) as server:
+        monkeypatch.setattr(serve, "served_model", serving(server, []))
+        line = [part for part in command(video_mme, tmp_path, server) if not part.startswith(("--base-url", "--out"))]
+        line += [f"--serve={model_dir()}", f"--cache={tmp_path / 'kept'}"]
+        for name in ("one", "two"):
+            assert run([*line, f"--model={name}", f"--out={tmp_path / name}"]) == 0
+        assert len(server.requests) == 6
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "other", "no object", "fewer fields"])
+def test_a_damaged_reply_is_not_believed(tmp_path: Path, damage: str) -> None:
+    kept, completion = ReplyCache(tmp_path), Completion("<answer>B</answer>", "stop", num_tokens=7)
+    digest, other = kept.digest(BODY, "m"), kept.digest(BODY, "n")
+    assert digest is not None and other is not None and digest != other
+    kept.put(digest, completion)
+    assert kept.get(digest) == completion
+    (path,) = tmp_path.rglob("*.json")
+    text = path.read_text()
+    if damage == "text":
+        path.write_text(text.replace("B", "C"))
+    elif damage == "cut":
+        path.write_text(text[:-3])
+    elif damage == "no object":
+        path.write_text("[]")
+    elif damage == "fewer fields":
+        entry = json.loads(text)
+        del entry["completion"]["stop_reason"]
+        path.write_text(json.dumps(entry))
+    else:
+        kept.put(other, Completion("<answer>C</answer>"))
+        (wrong,) = set(tmp_path.rglob("*.json")) - {path}
+        wrong.replace(path)
+    assert kept.get(digest) is None
+
+
+def test_what_may_be_answered_otherwise_has_no_digest(tmp_path: Path) -> None:
+    sampled = {**BODY, "temperature": 0.5}
+    assert ReplyCache.digest(sampled, "m") is None
+    assert ReplyCache.digest({**sampled, "seed": 1}, "m") is not None
+    assert ReplyCache.digest({"messages": []}, "m") is None

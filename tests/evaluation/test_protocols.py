@@ -1,0 +1,122 @@
+"""Protocol profiles: what they set, what the command line changes, and the page that shows them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from tests.chat_server import scripted
+from tests.evaluation.eval_command import BOAT, BOWLS, WHEEL, result_of
+from tests.judge_server import JudgeServer
+from tests.turns.tagged import answer
+from tests.verl_plugin.harness import model_dir
+from verl_video_tools.cli.evaluate import Evaluate
+from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.data.extractors import get_extractor
+from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles
+from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, apply, described
+from verl_video_tools.evaluation.published_protocols import PROTOCOLS, get_protocol
+from verl_video_tools.methods import get_method, method_class
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
+
+DOCS = Path(__file__).parents[2] / "docs"
+SCRIPTS = {BOWLS: [answer("C")], WHEEL: [answer("B. A bucket.")], BOAT: [answer("A")]}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+def test_every_value_is_an_option_or_a_field(protocol: Protocol) -> None:
+    options = set(inspect.signature(Evaluate).parameters)
+    assert set(protocol.benchmarks) <= set(BENCHMARK_NAMES) and set(protocol.for_benchmark) <= set(BENCHMARK_NAMES)
+    for benchmark in (None, *protocol.for_benchmark):
+        values = protocol.of(benchmark)
+        fields = {name.removeprefix(FIELD): value.value for name, value in values.items() if name.startswith(FIELD)}
+        get_method(protocol.method, **fields)
+        assert {name for name in values if not name.startswith(FIELD)} - {SUBTITLES} <= options
+        if "extractor" in values:
+            get_extractor(values["extractor"].value)
+        assert all(value.source for value in values.values())
+    assert protocol.cannot_match and protocol.prompt and protocol.judge
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+def test_sampling_is_the_methods_published_one(protocol: Protocol) -> None:
+    for name, value in method_class(protocol.method).published_sampling.items():
+        place = f"{FIELD}{name}" if name == "max_turn_tokens" else name
+        assert protocol.values[place].value == value
+
+
+def test_a_profile_and_what_the_user_gives() -> None:
+    protocol = get_protocol("longvt-dense")
+    given = {"temperature": 0.0, "max_pixels": 100_352, SUBTITLES: False}
+    applied = apply(protocol, "video-mme", given, {"initial_frames": 512, "show_times": False})
+    assert applied.options == {"min_pixels": 784, "extractor": "lmms-eval-2025/videomme"}
+    assert applied.fields["initial_frames"] == 512 and applied.fields["call_frames"] == 128
+    assert applied.overrides == {
+        "max_pixels": {"published": 50_176, "used": 100_352},
+        "set.initial_frames": {"published": 768, "used": 512},
+        "set.show_times": {"published": "the method's default", "used": False},
+        "subtitles": {"published": True, "used": False},
+    }
+    elsewhere = apply(protocol, "next-qa", {SUBTITLES: False}, {})
+    assert list(elsewhere.overrides) == ["benchmark"]
+
+
+def test_an_evaluation_by_a_protocol(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The server sees the published sampling; what the command line says instead is told and recorded."""
+    out = tmp_path / "out"
+    paths = [f"--annotations={video_mme.annotations}", f"--videos={video_mme.videos}", f"--out={out}"]
+    with JudgeServer(reply=scripted(SCRIPTS)) as server:
+        command = ["eval", "--benchmark=video-mme", "--protocol=framemind", f"--base-url={server.base_url}", *paths]
+        command.append(f"--processor={model_dir()}")  # whose bounds of pixels are the protocol's
+        assert run([*command, "--top-p=0.5", "--set=initial_frames=8"]) == 0
+        assert {(request["temperature"], request["top_p"]) for request in server.requests} == {(0.01, 0.5)}
+    protocol = result_of(out)["protocol"]
+    assert (protocol["method"], protocol["config"]["initial_frames"], protocol["config"]["max_turns"]) == (
+        "framemind",
+        8,
+        3,
+    )
+    assert protocol["pictures"]["sizes"]["max_pixels"] == 200_704
+    assert protocol["published_protocol"] == {
+        "name": "framemind",
+        "overrides": {
+            "set.initial_frames": {"published": 32, "used": 8},
+            "top_p": {"published": 0.95, "used": 0.5},
+        },
+    }
+    assert json.loads((out / "protocol.json").read_text())["published_protocol"] == protocol["published_protocol"]
+    assert "framemind: top_p is 0.5, published 0.95" in capsys.readouterr().err
+
+
+def test_protocols_of_another_method_and_unknown_ones(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [f"--annotations={video_mme.annotations}", f"--videos={video_mme.videos}", f"--out={tmp_path / 'out'}"]
+    command = ["eval", "--benchmark=video-mme", "--base-url=http://127.0.0.1:9", *files]
+    assert run([*command, "--protocol=framemind", "--method=longvt"]) == 2
+    assert "the protocol framemind is one of framemind, and --method is longvt" in capsys.readouterr().err
+    assert run([*command, "--protocol=frames"]) == 2
+    assert "there is no protocol 'frames'; choose one of: framethinker, " in capsys.readouterr().err
+    assert run(command) == 2
+    assert "give --method, or --protocol, which has one" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="there is no protocol"):
+        get_protocol("")
+
+
+def test_a_profile_in_words() -> None:
+    text = described(get_protocol("framethinker"))
+    assert "  temperature = 0.6 (code, infer.py)" in text and "Cannot be matched:\n  the published prompt" in text
+
+
+def test_the_page_is_that_of_the_profiles() -> None:
+    made = runpy.run_path(str(DOCS / "make_comparable.py"))["page"]()
+    assert (DOCS / "comparable.md").read_text(encoding="utf-8") == made

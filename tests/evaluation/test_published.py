@@ -1,0 +1,168 @@
+"""The published extractor's verdicts beside ours."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.chat_server import scripted
+from tests.evaluation.eval_command import BOAT, BOWLS, WHEEL, command, result_of
+from tests.judge_server import JudgeServer
+from tests.turns.tagged import answer
+from tests.videos.files import MakeVideo
+from verl_video_tools.cli.main import run
+from verl_video_tools.core.grading import is_readable
+from verl_video_tools.core.types import AnswerLabel, QuestionType, Sample
+from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
+from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles, GradedItem, get_benchmark
+from verl_video_tools.evaluation.published import published_figures, read_item
+
+pytest.importorskip("openai", reason="the extra `judge` is not installed")
+pytestmark = pytest.mark.usefixtures("short_backoff")
+
+OPTIONS = ("a cup", "a dog", "a lamp", "a chair")
+
+
+def choice(given: str | None, truth: str, label: AnswerLabel) -> GradedItem:
+    return GradedItem(Sample("What?", truth, "v.mp4", "mc", OPTIONS), given, label)
+
+
+def test_both_accuracies_and_what_they_differ_on(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two answers name two options each: nothing to us, while the published rule takes the last letter."""
+    out = tmp_path / "out"
+    scripts = {BOWLS: [answer("C")], WHEEL: [answer("Either C or B")], BOAT: [answer("Either C or D")]}
+    with JudgeServer(reply=scripted(scripts)) as server:
+        assert run(command(video_mme, out, server)) == 0
+    result = result_of(out)
+    assert result["protocol"]["extractor"] == "lmms-eval/videomme"
+    assert result["overall"]["accuracy"] == pytest.approx(1 / 3)
+    assert result["overall"]["accuracy_published"] == pytest.approx(2 / 3)
+    assert (result["overall"]["unreadable"], result["overall"]["unreadable_published"]) == (2, 0)
+    assert result["overall"]["differing"] == 1
+    (line,) = [json.loads(line) for line in (out / "differences.jsonl").read_text().splitlines()]
+    assert line == {
+        "item": "001-2",
+        "answer": "Either C or B",
+        "truth": "B",
+        "verdict": "incorrect",
+        "published_reading": "B",
+        "published_verdict": "correct",
+    }
+    table = capsys.readouterr().out
+    assert "| accuracy | accuracy, published | unreadable | frames |" in table
+    assert "| 33.3 [too few] | 66.7 [too few] | 2 | 2.0 |" in table
+
+
+def test_another_extractor_is_another_evaluation(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    scripts = {BOWLS: [answer("C")], WHEEL: [answer("Bucket")], BOAT: [answer("no idea")]}
+    with JudgeServer(reply=scripted(scripts)) as server:
+        assert run(command(video_mme, out, server, "--extractor=lmms-eval-2025/videomme")) == 0
+        assert run(command(video_mme, out, server)) == 2
+        assert run(command(video_mme, tmp_path / "other", server, "--extractor=lmms")) == 2
+    told = capsys.readouterr().err
+    assert 'extractor was "lmms-eval-2025/videomme" and is now "lmms-eval/videomme"' in told
+    assert "there is no extractor 'lmms'" in told
+    overall = result_of(out)["overall"]
+    assert overall["accuracy_published"] == pytest.approx(2 / 3)  # the first capital of `Bucket` is the letter B
+    assert overall["unreadable_published"] == 1
+
+
+def test_a_benchmarks_figures_by_the_published_verdicts() -> None:
+    """The ends are reversed, which our grader calls wrong and the published rule turns around."""
+    sample = Sample("When?", "[2.0, 7.0]", "v.mp4", "segment")
+    item = GradedItem(sample, "It happens in 7 - 2 seconds.", AnswerLabel.INCORRECT)
+    both = read_item(item, get_extractor("lmms-eval/charades_sta"))
+    figures = published_figures([both], get_benchmark("charades-sta"))
+    assert both.differs and both.published.label is AnswerLabel.CORRECT
+    assert (figures["R@0.7_published"], figures["mIoU_published"]) == (1.0, 1.0)
+
+
+def test_a_missing_answer_is_an_empty_one() -> None:
+    extractor = get_extractor("lmms-eval/videomme")
+    items = [read_item(choice(None, "A", AnswerLabel.INCORRECT), extractor)]
+    figures = published_figures(items, None)
+    assert figures == {"unreadable_published": 1, "differing": 0}
+
+
+def test_partly_right_is_not_right() -> None:
+    both = read_item(choice("A", "A", AnswerLabel.PARTIAL), get_extractor("lmms-eval/videomme"))
+    assert both.differs
+    other_type = GradedItem(Sample("How?", "well", "v.mp4", "open"), "well", AnswerLabel.CORRECT)
+    left_alone = read_item(other_type, get_extractor("lmms-eval/videomme"))
+    assert left_alone.published == other_type and not left_alone.differs
+
+
+@pytest.mark.parametrize(
+    ("question_type", "given", "readable"),
+    [
+        ("mc", "B", True),
+        ("mc", "a dog", True),
+        ("mc", "A or B", False),
+        ("mc", "E", False),
+        ("mc", None, False),
+        ("numeric", "about 12", True),
+        ("numeric", "twelve", False),
+        ("regression", "3.5 m", True),
+        ("regression", "3 to 5", False),
+        ("segment", "[2, 5]", True),
+        ("segment", "at 2", False),
+        ("open", "whatever", True),
+        ("open", " ", False),
+    ],
+)
+def test_what_our_grader_can_read(question_type: QuestionType, given: str | None, readable: bool) -> None:
+    options = OPTIONS if question_type == "mc" else ()
+    assert is_readable(given, Sample("?", "A", "v.mp4", question_type, options)) is readable
+
+
+def test_video_mmmu_needs_no_judge(tmp_path: Path, make_video: MakeVideo) -> None:
+    """Its open questions are scored by the official rule; one truth of the data set is a list that breaks off."""
+    folder = tmp_path / "Adaptation"
+    folder.mkdir()
+    truths = {"Which law is used?": "Ohm's law", "What are the roots?": "['2', 'two'", "How many?": "1,200"}
+    entries = [
+        {"id": f"validation_Math_{number}", "question": question, "answer": truth, "question_type": "open"}
+        for number, (question, truth) in enumerate(truths.items())
+    ]
+    (folder / "test.json").write_text(json.dumps(entries))
+    for number in range(len(entries)):
+        (tmp_path / f"validation_Math_{number}.mp4").symlink_to(make_video(100))
+    scripts = {
+        "Which law is used?": [answer("Therefore it is OHM'S LAW of circuits")],
+        "What are the roots?": [answer("2 and two")],
+        "How many?": [answer("The total is 1200.001")],
+    }
+    with JudgeServer(reply=scripted(scripts)) as server:
+        paths = [f"--annotations={tmp_path}", f"--videos={tmp_path}", f"--out={tmp_path / 'out'}"]
+        method = ["--method=direct", "--set=initial_frames=2", f"--base-url={server.base_url}"]
+        assert run(["eval", "--benchmark=video-mmmu", *paths, *method]) == 0
+    result = result_of(tmp_path / "out")
+    assert result["failures"] == [] and result["protocol"]["judge"] is None
+    assert result["protocol"]["grader"].endswith(
+        "open questions by verl_video_tools.data.extractors.open.OpenAnswerRule"
+    )
+    assert result["graded_by"] == {"rule for numeric": 1, "rule of video-mmmu": 2}
+    # Only the official rule rounds to two decimals.
+    assert (result["overall"]["accuracy"], result["overall"]["accuracy_published"]) == (1 / 3, 2 / 3)
+
+
+def test_benchmarks_name_extractors_that_exist() -> None:
+    named = {name: get_benchmark(name).published_extractor for name in BENCHMARK_NAMES}
+    assert set(named.values()) - {None} <= EXTRACTORS.keys()
+    without = {name for name, extractor in named.items() if extractor is None}
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    (sentence,) = [line for line in page.splitlines() if "have none: lmms-eval" in line]
+    assert without == set(sentence.partition(" have none")[0].replace(" and ", ", ").replace("`", "").split(", "))
+
+
+def test_the_page_lists_every_extractor() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+    listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `lmms-eval")]
+    assert listed == [name for name in EXTRACTORS if name.startswith("lmms-eval")]

@@ -1,0 +1,124 @@
+"""Intervals in `results.json`, for all items, groups and metrics; items that are asked several times."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from tests.evaluation.made_results import protocol, questions, record
+from verl_video_tools.core.trajectory import JUDGE_FLAG
+from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
+from verl_video_tools.data.formats.entries import Entry, Row
+from verl_video_tools.evaluation.results import summarise
+from verl_video_tools.evaluation.uncertainty.estimates import mean_by_video
+from verl_video_tools.evaluation.uncertainty.intervals import share_interval
+
+
+class Made(Benchmark):
+    """With one metric that is a share, and one that is a difference and may be negative."""
+
+    name = "made"
+    groupings = ("kind",)
+    other_metrics = ("gain",)
+
+    def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
+        raise NotImplementedError
+
+    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
+        share = sum(item.label is AnswerLabel.CORRECT for item in items) / len(items)
+        return {"share": share, "gain": share - 0.5}
+
+
+def test_every_figure_has_its_interval() -> None:
+    asked = questions(80, 3, Made())
+    records = [record(task, int(task.uid) % 5 != 0) for task in asked.tasks]
+    result = summarise(asked, records, protocol())
+    overall = result["overall"]
+    videos = [str(number // 3) for number in range(240)]
+    wanted = share_interval(mean_by_video([number % 5 != 0 for number in range(240)], videos))
+    assert (overall["videos"], overall["accuracy"]) == (80, 0.8)
+    assert overall["intervals"]["accuracy"] == pytest.approx(wanted, abs=1e-6)
+    assert overall["intervals"]["share"] == pytest.approx(wanted, abs=1e-6)
+    low, high = overall["intervals"]["gain"]  # of the same width to both sides, unlike that of a share
+    assert low < 0.3 < high and low + high == pytest.approx(0.6, abs=2e-6)
+    for group in result["groups"]["kind"].values():
+        assert group["videos"] == 40
+        assert group["intervals"]["accuracy"][0] < group["accuracy"] < group["intervals"]["accuracy"][1]
+        assert group["intervals"]["accuracy"][0] < overall["intervals"]["accuracy"][0], "fewer videos say less"
+
+
+def test_a_gain_may_be_negative() -> None:
+    asked = questions(40, 1, Made())
+    result = summarise(asked, [record(task, int(task.uid) % 5 == 0) for task in asked.tasks], protocol())
+    low, high = result["overall"]["intervals"]["gain"]
+    assert low < -0.3 < high < 0
+
+
+def test_a_group_of_few_videos_has_none() -> None:
+    asked = questions(50, 2, Made())
+    result = summarise(asked, [record(task, True) for task in asked.tasks], protocol())
+    assert result["overall"]["intervals"]["accuracy"] is not None
+    group = result["groups"]["kind"]["odd"]
+    assert (group["videos"], group["items"]) == (25, 50)
+    assert group["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "gain"))
+
+
+def test_the_order_of_rollouts_changes_nothing() -> None:
+    asked = questions(40, 3, Made(), repeats=2)
+    records = [record(task, (int(task.uid) * 7 + task.session_id) % 3 != 0) for task in asked.tasks]
+    whole = json.dumps(summarise(asked, records, protocol()))
+    random.Random(0).shuffle(records)
+    assert json.dumps(summarise(asked, records, protocol())) == whole
+
+
+def test_an_item_counts_as_the_mean_of_its_times() -> None:
+    """Item 0 is right in 1 of 3, item 1 in the one time that did not fail, item 2 never failed to fail."""
+    asked = questions(3, 1, repeats=3)
+    failed = {"flags": [JUDGE_FLAG], "error": "none"}
+    records = []
+    for task in asked.tasks:
+        made = record(task, (task.uid, task.session_id) in {("0", 2), ("1", 1)})
+        if task.uid == "2" or (task.uid == "1" and task.session_id != 1):
+            made["trajectory"].flags, made["trajectory"].error = [JUDGE_FLAG], failed["error"]
+        records.append(made)
+    result = summarise(asked, records, protocol())
+    overall = result["overall"]
+    assert (overall["items"], overall["failed"], overall["accuracy"]) == (3, 1, pytest.approx((1 / 3 + 1) / 2))
+    assert result["repeats"]["accuracy"] == [0.0, 0.5, 1.0]
+    assert (result["repeats"]["mean"], result["repeats"]["standard_deviation"]) == (0.5, 0.5)
+    assert [(each["item"], each["repeat"]) for each in result["failures"]] == [
+        ("row 1 (index 1)", 0),
+        ("row 1 (index 1)", 2),
+        *(("row 2 (index 2)", repeat) for repeat in range(3)),
+    ]
+
+
+def test_repeats_of_an_item_are_no_further_videos() -> None:
+    once, thrice = questions(40, 2), questions(40, 2, repeats=3)
+    results = [
+        summarise(asked, [record(task, int(task.uid) % 3 != 0) for task in asked.tasks], protocol())
+        for asked in (once, thrice)
+    ]
+    assert results[0]["overall"] == results[1]["overall"]
+
+
+class Joined(Made):
+    """With a metric that joins the items of a video: all of them right."""
+
+    def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
+        wrong = {item.sample.video_path for item in items if item.label is not AnswerLabel.CORRECT}
+        return {"all": 1 - len(wrong) / len({item.sample.video_path for item in items})}
+
+
+def test_a_metric_joins_items_of_one_time_alone() -> None:
+    """Each of two times has all right in one half of the videos, and in none of them both times."""
+    asked = questions(40, 2, Joined(), repeats=2)
+    records = [record(task, (int(task.uid) // 2 + task.session_id) % 2 == 0) for task in asked.tasks]
+    overall = summarise(asked, records, protocol())["overall"]
+    assert overall["all"] == 0.5
+    low, high = overall["intervals"]["all"]
+    assert low < 0.5 < high

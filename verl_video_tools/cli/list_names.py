@@ -1,0 +1,120 @@
+"""`vvt list`: what can be named on the command line, and what each name stands for."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from verl_video_tools.cli.options import command
+from verl_video_tools.core.errors import UsageError
+
+
+class Kind(StrEnum):
+    """What there are names of."""
+
+    METHODS = "methods"
+    BENCHMARKS = "benchmarks"
+    FORMATS = "formats"
+    PROTOCOLS = "protocols"
+    EXTRACTORS = "extractors"
+
+
+@command
+class ListNames:
+    """List the names that there are, a line each; with a name, all about that one."""
+
+    kind: Annotated[Kind, typer.Argument(help="What to list.")]
+    name: Annotated[str | None, typer.Argument(help="One of them.")] = None
+
+    def run(self) -> None:
+        names = _NAMES[self.kind]()
+        if self.name is None:
+            width = max(map(len, names))
+            for name, (line, _) in names.items():
+                print(f"{name:{width}}  {line}")
+        elif self.name in names:
+            print(names[self.name][1])
+        else:
+            raise UsageError(f"there is no name {self.name!r} among the {self.kind}; they are: {', '.join(names)}")
+
+
+Texts = Mapping[str, tuple[str, str]]
+"""What is said of each name in a line, and in full."""
+
+
+def _methods() -> Texts:
+    from verl_video_tools.methods import method_class, method_names
+
+    texts = {name: inspect.getdoc(sys.modules[method_class(name).__module__]) or "" for name in method_names()}
+    return {name: (_first_paragraph(text), text) for name, text in texts.items()}
+
+
+def _benchmarks() -> Texts:
+    from verl_video_tools.data.formats import BENCHMARK_NAMES
+
+    return _readers(BENCHMARK_NAMES)
+
+
+def _formats() -> Texts:
+    from verl_video_tools.data.formats.training_sets import SOURCE_NAMES
+
+    return _readers(SOURCE_NAMES)
+
+
+def _readers(names: tuple[str, ...]) -> Texts:
+    """What the readers say of format, files and split, and what is tabulated."""
+    from verl_video_tools.data.formats.training_sets import get_source
+
+    texts = {}
+    for name in names:
+        reader = get_source(name)
+        by_file = getattr(reader, "has_split_in_file_name", False)
+        facts = {
+            "Split": "by the name of the file" if by_file else getattr(reader, "split", None),
+            "Extractor": reader.published_extractor,
+            "Groups": ", ".join(reader.groupings),
+            "Subtitles": reader.subtitle_form,
+        }
+        about = _about(type(reader))
+        extractor = f" [{reader.published_extractor}]" if reader.published_extractor else ""
+        lines = [f"{fact}: {value}" for fact, value in facts.items() if value]
+        texts[name] = (_first_paragraph(about) + extractor, "\n".join([about, "", *lines]).rstrip())
+    return texts
+
+
+def _protocols() -> Texts:
+    from verl_video_tools.evaluation.protocols import described
+    from verl_video_tools.evaluation.published_protocols import PROTOCOLS
+
+    return {name: (protocol.about, described(protocol)) for name, protocol in PROTOCOLS.items()}
+
+
+def _extractors() -> Texts:
+    from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
+
+    rules = {name: get_extractor(name).rule for name in EXTRACTORS}
+    return {name: (rule, rule) for name, rule in rules.items()}
+
+
+_NAMES: dict[Kind, Callable[[], Texts]] = {
+    Kind.METHODS: _methods,
+    Kind.BENCHMARKS: _benchmarks,
+    Kind.FORMATS: _formats,
+    Kind.PROTOCOLS: _protocols,
+    Kind.EXTRACTORS: _extractors,
+}
+
+
+def _about(reader: type) -> str:
+    """Its docstring, or that of its module, where it only points there."""
+    own = inspect.getdoc(reader) or ""
+    return (inspect.getdoc(sys.modules[reader.__module__]) or "") if own.lower().endswith("see the module.") else own
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())

@@ -1,0 +1,60 @@
+"""Answers to questions whose truths are not published, in the form that whoever has the truths reads."""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from verl_video_tools.core.choices.options import menu_of
+from verl_video_tools.core.choices.rules import read_choice
+from verl_video_tools.core.types import Sample
+from verl_video_tools.data.formats.entries import Row
+
+
+class Submission(NamedTuple):
+    """A file to hand in."""
+
+    name: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model said to a question without a truth.
+
+    Attributes:
+        answer: None if it gave none, or the item failed.
+    """
+
+    sample: Sample
+    answer: str | None
+
+    @property
+    def letter(self) -> str | None:
+        """Of the option that the answer names, if it names one."""
+        letter = read_choice(self.answer or "", menu_of(self.sample.options))
+        return letter if letter in tuple(string.ascii_uppercase[: len(self.sample.options)]) else None
+
+    @property
+    def number(self) -> int | None:
+        """Of that option, from 0."""
+        return None if self.letter is None else string.ascii_uppercase.index(self.letter)
+
+    @property
+    def question_id(self) -> str:
+        """What the benchmark calls the question."""
+        return str(self.sample.extra_info["index"])
+
+
+def has_truth(row: Row | Mapping[str, Any]) -> bool:
+    """Whether a row of a benchmark can be graded; without a truth it is only asked."""
+    return bool(row["reward_model"]["ground_truth"] != "")
+
+
+def json_submission(name: str, content: Mapping[str, Any] | Iterable[Any]) -> Submission:
+    """As indented JSON, in the order given."""
+    content = dict(content) if isinstance(content, Mapping) else list(content)
+    return Submission(name, json.dumps(content, indent=2, ensure_ascii=False) + "\n")

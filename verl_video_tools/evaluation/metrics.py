@@ -1,0 +1,22 @@
+"""A benchmark's metrics of items that may have been asked several times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from verl_video_tools.data.formats import Benchmark, GradedItem
+
+
+def mean_metrics(benchmark: Benchmark | None, items: Sequence[GradedItem]) -> dict[str, float]:
+    """The metrics of each time that the items were asked, and of these the mean; none without items or a benchmark.
+
+    Times are kept apart, as a metric may join items: all choices of one question right, and that at one time.
+    """
+    times: dict[int, list[GradedItem]] = {}
+    for item in items:
+        times.setdefault(item.repeat, []).append(item)
+    if benchmark is None or not times:
+        return {}
+    found = [benchmark.metrics(each) for each in times.values()]
+    return {name: fmean(metrics[name] for metrics in found) for name in found[0]}

@@ -1,0 +1,37 @@
+"""The file to hand in where a benchmark keeps its truths: from recorded rollouts, in the order of the questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from verl_video_tools.core.files import whole_file
+from verl_video_tools.core.types import Sample
+from verl_video_tools.data.formats.submissions import Prediction, Submission, has_truth
+from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.questions import Questions
+
+
+def submission_of(questions: Questions, records: Iterable[Record]) -> Submission | None:
+    """What to hand in for the questions without a truth; None where there are none, or the benchmark takes no file.
+
+    Args:
+        records: a record for each question; of several the last one holds. That of an item that failed has no answer.
+    """
+    if questions.benchmark is None:  # rows of a user, which may hold anything
+        return None
+    hidden = [task for task in questions.tasks if not has_truth(task.row)]
+    if not hidden:
+        return None
+    answers = {str(record["uid"]): record["trajectory"] for record in records}
+    predictions = []
+    for task in hidden:
+        trajectory = answers.get(task.uid)
+        answer = None if trajectory is None or trajectory.flags else trajectory.answer
+        predictions.append(Prediction(Sample.from_row(task.row), answer))
+    return questions.benchmark.submission(predictions)
+
+
+def write_submission(submission: Submission, folder: Path) -> None:
+    with whole_file(folder / submission.name) as partial:
+        partial.write_text(submission.content, encoding="utf-8", errors="backslashreplace")
