@@ -51,6 +51,17 @@ def test_few_videos_are_said_to_be_too_few(tmp_path: Path, capsys: pytest.Captur
     assert "| b to a, paired | 15 | 5 | too few |" in printed
 
 
+def test_runs_without_scatter_tell_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All items wrong in both: [0, 0] would say that the runs are known to be equal."""
+    folders = [str(write_run(tmp_path / name, wrong=set(range(120)))) for name in "ab"]
+    assert run(["eval-table", *folders, f"--out={tmp_path}", "--power"]) == 0
+    printed = capsys.readouterr().out
+    assert "| b | a | accuracy | 120 | 0 | 0 | 40 | 0 | 0 | 0.0 | 1.000 |" in printed
+    assert "| a, to a published figure | 120 | 40 | - |" in printed
+    assert "| b to a, paired | 120 | 40 | - |" in printed
+    assert json.loads((tmp_path / "paired.json").read_text())[0]["interval"] is None
+
+
 def test_runs_on_other_questions_share_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one, other = write_run(tmp_path / "one", wrong=set()), write_run(tmp_path / "other", wrong=set())
     (other / "items.jsonl").write_text((other / "items.jsonl").read_text().replace('{"item": "', '{"item": "x'))

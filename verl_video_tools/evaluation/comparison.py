@@ -18,7 +18,8 @@ from verl_video_tools.evaluation.uncertainty.differences import (
     least_shown_difference,
     paired_difference,
 )
-from verl_video_tools.evaluation.uncertainty.estimates import mean_by_video
+from verl_video_tools.evaluation.uncertainty.estimates import Estimate, mean_by_video
+from verl_video_tools.evaluation.uncertainty.intervals import is_enough
 
 FIGURES = {"accuracy": "label", "accuracy_published": "label_published"}
 """Accuracies, as results name them, and the verdicts of `items.jsonl` that they are shares of."""
@@ -128,22 +129,30 @@ def power_table(runs: Runs, comparisons: Sequence[Comparison]) -> Table:
         estimate = mean_by_video([share for share, _ in answered], videos)
         least = least_shown_difference(estimate)
         counts = (str(len(answered)), str(estimate.num_videos))
-        rows.append([f"{name}, to a published figure", *counts, _points(least)])
+        rows.append([f"{name}, to a published figure", *counts, _points(least, estimate)])
         unpaired = None if least is None else 2**0.5 * least
-        rows.append([f"{name}, to a run on other videos", *counts, _points(unpaired)])
+        rows.append([f"{name}, to a run on other videos", *counts, _points(unpaired, estimate)])
     for each in comparisons:
         if each.figure == "accuracy" and each.difference is not None:
             estimate = each.difference.estimate
             counts = (str(each.num_items), str(estimate.num_videos))
-            rows.append([f"{each.run} to {each.minus}, paired", *counts, _points(least_shown_difference(estimate))])
-    note = "Points of percent, found in 80 % of evaluations at the level 5 %. Four times the videos show half of it."
+            rows.append(
+                [f"{each.run} to {each.minus}, paired", *counts, _points(least_shown_difference(estimate), estimate)]
+            )
+    note = (
+        "Points of percent, found in 80 % of evaluations at the level 5 %. Four times the videos show half of it. "
+        "-: all items say the same, which tells no scatter."
+    )
     return Table(["difference", "items", "videos", "least shown"], rows, 1, note)
 
 
 def _difference_cells(difference: Difference | None) -> list[str]:
     if difference is None:
         return ["-", "-"]
-    return [f"{percent(difference.estimate.value)} {bracketed(difference.interval)}", _p_cell(difference.p_value)]
+    value = percent(difference.estimate.value)
+    if difference.interval is not None or not is_enough(difference.estimate):
+        value = f"{value} {bracketed(difference.interval)}"
+    return [value, _p_cell(difference.p_value)]
 
 
 def _p_cell(p_value: float | None) -> str:
@@ -163,5 +172,7 @@ def _figures(difference: Difference | None) -> dict[str, Any]:
     }
 
 
-def _points(difference: float | None) -> str:
-    return TOO_FEW if difference is None else percent(difference)
+def _points(difference: float | None, estimate: Estimate) -> str:
+    if difference is None:
+        return "-" if is_enough(estimate) else TOO_FEW
+    return percent(difference)

@@ -30,7 +30,7 @@ class Difference:
 
     Attributes:
         estimate: of the mean.
-        interval: 95 %; None with too few videos.
+        interval: 95 %; None with too few videos, or without any scatter, from which no error can be told.
         p_value: of the test by permutation; None with too few videos.
     """
 
@@ -52,16 +52,17 @@ def paired_difference(differences: Sequence[float], videos: Sequence[str]) -> Di
     estimate = mean_by_video(differences, videos)
     if not is_enough(estimate):
         return Difference(estimate, None, None)
-    return Difference(estimate, plain_interval(estimate), _permutation_p_value(differences, videos))
+    interval = plain_interval(estimate) if estimate.standard_error > 0 else None
+    return Difference(estimate, interval, _permutation_p_value(differences, videos))
 
 
 def least_shown_difference(estimate: Estimate) -> float | None:
-    """The true difference that a test at 5 % finds in 80 % of such evaluations; None with too few videos.
+    """The true difference that a test at 5 % finds in 80 % of such evaluations; None where none can be told.
 
     Args:
-        estimate: of a difference, whose standard error is all that counts.
+        estimate: of a difference, whose standard error is all that counts; where it is 0, nothing can be told.
     """
-    if not is_enough(estimate):
+    if not is_enough(estimate) or estimate.standard_error == 0:
         return None
     t = student_quantile((1 + LEVEL) / 2, estimate.effective_videos - 1)
     return (t + NormalDist().inv_cdf(POWER)) * estimate.standard_error
