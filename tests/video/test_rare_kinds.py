@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.videos.compare import compare
+from tests.videos.files import write_video
 from tests.videos.kinds import WRITERS
 from tests.videos.rare_kinds import RARE_WRITERS
 from tests.videos.reference import Reference
@@ -35,3 +37,9 @@ def test_wrong_frames_are_noticed(tmp_path: Path) -> None:
 
 def test_there_are_sixty_kinds_and_more() -> None:
     assert len({**WRITERS, **RARE_WRITERS}) == len(WRITERS) + len(RARE_WRITERS) >= 60
+
+
+def test_an_encoder_leaves_the_process_its_place_among_others(tmp_path: Path) -> None:
+    before = os.sched_getscheduler(0)
+    write_video(tmp_path / "av1.mp4", num_frames=3, codec="libsvtav1", codec_options={"preset": "12"})
+    assert os.sched_getscheduler(0) == before

@@ -7,7 +7,9 @@ lower half is moving texture, so that encoders really predict. Blocks are 16 x 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -78,6 +80,16 @@ def read_number(picture_HWC: npt.NDArray[np.uint8]) -> int:
     return BLOCKS.read(picture_HWC[None])[0]
 
 
+@contextmanager
+def _usual_scheduling() -> Iterator[None]:
+    """SVT-AV1 makes the thread that encodes a real-time one where it may, as root: all other processes then starve."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
+
+
 def write_video(
     path: Path,
     *,
@@ -110,7 +122,10 @@ def write_video(
         time_base = 1 / Fraction(fps)
     time_base = time_base or Fraction(1, TICKS_PER_SECOND)
     options = {"g": str(gop_frames), "bf": str(b_frames), **DEFAULT_OPTIONS.get(codec, {}), **(codec_options or {})}
-    with av.open(str(path), "w", format=container_format, options=dict(container_options or {})) as container:
+    with (
+        _usual_scheduling(),
+        av.open(str(path), "w", format=container_format, options=dict(container_options or {})) as container,
+    ):
         stream = container.add_stream(codec, rate=Fraction(fps), options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
         stream.codec_context.thread_count = 1
