@@ -58,7 +58,7 @@ _LONG_VIDEO_BENCH_IMAGES = Protocol(
     method="direct",
     benchmarks=("longvideobench",),
     values={
-        f"{FIELD}initial_frames": Value(16, f"{_LONG_VIDEO_BENCH}, README, Image LMMs; leaderboard up to 256"),
+        f"{FIELD}initial_frames": Value(16, f"{_LONG_VIDEO_BENCH}, README, Image LMMs"),
         f"{FIELD}max_turn_tokens": Value(32, f"{_LMMS_EVAL_TASKS}/longvideobench, which the README runs"),
         "temperature": Value(0.0, f"{_LMMS_EVAL_TASKS}/longvideobench"),
         SUBTITLES: Value(True, f"{_LONG_VIDEO_BENCH}, longvideobench_dataset.py"),

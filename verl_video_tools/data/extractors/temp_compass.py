@@ -1,8 +1,8 @@
 """TempCompass: options, yes and no, and captions, each read by a rule of its own.
 
 Source: `tempcompass_process_results_multi_choice`, `extract_pred` and `eval_rule` of
-lmms_eval/tasks/tempcompass/utils.py, after eval_*.py of github.com/llyx97/TempCompass. Where these read nothing, they
-ask a language model, unless the authors' scripts are told not to (`--disable_llm`); here the answer is wrong, as without.
+lmms_eval/tasks/tempcompass/utils.py, after eval_*.py of github.com/llyx97/TempCompass. What these cannot read they pass
+on to a language model, unless the authors' scripts get `--disable_llm`; here it is wrong, as without one.
 """
 
 from __future__ import annotations
