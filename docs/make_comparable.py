@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, Value
+from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, Value, option_of
 from verl_video_tools.evaluation.published_protocols import PROTOCOLS
 
 PAGE = Path(__file__).parent / "comparable.md"
@@ -24,7 +24,8 @@ vvt eval --protocol videozoomer --benchmark mlvu-dev --annotations MLVU/json --v
     --serve checkpoints/huggingface --out results/zoomer-mlvu
 ```
 
-What no profile sets is yours: the model, with an endpoint of yours also its `--processor`; `--annotations` and
+A table with a number of frames for each row leaves it to you (`--set initial_frames=N`). What no profile sets is yours,
+too: the model, with an endpoint of yours also its `--processor`; `--annotations` and
 `--videos`; the folder of `--subtitles` where the table shows them; the address of a judge where questions are open;
 `--retrieval` for frames by text. Compare `accuracy_published` with the paper's figure;
 [Evaluation](evaluation.md#published-extractors) says how it differs from ours. This page is made from the profiles by
@@ -58,6 +59,8 @@ def _overview() -> Iterator[str]:
 def _frames(values: Mapping[str, Any]) -> str:
     if f"{FIELD}video_fps" in values:
         return f"{values[f'{FIELD}video_fps']:g} a second, at most {values[f'{FIELD}max_video_frames']}, as a video"
+    if f"{FIELD}initial_frames" not in values:
+        return "each row's, given by you"
     first, call = values[f"{FIELD}initial_frames"], values.get(f"{FIELD}call_frames")
     long = values.get(f"{FIELD}initial_frames_long")
     shown = f"{first}" if long is None else f"{first}, long videos {long}"
@@ -92,6 +95,9 @@ def _section(protocol: Protocol) -> Iterator[str]:
     yield "| option | value | source |"
     yield "| --- | --- | --- |"
     yield from _rows(protocol.values, "")
+    yield from (
+        f"| `{option_of(name)}` | each row's, given by you | {source} |" for name, source in protocol.by_row.items()
+    )
     for benchmark, values in protocol.for_benchmark.items():
         yield from _rows(values, f", `{benchmark}`")
     yield f"| prompt | {protocol.prompt} | |"
@@ -107,11 +113,8 @@ def _rows(values: Mapping[str, Value], suffix: str) -> Iterator[str]:
     for name, value in values.items():
         if name == SUBTITLES:
             yield f"| subtitles{suffix} | {'shown' if value.value else 'not shown'} | {value.source} |"
-        elif name.startswith(FIELD):
-            yield f"| `--set {name.removeprefix(FIELD)}`{suffix} | {_shown(value.value)} | {value.source} |"
         else:
-            option = "judge" if name == "judge_settings" else name.replace("_", "-")
-            yield f"| `--{option}`{suffix} | {_shown(value.value)} | {value.source} |"
+            yield f"| `{option_of(name)}`{suffix} | {_shown(value.value)} | {value.source} |"
 
 
 def _shown(value: Any) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.extractor_outputs import NUM_OUTPUTS, choice_outputs, open_outputs, time_outputs
+from tests.data.extractor_outputs import NUM_OUTPUTS, choice_outputs, open_outputs, temp_compass_outputs, time_outputs
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.extractors import EXTRACTORS, get_extractor
@@ -29,7 +29,7 @@ NUM_OPTIONS = {"lmms-eval/perceptiontest": 3} | dict.fromkeys(
     5,
 )
 """Where it is not four."""
-OF_LETTERS = [name for name in READINGS if name not in ("lmms-eval/charades_sta", "open")]
+OF_LETTERS = [name for name in READINGS if name not in ("lmms-eval/charades_sta", "lmms-eval/tempcompass", "open")]
 DRAWS = {"lmms-eval/egoschema", "lmms-eval/longvideobench", "lmms-eval/nextqa", "lmms-eval/video_holmes"}
 
 
@@ -54,6 +54,17 @@ def test_a_drawn_option_is_the_same_each_time() -> None:
     extractor, outputs = get_extractor("lmms-eval/nextqa"), choice_outputs(5)
     first, second = ([extractor.read(output.answer, output.sample) for output in outputs] for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("task", ["multi-choice", "yes_no", "caption_matching"])
+def test_temp_compass_is_read_by_task(task: str) -> None:
+    extractor, readings = get_extractor("lmms-eval/tempcompass"), READINGS["lmms-eval/tempcompass"][task]
+    for output, expected in zip(temp_compass_outputs(task), readings, strict=True):
+        reading = extractor.read(output.answer, output.sample)
+        assert reading is not None and (reading.text or "-") == expected, output.answer
+        assert reading.is_correct == (expected == output.sample.ground_truth)
+    assert 50 < readings.count("-") < NUM_OUTPUTS - 20
+    assert extractor.read("A", choice_outputs(4)[0].sample) is None  # of no task
 
 
 def test_segments_are_those_of_the_original() -> None:
@@ -116,7 +127,7 @@ def test_video_zoomers_letters(answer: str, reading: str | None) -> None:
 
 
 def test_every_extractor_of_lmms_eval_has_been_compared() -> None:
-    assert {name for name in EXTRACTORS if name.startswith("lmms-eval")} == READINGS.keys() - {"open"}
+    assert {name for name in EXTRACTORS if name.startswith("lmms-eval")} == READINGS.keys() - {"open", "lvbench/letter"}
 
 
 def test_questions_of_another_type_are_left_alone() -> None:

@@ -42,6 +42,9 @@ def test_every_value_is_an_option_or_a_field(protocol: Protocol) -> None:
         if "extractor" in values:
             get_extractor(values["extractor"].value)
         assert all(value.source for value in values.values())
+    by_row = {name: name.removeprefix(FIELD) for name in protocol.by_row}
+    get_method(protocol.method, **{name: 8 for given, name in by_row.items() if given.startswith(FIELD)})
+    assert {name for name in by_row if not name.startswith(FIELD)} <= options and not by_row.keys() & values.keys()
     assert protocol.cannot_match and protocol.prompt and protocol.judge
 
 
@@ -66,6 +69,28 @@ def test_a_profile_and_what_the_user_gives() -> None:
     }
     elsewhere = apply(protocol, "next-qa", {SUBTITLES: False}, {})
     assert list(elsewhere.overrides) == ["benchmark"]
+
+
+def test_what_a_table_has_for_each_row_must_be_given() -> None:
+    protocol = get_protocol("video-mme-subtitles")
+    with pytest.raises(UsageError, match="needs --set initial_frames, which differs by row"):
+        apply(protocol, "video-mme", {SUBTITLES: True, "subtitle_frames": 64}, {})
+    with pytest.raises(UsageError, match="needs --subtitle-frames"):
+        apply(protocol, "video-mme", {SUBTITLES: True}, {"initial_frames": 64})
+    applied = apply(protocol, "video-mme", {SUBTITLES: True, "subtitle_frames": 64}, {"initial_frames": 64})
+    assert applied.overrides == {} and applied.fields == {"initial_frames": 64}
+    assert "  subtitle_frames = the row's, to be given (README" in described(protocol)
+
+
+def test_profiles_of_benchmarks() -> None:
+    """Which of them show subtitles, and the one that differs between two benchmarks."""
+    shown = {name: get_protocol(name).values[SUBTITLES].value for name in ("video-mme", "video-mme-subtitles", "mlvu")}
+    assert shown == {"video-mme": False, "video-mme-subtitles": True, "mlvu": False}
+    frames = {
+        name: apply(get_protocol("video-mmmu"), name, {SUBTITLES: False}, {}).fields["initial_frames"]
+        for name in ("video-mmmu", "video-mmmu-question-only")
+    }
+    assert frames == {"video-mmmu": 32, "video-mmmu-question-only": 1}
 
 
 def test_an_evaluation_by_a_protocol(

@@ -10,10 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from verl_video_tools.core.errors import UsageError
+
 FIELD = "set."
 """Before the name of a field of the method's config, which `--set` sets."""
 SUBTITLES = "subtitles"
 """Name of the value that says whether questions are asked with subtitles; their folder is the user's to give."""
+OWN_PROMPT = (
+    "the published prompt is not in this package: ours says the same in our own words (docs/decisions/own-prompts)"
+)
+OWN_FRAMES = (
+    "frames are decoded and scaled by our reader, by presentation time; the published code's differ in single frames"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,8 @@ class Protocol:
         benchmarks: those of the table that there are readers for.
         values: options of `vvt eval` by name; fields of the method's config after `set.`.
         for_benchmark: what differs for a benchmark, by its name.
+        by_row: options and fields that the table has for each row, named as in `values`, with where they stand; the
+            user must give them.
         prompt, judge: how questions were put and open answers judged, which no option sets.
         cannot_match: what stays different whatever the options.
     """
@@ -45,6 +55,7 @@ class Protocol:
     benchmarks: tuple[str, ...]
     values: Mapping[str, Value]
     for_benchmark: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    by_row: Mapping[str, str] = field(default_factory=dict)
     prompt: str
     judge: str
     cannot_match: tuple[str, ...]
@@ -78,12 +89,18 @@ def apply(
         benchmark: name of the benchmark; None for rows of a file.
         given_options: options on the command line, by name; `subtitles` whether there are any, given or not.
         given_fields: fields of `--set`.
+
+    Raises:
+        UsageError: something that the published table has for each row is not given.
     """
     values = protocol.of(benchmark)
     options = {name: value.value for name, value in values.items() if not name.startswith(FIELD)}
     fields = {name.removeprefix(FIELD): value.value for name, value in values.items() if name.startswith(FIELD)}
     published = {**options, **{f"{FIELD}{name}": value for name, value in fields.items()}}
     used = {**given_options, **{f"{FIELD}{name}": value for name, value in given_fields.items()}}
+    for name, source in protocol.by_row.items():
+        if name not in used:
+            raise UsageError(f"the protocol {protocol.name} needs {option_of(name)}, which differs by row ({source})")
     overrides = {
         name: {"published": value, "used": used[name]}
         for name, value in published.items()
@@ -93,12 +110,20 @@ def apply(
         overrides["benchmark"] = {"published": list(protocol.benchmarks), "used": benchmark}
     # A field that the user sets and the profile leaves at the method's default differs from the published run, too.
     for name in given_fields.keys() - fields.keys():
-        overrides[f"{FIELD}{name}"] = {"published": "the method's default", "used": given_fields[name]}
+        if f"{FIELD}{name}" not in protocol.by_row:
+            overrides[f"{FIELD}{name}"] = {"published": "the method's default", "used": given_fields[name]}
     return Applied(
         {name: value for name, value in options.items() if name not in given_options},
         {**fields, **given_fields},
         dict(sorted(overrides.items())),
     )
+
+
+def option_of(name: str) -> str:
+    """A value's name as it is given on the command line."""
+    if name.startswith(FIELD):
+        return f"--set {name.removeprefix(FIELD)}"
+    return "--judge" if name == "judge_settings" else f"--{name.replace('_', '-')}"
 
 
 def described(protocol: Protocol) -> str:
@@ -115,6 +140,7 @@ def described(protocol: Protocol) -> str:
         "Options and fields (set.) with their sources:",
         *_described_values(protocol.values),
     ]
+    lines += [f"  {name} = the row's, to be given ({source})" for name, source in protocol.by_row.items()]
     for benchmark, values in protocol.for_benchmark.items():
         lines += [f"  for {benchmark}:", *(f"  {line}" for line in _described_values(values))]
     return "\n".join([*lines, "", "Cannot be matched:", *(f"  {reason}" for reason in protocol.cannot_match)])

@@ -1,4 +1,5 @@
-"""The profiles of published evaluations: data with sources. `protocols` says what a profile is.
+"""The profiles of published evaluations: data with sources. `protocols` says what a profile is; those by which
+benchmarks fill their own tables are in `benchmark_protocols`.
 
 Files of code are those of the method's published repository, which the pages of the methods name.
 """
@@ -6,14 +7,9 @@ Files of code are those of the method's published repository, which the pages of
 from __future__ import annotations
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, Value
+from verl_video_tools.evaluation.benchmark_protocols import OF_BENCHMARKS
+from verl_video_tools.evaluation.protocols import FIELD, OWN_FRAMES, OWN_PROMPT, SUBTITLES, Protocol, Value
 
-_OWN_PROMPT = (
-    "the published prompt is not in this package: ours says the same in our own words (docs/decisions/own-prompts)"
-)
-_OWN_FRAMES = (
-    "frames are decoded and scaled by our reader, by presentation time; the published code's differ in single frames"
-)
 _LMMS_EVAL = "github.com/EvolvingLMMs-Lab/lmms-eval at 75571cfe"
 _QWEN = f"{_LMMS_EVAL}, lmms_eval/models/simple/qwen2_5_vl.py"
 _TASKS = f"{_LMMS_EVAL}, lmms_eval/tasks"
@@ -59,8 +55,8 @@ _FRAMETHINKER = Protocol(
     prompt="the method's; baselines have the reasoning prompt of Video-Holmes (paper B.3)",
     judge="none: an answer is right if it is the letter and no more",
     cannot_match=(
-        _OWN_PROMPT,
-        _OWN_FRAMES,
+        OWN_PROMPT,
+        OWN_FRAMES,
         "answers are sampled and no seed is published: two runs differ; give --seed and compare means",
         "Video-MME is reported for its long videos only: read the group `duration`",
         "which split of MLVU was measured is not said",
@@ -80,8 +76,8 @@ _FRAMETHINKER_BASELINE = Protocol(
     prompt="think, then answer between tags (paper B.3)",
     judge="none: multiple choice only",
     cannot_match=(
-        _OWN_PROMPT,
-        _OWN_FRAMES,
+        OWN_PROMPT,
+        OWN_FRAMES,
         "sampling, resolution and extractor of the baselines are not said; ours are greedy decoding, the method's box "
         "and lmms-eval's extractor",
         "numbers of other models in the same tables were taken from their papers",
@@ -106,7 +102,7 @@ _FRAMEMIND = Protocol(
     judge="none: multiple choice only",
     cannot_match=(
         "code and checkpoint are not public, and the prompts cannot be read",
-        _OWN_FRAMES,
+        OWN_FRAMES,
         "the resolution of frames in evaluation is not said; ours is that of the ladder at this number of frames",
         "whether 32 counts the frames of tools is not said; ours are counted apart",
         "how answers were read is not said; the extractor is lmms-eval's",
@@ -130,8 +126,8 @@ _VIDEOBRAIN = Protocol(
     prompt="the method's (paper A)",
     judge="none: multiple choice only",
     cannot_match=(
-        _OWN_PROMPT,
-        _OWN_FRAMES,
+        OWN_PROMPT,
+        OWN_FRAMES,
         "images were sent as JPEG of a quality that is not said; --jpeg-quality sets one, the default is PNG",
         "the script neither lists options nor scores; the extractor is lmms-eval's",
         "frames by text need --retrieval with SigLIP2-B/16 (paper 4.1)",
@@ -159,8 +155,8 @@ _VIDEOZOOMER = Protocol(
     prompt="the method's, which in evaluation also asks for \\boxed{} (code)",
     judge="GPT-4o for open answers; none for multiple choice",
     cannot_match=(
-        _OWN_PROMPT,
-        _OWN_FRAMES,
+        OWN_PROMPT,
+        OWN_FRAMES,
         "the script asks for \\boxed{}; its scorer takes a bare letter as well",
         "open answers of Video-MMMU and LongVideo-Reason were scored by GPT-4o (gpt-4o-2024-11-20 in the code)",
     ),
@@ -198,8 +194,8 @@ def _longvt(name: str, frames: int, about: str) -> Protocol:
         prompt="the method's (paper 14)",
         judge="Qwen3-235B-A22B or gpt-oss-120b, for what rules do not settle, also in multiple choice (code)",
         cannot_match=(
-            _OWN_PROMPT,
-            _OWN_FRAMES,
+            OWN_PROMPT,
+            OWN_FRAMES,
             "the code's scorer asks a judge also about multiple choice; ours and the extractors read letters",
             "a video of fewer seconds than frames gets one frame a second, as in training",
             "the authors' VideoSIAH-Eval had 1,280 questions in the paper; 652 are published",
@@ -287,6 +283,7 @@ PROTOCOLS: dict[str, Protocol] = {
         _QWEN_2_5_VL,
         _OF_LMMS_EVAL,
         _OF_LMMS_EVAL_2025,
+        *OF_BENCHMARKS,
     )
 }
 

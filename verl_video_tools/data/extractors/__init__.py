@@ -3,11 +3,12 @@
 Each is our own code for a rule that is published as code; where it was read stands beside its name. Quirks are kept:
 two evaluations compare only if they err alike.
 
-letters.py   the letter of an option, by its form and place in the text
-mmmu.py      the rules of MMMU's script and of those that go back to it
-mvbench.py   MVBench's
-open.py      Video-MMMU's for open questions
-times.py     the segment of a video
+letters.py       the letter of an option, by its form and place in the text
+mmmu.py          the rules of MMMU's script and of those that go back to it
+mvbench.py       MVBench's
+open.py          Video-MMMU's for open questions
+temp_compass.py  TempCompass's, by its three tasks
+times.py         the segment of a video
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ EXTRACTORS = {
     "lmms-eval/mvbench": f"{_HERE}.mvbench:MVBENCH",
     "lmms-eval/nextqa": f"{_HERE}.mmmu:MMMU",
     "lmms-eval/perceptiontest": f"{_HERE}.letters:PERCEPTION_TEST",
+    "lmms-eval/tempcompass": f"{_HERE}.temp_compass:TEMP_COMPASS",
+    "lmms-eval/temporalbench": f"{_HERE}.letters:TEMPORAL_BENCH",
     "lmms-eval/video_holmes": f"{_HERE}.mmmu:MMMU",
     "lmms-eval/videomme": f"{_HERE}.letters:RANKED_OF_FOUR",
     "lmms-eval/videommmu": f"{_HERE}.open:VIDEO_MMMU",
@@ -42,12 +45,13 @@ EXTRACTORS = {
     "lmms-eval-2025/mlvu": f"{_HERE}.letters:BEFORE_BRACKET",
     "lmms-eval-2025/videomme": f"{_HERE}.letters:FIRST_OF_FOUR",
     "lmms-eval-2025/videommmu": f"{_HERE}.open:VIDEO_MMMU_2025",
+    "lvbench/letter": f"{_HERE}.letters:LV_BENCH",
     "videozoomer/letter": f"{_HERE}.letters:VIDEO_ZOOMER",
 }
 """`framethinker` and `videozoomer` are the scripts of their authors, infer.py of github.com/lcqysl/FrameThinker and the
-scorer of github.com/zsgvivo/VideoZoomer. `lmms-eval` is commit 75571cfe (August 2026) of
-github.com/EvolvingLMMs-Lab/lmms-eval, `lmms-eval-2025` what that had until April 2026, when several tasks got a new
-rule: papers of 2025 were measured with the former one."""
+scorer of github.com/zsgvivo/VideoZoomer; `lvbench` is that of the benchmark's, github.com/THUDM/LVBench. `lmms-eval` is
+commit 75571cfe (August 2026) of github.com/EvolvingLMMs-Lab/lmms-eval, `lmms-eval-2025` what that had until April 2026,
+when several tasks got a new rule: papers of 2025 were measured with the former one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,14 @@ def _bare_boxed_or_dotted(answer: str) -> str | None:
     return _matched(r"\\boxed\{([A-Z])\}", text, -1) or _matched(r"([A-Z])\.", text, -1)
 
 
+def _first_of_first_word(answer: str) -> str | None:
+    """Source: `polish_answer` of lvbench/utils/answer_util.py in github.com/THUDM/LVBench."""
+    text = answer.strip().split(")")[0].strip()
+    if "(" in text:
+        text = text.split("(")[1].strip()
+    return text[:1].strip() or None
+
+
 RANKED_OF_FOUR = letter_extractor(
     lambda answer, options: ranked_letter(answer, _FOUR),
     "a letter from A to D, by the rank of its form: at the beginning, at the end, after `the answer is`, (A), A., ...",
@@ -131,6 +139,14 @@ LONG_VIDEO_BENCH = letter_extractor(
 BEFORE_BRACKET = letter_extractor(
     lambda answer, options: letter_before_bracket(answer),
     "the character before the first closing bracket; without one the answer must be the letter and no more",
+)
+LV_BENCH = letter_extractor(
+    lambda answer, options: _first_of_first_word(answer),
+    "the first character before the first closing bracket, of what stands in brackets if any opens",
+)
+TEMPORAL_BENCH = letter_extractor(
+    lambda answer, options: _matched("^[A-Z]", answer.upper(), 0),
+    "the first character, in either case",
 )
 LSD_BENCH = letter_extractor(
     lambda answer, options: _matched(r"(?<![a-zA-Z])[ABCD](?![a-zA-Z])", answer, -1),

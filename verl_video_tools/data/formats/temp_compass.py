@@ -26,6 +26,7 @@ class TempCompass(MappedBenchmark):
     """See the module."""
 
     name = "tempcompass"
+    published_extractor = "lmms-eval/tempcompass"
     groupings = ("task", "aspect")
     index = "{task}_{video}_{aspect}_{place}"
     question = "{asked}"

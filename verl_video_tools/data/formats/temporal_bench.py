@@ -25,6 +25,7 @@ class TemporalBench(MappedBenchmark):
     """See the module."""
 
     name = "temporalbench"
+    published_extractor = "lmms-eval/temporalbench"
     groupings = ("dataset", "category")
     group_fields: ClassVar[Mapping[str, str]] = {"dataset": "dataset|source_dataset"}
     index = "{idx}"
