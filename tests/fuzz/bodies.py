@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from verl_video_tools.services.endpoint import retries
 from verl_video_tools.services.endpoint.asking import usable_reply
 from verl_video_tools.services.endpoint.chat import Completion, restore_stop
 from verl_video_tools.services.endpoint.client import _Session
+from verl_video_tools.services.endpoint.routes import Place
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge
 
 URL = "http://127.0.0.1:1/v1"
@@ -177,9 +179,8 @@ class Bodies(Surface):
 
 def _session(client: AsyncOpenAI, config: JudgeConfig) -> Any:
     """The client's own session, made without connections of its own, which take longer than all else."""
-    session = object.__new__(_Session)
-    session.client, session.slots = client, asyncio.Semaphore(config.concurrency)
-    session.replied_at, session.first_model, session.first_model_lock = float("-inf"), None, asyncio.Lock()
+    session = _Session(replace(config, base_url=None))
+    session.places = [Place(URL, client)]
     return session
 
 

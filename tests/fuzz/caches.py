@@ -95,13 +95,13 @@ class Caches(Surface):
 
     def _verdict(self, kinds: list[Any], written: Any) -> None:
         self.verdicts.put(ENTRY, AnswerLabel.INCORRECT)
-        path = self.verdicts._path(ENTRY)
+        path = _file_of(self.verdicts, ENTRY)
         if written == "label":
             path.write_text(path.read_text().replace('"incorrect"', '"correct"'))
         elif written in CHANGED:
             other = CacheKey(**{**{name: getattr(ENTRY, name) for name in CHANGED}, written: "another"})
             self.verdicts.put(other, AnswerLabel.CORRECT)
-            self.verdicts._path(other).replace(path)
+            _file_of(self.verdicts, other).replace(path)
         elif written is not None:
             path.write_text(json.dumps({"label": "correct", "question": written}))
         else:
@@ -125,3 +125,7 @@ class Caches(Surface):
         self.embeddings.add("video", known)
         healed = self.embeddings.read("video")
         assert healed is not None and np.array_equal(healed.embeddings_TD, EMBEDDINGS_TD), "it does not heal"
+
+
+def _file_of(verdicts: VerdictCache, key: CacheKey) -> Path:
+    return verdicts._entries._path(key.digest())
