@@ -49,7 +49,6 @@ def test_a_second_evaluation_asks_nothing(video_mme: BenchmarkFiles, tmp_path: P
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (("--temperature=0.7",), ("--temperature=0.7",)),  # each reply is another
         ((), ("--set=max_turn_tokens=100",)),
         ((), ("--top-p=0.9",)),
         ((), ("--jpeg-quality=90",)),
@@ -65,6 +64,16 @@ def test_what_was_asked_otherwise_is_asked(
         assert run(command(video_mme, tmp_path / "one", server, cache, *first)) == 0
         assert run(command(video_mme, tmp_path / "two", server, cache, *second)) == 0
         assert len(server.requests) == 12
+
+
+def test_replies_that_would_not_be_kept_are_refused(
+    video_mme: BenchmarkFiles, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with JudgeServer(reply=GOOD) as server:
+        line = [*command(video_mme, tmp_path / "one", server, f"--cache={tmp_path / 'kept'}"), "--temperature=0.7"]
+        assert run(line) == 2 and not server.requests
+        assert "give --seed, or --temperature 0" in capsys.readouterr().err
+        assert run([*line, "--repeats=2"]) == 0  # which have seeds
 
 
 def test_without_a_cache_nothing_is_kept(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

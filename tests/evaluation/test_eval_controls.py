@@ -15,10 +15,13 @@ from tests.chat_server import chat_reply, pictures_of, texts_of
 from tests.evaluation.eval_command import command, result_of
 from tests.judge_server import JudgeServer, Reply
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.evaluation.comparison import compare
 from verl_video_tools.evaluation.controls import with_shuffled_options
+from verl_video_tools.evaluation.items import read_items
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.records.records import read_records
 
@@ -90,6 +93,8 @@ def test_options_are_shuffled_and_the_truth_with_them(video_mme: BenchmarkFiles,
     assert (protocol["controls"], protocol["label"]) == (["shuffled-options"], "direct, shuffled options")
     results = [(tmp_path / name / "results.json").read_bytes() for name in ("one", "again")]
     assert results[0] == results[1]
+    pairs = compare({name: read_items(tmp_path / name) for name in asked})
+    assert {(pair.num_items, pair.num_only) for pair in pairs} == {(3, (0, 0))}
 
 
 def truths_of(out: Path) -> dict[str, str]:
@@ -112,6 +117,40 @@ def test_a_question_that_does_not_list_its_options_is_a_fault() -> None:
     shuffled, same = (Sample.from_row(task.row) for task in questions.tasks)
     assert (shuffled.question, shuffled.ground_truth) == ("Which one?\nA. b\nB. a\nAnswer.", "B")
     assert same.question == "Which one?"
+
+
+def options_row(truth: str, **info: Any) -> dict[str, Any]:
+    asked = {"question": "Which?\nA. a\nB. b", "video_path": "v.mp4", "question_type": "mc", "options": ["a", "b"]}
+    return {"reward_model": {"ground_truth": truth}, "extra_info": {**asked, **info}}
+
+
+def test_a_question_without_a_truth_gets_none_by_a_control() -> None:
+    tasks = [RolloutTask("0", 0, options_row("")), RolloutTask("1", 0, options_row("A"))]
+    questions = with_shuffled_options(Questions("rows", tasks, {}), seed=0)
+    assert [task.uid for task in questions.tasks] == ["1"] and list(questions.faults) == [0]
+    assert "the truth is not published" in str(questions.faults[0])
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (options_row("two", question_type="open", options=None), "Leave the control out"),
+        (options_row(""), "the first: options cannot be shuffled: the truth is not published"),
+    ],
+)
+def test_a_control_that_changes_nothing_is_refused(row: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=f"of 1 questions none has options that can be shuffled.*{reason}"):
+        with_shuffled_options(Questions("rows", [RolloutTask("0", 0, row)], {}), seed=0)
+
+
+def test_controls_are_the_same_in_any_order(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+    controls = ("--control=shuffled-options", "--control=no-visual")
+    with JudgeServer(reply=says_b) as server:
+        assert run(line(video_mme, tmp_path / "out", server, *controls)) == 0
+        whole = (tmp_path / "out" / "results.json").read_bytes()
+        assert run(line(video_mme, tmp_path / "out", server, *reversed(controls), controls[0])) == 0
+        assert len(server.requests) == 3
+    assert (tmp_path / "out" / "results.json").read_bytes() == whole
 
 
 def test_the_models_own_video_input(

@@ -9,9 +9,9 @@ import pytest
 from verl_video_tools.evaluation.knowledge import knowledge_gain, knowledge_table
 
 
-def result(benchmark: str, model: str, accuracy: float, published: float) -> dict[str, Any]:
+def result(benchmark: str, model: str, accuracy: float, published: float, label: str = "direct") -> dict[str, Any]:
     figures = {"accuracy": accuracy, "accuracy_published": published}
-    protocol = {"benchmark": benchmark, "model": model, "method": "direct"}
+    protocol = {"benchmark": benchmark, "model": model, "method": "direct", "label": label}
     return {"protocol": protocol, "overall": figures, "groups": {"track": {"Adaptation": figures}}}
 
 
@@ -27,6 +27,7 @@ def test_results_of_one_model_with_and_without_the_lecture() -> None:
         "lecture": result("video-mmmu", "m", 0.55, 0.7),
         "bare": result("video-mmmu-question-only", "m", 0.4, 0.4),
         "other": result("video-mmmu-question-only", "n", 0.4, 0.4),
+        "blind": result("video-mmmu", "m", 0.45, 0.45, label="direct, no visual"),
         "mme": result("video-mme", "m", 0.9, 0.9),
     }
     assert knowledge_table(results).rows == [

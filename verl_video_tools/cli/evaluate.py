@@ -1,4 +1,4 @@
-"""`vvt eval` and `vvt eval-table`: read the options, evaluate, print tables and what failed."""
+"""`vvt eval`: read the options, evaluate, print tables and what failed."""
 
 from __future__ import annotations
 
@@ -108,6 +108,8 @@ class Evaluate(Asking):
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:
             raise UsageError("give --method, or --protocol, which has one")
+        if self.cache is not None and self.temperature > 0 and self.seed is None and self.repeats == 1:
+            raise UsageError("--cache keeps replies that are greedy or have a seed: give --seed, or --temperature 0")
         configured = get_method(self.method, **(fields if profile is None else profile.fields))
         whole = self._questions()
         questions = scoped(
@@ -119,7 +121,8 @@ class Evaluate(Asking):
         if len(questions.faults) < len(whole.faults):
             told = f"entries that cannot be read, of which none is asked: {len(whole.faults)}"
             typer.echo(told, err=True)
-        configured, questions = controlled(configured, questions, self.control or (), self.seed)
+        controls = sorted(set(self.control or ()))  # in whatever order they are given, it is the same evaluation
+        configured, questions = controlled(configured, questions, controls, self.seed)
         if questions.num_with_subtitles is not None:
             typer.echo(
                 f"{questions.num_with_subtitles} of {questions.num_questions} questions have subtitles", err=True
@@ -154,7 +157,7 @@ class Evaluate(Asking):
                     retriever=retriever,
                     extractor=self.extractor,
                     settings={name: value for name, value in facts.items() if value},
-                    controls=self.control or (),
+                    controls=controls,
                     seed=self.seed,
                     retry_failed=self.retry_failed,
                     max_attempts=self.attempts,

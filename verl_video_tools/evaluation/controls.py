@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Sample
+from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.generate import RolloutTask
 from verl_video_tools.evaluation.control_names import Control
-from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.evaluation.questions import AS_PUBLISHED, Questions
 
 
 def controlled(
@@ -24,7 +25,7 @@ def controlled(
         seed: decides the orders of options; None: 0.
 
     Raises:
-        UsageError: the method cannot be asked without frames.
+        UsageError: the method cannot be asked without frames, or no question has options to shuffle.
     """
     if Control.NO_VISUAL in controls:
         method = method.without_visuals()
@@ -39,7 +40,12 @@ def label_of(method: Method, controls: Sequence[Control]) -> str:
 
 
 def with_shuffled_options(questions: Questions, seed: int) -> Questions:
-    """The same questions, each with its options in another order; one whose text does not list them is a fault."""
+    """The same questions, each with its options in another order; one whose text does not list them, or whose
+    truth is not published, is a fault.
+
+    Raises:
+        UsageError: there is none whose options can be shuffled.
+    """
     tasks: list[RolloutTask] = []
     faults = dict(questions.faults)
     for task in questions.tasks:
@@ -47,6 +53,12 @@ def with_shuffled_options(questions: Questions, seed: int) -> Questions:
             tasks.append(replace(task, row=_shuffled(task.row, random.Random(f"{seed}/{task.uid}"))))
         except RowError as error:
             faults[int(task.uid)] = error
+    if not any(AS_PUBLISHED in task.row["extra_info"] for task in tasks):
+        own = [error for number, error in faults.items() if number not in questions.faults]
+        raise UsageError(
+            f"--control shuffled-options: of {questions.num_questions} questions none has options that can be shuffled"
+            f"{f'; the first: {own[0]}' if own else ''}. Leave the control out, or choose other questions"
+        )
     return replace(questions, tasks=tasks, faults=faults)
 
 
@@ -54,12 +66,14 @@ def _shuffled(row: Mapping[str, Any], random: random.Random) -> dict[str, Any]:
     """A row with its options in another order; as it is where it has none.
 
     Raises:
-        RowError: no row, or its question does not list the options as lines `A. text`.
+        RowError: no row, its question does not list the options as lines `A. text`, or its truth is not published.
     """
     sample = Sample.from_row(row)
     options, truth = sample.options, sample.ground_truth
     if len(options) < 2 or sample.question_type != "mc":
         return dict(row)
+    if not has_truth(row):
+        raise RowError("options cannot be shuffled: the truth is not published, which would have to follow them")
     listed = _lines(options)
     if sample.question.count(listed) != 1:
         raise RowError(
@@ -75,7 +89,7 @@ def _shuffled(row: Mapping[str, Any], random: random.Random) -> dict[str, Any]:
         **row,
         "prompt": [{"role": "user", "content": question}],
         "reward_model": {**row["reward_model"], "ground_truth": letter},
-        "extra_info": {**row["extra_info"], "question": question, "options": shuffled},
+        "extra_info": {**row["extra_info"], "question": question, "options": shuffled, AS_PUBLISHED: sample.question},
     }
 
 

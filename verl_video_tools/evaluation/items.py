@@ -1,12 +1,11 @@
 """`items.jsonl`: what became of each item, a line for each time that it was asked, in the order of the questions.
 
-Runs are joined by these lines. An item is known by the question and the name of its video, wherever that lies, and
-where several are the same, by which of them it is.
+Runs are joined by these lines. An item is known by its question (`question_digest`), and where several are the same, by
+which of them it is.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.generate import Record
 from verl_video_tools.evaluation.costs import costs_of
 from verl_video_tools.evaluation.published import read_item
+from verl_video_tools.evaluation.questions import question_digest
 from verl_video_tools.evaluation.results import graded_item
 
 ITEMS = "items.jsonl"
@@ -45,7 +45,7 @@ def item_lines(
         video = PurePath(str(asked.get("video_path"))).name
         uid = str(record["uid"])
         if uid not in keys:
-            digest = hashlib.sha256(f"{video}\n{asked.get('question')}".encode(errors="backslashreplace")).hexdigest()
+            digest = question_digest(asked)
             keys[uid] = f"{digest[:16]}-{occurrences[digest]}"
             occurrences[digest] += 1
         counts = trajectory.counts()

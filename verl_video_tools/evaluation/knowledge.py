@@ -44,5 +44,6 @@ def knowledge_table(results: Results) -> Table:
 def _belong_together(result: Mapping[str, Any], without: Mapping[str, Any]) -> bool:
     protocols = result["protocol"], without["protocol"]
     benchmarks = tuple(protocol.get("benchmark") for protocol in protocols)
-    (model, method), other = ((protocol["model"], protocol["method"]) for protocol in protocols)
-    return benchmarks == (_WITH, _WITHOUT) and (model, method) == other and "track" in result["groups"]
+    # Labels keep the baselines of `direct` and the controls apart.
+    asked, other = ((each["model"], each.get("label", each["method"])) for each in protocols)
+    return benchmarks == (_WITH, _WITHOUT) and asked == other and "track" in result["groups"]

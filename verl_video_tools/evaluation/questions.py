@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
@@ -12,6 +13,9 @@ from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchma
 from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
 from verl_video_tools.data.generate import RolloutTask, tasks_of_rows
+
+AS_PUBLISHED = "question_as_published"
+"""Field of `extra_info`: the question before a control has changed it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,14 @@ class Questions:
     @property
     def num_questions(self) -> int:
         return len(self.tasks) // self.repeats
+
+
+def question_digest(extra_info: Mapping[str, Any]) -> str:
+    """What a question is known by in every run: its text, without the changes of a control, and the name of its video,
+    wherever that lies. Several may have the same."""
+    question = extra_info.get(AS_PUBLISHED, extra_info.get("question"))
+    video = PurePath(str(extra_info.get("video_path"))).name
+    return hashlib.sha256(f"{video}\n{question}".encode(errors="backslashreplace")).hexdigest()
 
 
 def questions_of_rows(rows_parquet: Path) -> Questions:

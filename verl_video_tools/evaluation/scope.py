@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import PurePath
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 from verl_video_tools.data.generate import RolloutTask
-from verl_video_tools.evaluation.questions import Questions
+from verl_video_tools.evaluation.questions import Questions, question_digest
 
 _MOST_NAMES_TOLD = 20
 
@@ -82,9 +80,7 @@ def _wanted(value: Any) -> set[str]:
 
 def _lot(task: RolloutTask) -> tuple[str, int]:
     extra_info = task.row.get("extra_info")
-    asked = extra_info if isinstance(extra_info, Mapping) else {}
-    name = f"{PurePath(str(asked.get('video_path'))).name}\n{asked.get('question')}"
-    return hashlib.sha256(name.encode(errors="backslashreplace")).hexdigest(), int(task.uid)
+    return question_digest(extra_info if isinstance(extra_info, Mapping) else {}), int(task.uid)
 
 
 def _told(names: Sequence[str]) -> str:
