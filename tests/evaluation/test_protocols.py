@@ -19,7 +19,7 @@ from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import BENCHMARK_NAMES, BenchmarkFiles
-from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, apply, described
+from verl_video_tools.evaluation.protocols import CHANGES_ANSWERS, FIELD, SUBTITLES, Protocol, apply, described
 from verl_video_tools.evaluation.published_protocols import PROTOCOLS, get_protocol
 from verl_video_tools.methods import get_method, method_class
 
@@ -69,6 +69,14 @@ def test_a_profile_and_what_the_user_gives() -> None:
     }
     elsewhere = apply(protocol, "next-qa", {SUBTITLES: False}, {})
     assert list(elsewhere.overrides) == ["benchmark"]
+
+
+def test_options_that_a_profile_leaves_alone_are_told_if_they_change_answers() -> None:
+    given = {SUBTITLES: False, "top_k": 5, "concurrency": 4}
+    applied = apply(get_protocol("framethinker-baseline"), "video-mme", given, {})
+    assert applied.overrides["top_k"] == {"published": "not set", "used": 5}
+    assert "concurrency" not in applied.overrides
+    assert set(inspect.signature(Evaluate).parameters) >= CHANGES_ANSWERS
 
 
 def test_what_a_table_has_for_each_row_must_be_given() -> None:
@@ -131,6 +139,10 @@ def test_protocols_of_another_method_and_unknown_ones(
     assert "the protocol framemind is one of framemind, and --method is longvt" in capsys.readouterr().err
     assert run([*command, "--protocol=frames"]) == 2
     assert "there is no protocol 'frames'; choose one of: framethinker, " in capsys.readouterr().err
+    assert run([*command, "--protocol=framemind"]) == 2
+    assert "the protocol framemind bounds pixels, as the model's processor counts them: give --processor" in (
+        capsys.readouterr().err
+    )
     assert run(command) == 2
     assert "give --method, or --protocol, which has one" in capsys.readouterr().err
     with pytest.raises(UsageError, match="there is no protocol"):

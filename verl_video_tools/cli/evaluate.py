@@ -189,6 +189,10 @@ class Evaluate(Asking):
         }
         benchmark = None if self.benchmark is None else get_benchmark(self.benchmark).name
         applied = apply(protocol, benchmark, given, fields)
+        if applied.options.keys() & {"min_pixels", "max_pixels"} and not (self.processor or self.serve):
+            raise UsageError(
+                f"the protocol {name} bounds pixels, as the model's processor counts them: give --processor"
+            )
         for option, value in applied.options.items():
             setattr(self, option, value)
         for option, change in applied.overrides.items():

@@ -14,6 +14,13 @@ from verl_video_tools.core.errors import UsageError
 
 FIELD = "set."
 """Before the name of a field of the method's config, which `--set` sets."""
+CHANGES_ANSWERS = frozenset(
+    {
+        *("temperature", "top_p", "top_k", "presence_penalty", "repetition_penalty", "attempts", "extractor"),
+        *("min_pixels", "max_pixels", "jpeg_quality", "native_reasoning", "control"),
+    }
+)
+"""Options that make another evaluation of it also where a profile does not name them."""
 SUBTITLES = "subtitles"
 """Name of the value that says whether questions are asked with subtitles; their folder is the user's to give."""
 OWN_PROMPT = (
@@ -108,10 +115,12 @@ def apply(
     }
     if benchmark is not None and benchmark not in protocol.benchmarks:
         overrides["benchmark"] = {"published": list(protocol.benchmarks), "used": benchmark}
-    # A field that the user sets and the profile leaves at the method's default differs from the published run, too.
-    for name in given_fields.keys() - fields.keys():
-        if f"{FIELD}{name}" not in protocol.by_row:
-            overrides[f"{FIELD}{name}"] = {"published": "the method's default", "used": given_fields[name]}
+    # What the user sets and the profile leaves as it is by default differs from the published run, too.
+    for name in used.keys() - published.keys() - protocol.by_row.keys():
+        if name.startswith(FIELD):
+            overrides[name] = {"published": "the method's default", "used": used[name]}
+        elif name in CHANGES_ANSWERS:
+            overrides[name] = {"published": "not set", "used": used[name]}
     return Applied(
         {name: value for name, value in options.items() if name not in given_options},
         {**fields, **given_fields},
