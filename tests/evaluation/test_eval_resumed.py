@@ -29,15 +29,20 @@ pytestmark = pytest.mark.usefixtures("short_backoff")
 
 
 @pytest.mark.timeout(180)
-def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_path: Path) -> None:
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_path: Path, repeats: int) -> None:
+    """Each question asked once, or three times at two endpoints; the command gets SIGKILL."""
     killed, whole = tmp_path / "killed" / "out", tmp_path / "whole" / "out"
-    with JudgeServer(reply=scripted(SCRIPTS)) as server:
-        assert run(command(video_mme, whole, server)) == 0
-        num_requests = len(server.requests)
-        server.requests.clear()
+    with JudgeServer(reply=scripted(SCRIPTS)) as server, JudgeServer(reply=scripted(SCRIPTS)) as second:
+        more = [f"--repeats={repeats}", f"--base-url={second.base_url}"] if repeats > 1 else []
+        assert run(command(video_mme, whole, server, *more)) == 0
+        num_requests = len(server.requests) + len(second.requests)
+        assert bool(second.requests) == bool(more)
+        for each in (server, second):
+            each.requests.clear()
 
-        server.latency_seconds = 0.3
-        line = command(video_mme, killed, server, "--concurrency=1")
+        server.latency_seconds = second.latency_seconds = 0.3
+        line = command(video_mme, killed, server, "--concurrency=1", *more)
         rollouts = killed / "rollouts.jsonl"
         process = subprocess.Popen(
             [sys.executable, "-m", "verl_video_tools.cli", *line], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -50,24 +55,26 @@ def test_killed_and_resumed_equals_uninterrupted(video_mme: BenchmarkFiles, tmp_
             process.kill()
             process.wait()
         done = rollouts.read_bytes()
-        assert 1 <= done.count(b"\n") < 3 and not (killed / "results.json").exists()
+        assert 1 <= done.count(b"\n") < 3 * repeats and not (killed / "results.json").exists()
         with rollouts.open("ab") as file:
             file.write(b'{"step": 0, "uid": "2", "sess')  # a line cut by the kill
 
-        server.requests.clear()
-        server.latency_seconds = 0.0
-        assert run(command(video_mme, killed, server)) == 0
+        for each in (server, second):
+            each.requests.clear()
+        server.latency_seconds = second.latency_seconds = 0.0
+        assert run(command(video_mme, killed, server, *more)) == 0
         assert rollouts.read_bytes().startswith(done)
         finished = list(read_records(rollouts))[: done.count(b"\n")]
         finished_turns = sum(len(record["trajectory"].turns) for record in finished)
-        assert len(server.requests) == num_requests - finished_turns
+        assert len(server.requests) + len(second.requests) == num_requests - finished_turns
 
         tables = ("table.md", "table.tex", "table.csv", "table.json", "accuracy_frames.png")
         for name in ("results.json", "items.jsonl", *tables, "protocol.json"):
             assert (killed / name).read_bytes() == (whole / name).read_bytes(), name
-        server.requests.clear()
-        assert run(command(video_mme, killed, server)) == 0
-        assert server.requests == []
+        for each in (server, second):
+            each.requests.clear()
+        assert run(command(video_mme, killed, server, *more)) == 0
+        assert server.requests == second.requests == []
 
 
 def test_another_evaluation_does_not_go_on_in_the_folder(
