@@ -126,7 +126,7 @@ class FaultRun:
 
 def _title(process: psutil.Process) -> str:
     with suppress(psutil.NoSuchProcess):
-        return " ".join(process.cmdline())[:80] or process.name()
+        return " ".join(process.cmdline())[-80:] or process.name()
     return str(process.pid)
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -118,3 +119,18 @@ def test_a_folder_of_somebody_else_is_refused(path: Path, monkeypatch: pytest.Mo
 
 def test_shared_memory_is_used_where_there_is_some() -> None:
     assert shared_memory_root().is_dir()
+
+
+def test_a_folder_may_be_removed_while_it_is_joined(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.mkdir()
+    made = Path.mkdir
+
+    def mkdir(self: Path, *arguments: Any, **options: Any) -> None:
+        monkeypatch.setattr(Path, "mkdir", made)
+        try:
+            made(self, *arguments, **options)
+        finally:
+            path.rmdir()
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    SharedFolder(path).leave()

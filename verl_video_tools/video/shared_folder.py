@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 JANITOR = Path(__file__).with_name("janitor.py")
@@ -48,8 +49,12 @@ class SharedFolder:
 
 def _join(path: Path) -> int:
     while True:
-        path.mkdir(mode=0o700, exist_ok=True)
-        status = path.lstat()
+        with suppress(FileExistsError):  # `Path.mkdir(exist_ok=True)` fails where it is removed at this moment
+            path.mkdir(mode=0o700)
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            continue
         if status.st_uid != os.getuid():
             raise PermissionError(f"{path} belongs to user id {status.st_uid}; set VVT_FRAME_CACHE to another name")
         try:
