@@ -39,9 +39,9 @@ def serving(server: JudgeServer, asked: list[Any]) -> Any:
 
     @asynccontextmanager
     async def served_model(
-        model: str, log: Path, budget: RolloutLimits, options: Mapping[str, Any], name: str
+        model: str, log: Path, budget: RolloutLimits, options: Mapping[str, Any], name: str, takes_video: bool
     ) -> AsyncIterator[str]:
-        asked.extend([model, log, budget.images, options, name])
+        asked.extend([model, log, budget.images, options, name, takes_video])
         yield server.base_url
         asked.append(f"ended after {len(server.requests)} requests")
 

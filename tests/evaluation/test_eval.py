@@ -311,8 +311,8 @@ def test_a_model_is_served_meanwhile(
     assert 'holds another evaluation: serve_options.dtype was null and is now "half"' in capsys.readouterr().err
     images = get_method("videozoomer").recipe_budget.images
     log = tmp_path / "out" / "vllm.log"
-    assert asked[:6] == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, "ended after 6 requests"]
-    assert asked[8] == images + 36, "the default is 64 frames"
+    assert asked[:7] == [model_dir(), log, images, {"max-num-seqs": 4}, MODEL, False, "ended after 6 requests"]
+    assert asked[9] == images + 36, "the default is 64 frames"
     protocol = result_of(tmp_path / "out")["protocol"]
     assert protocol["pictures"]["sizes"] == asdict(envelope_of(processor()))  # those of the model that is served
     assert protocol["served"] == {"model": model_dir(), "digest": model_digest(model_dir())}

@@ -12,13 +12,15 @@ import pytest
 from PIL import Image
 
 from tests.chat_server import chat_reply, pictures_of, texts_of
-from tests.evaluation.eval_command import command, result_of
+from tests.evaluation.eval_command import command, result_of, serving
 from tests.judge_server import JudgeServer, Reply
+from tests.verl_plugin.harness import model_dir
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.data.generate import RolloutTask
+from verl_video_tools.evaluation import serve
 from verl_video_tools.evaluation.comparison import compare
 from verl_video_tools.evaluation.controls import with_shuffled_options
 from verl_video_tools.evaluation.items import read_items
@@ -190,6 +192,17 @@ def test_the_models_own_video_input(
     assert (result["protocol"]["label"], result["frames"]["initial"]["mean"]) == ("direct, CoT, video input", 6.0)
     assert result["protocol"]["pictures"]["encoding"] == "JPEG 95, as a video"
     assert "| direct, CoT, video input |" in capsys.readouterr().out
+
+
+def test_a_server_of_its_own_takes_the_video_input(
+    video_mme: BenchmarkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    with JudgeServer(reply=says_b) as server:
+        monkeypatch.setattr(serve, "served_model", serving(server, asked))
+        command = [part for part in line(video_mme, tmp_path / "out", server) if not part.startswith("--base-url")]
+        assert run([*command, f"--serve={model_dir()}", "--model=m", "--set=frames_as=video"]) == 0
+    assert asked[5] is True
 
 
 def test_images_stay_images(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

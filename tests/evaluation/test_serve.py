@@ -64,6 +64,15 @@ async def test_a_server_lives_as_long_as_the_context(tmp_path: Path) -> None:
     assert started["omp"] is not None
 
 
+async def test_a_server_for_videos_can_take_one(tmp_path: Path) -> None:
+    """vLLM refused them: none was allowed, and then its cache held what 14 frames take."""
+    async with served_model("some/name", tmp_path / "log", BUDGET, takes_video=True):
+        arguments = lines(tmp_path / "log")[0]["arguments"]
+    options = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    assert json.loads(options["--limit-mm-per-prompt"]) == {"image": 0, "video": 1}
+    assert options["--max-num-batched-tokens"] == options["--max-model-len"] == "5000"
+
+
 async def test_tokens_of_the_recipe_where_the_model_says_nothing(tmp_path: Path) -> None:
     async with served_model("some/name", tmp_path / "log", BUDGET, name="short"):
         arguments = lines(tmp_path / "log")[0]["arguments"]

@@ -137,7 +137,8 @@ class Evaluate(Asking):
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
             limits = serving_limits(configured, get_method(configured.name), envelope)
-            server = _announced(self.serve, self.out / "vllm.log", limits, options, model)
+            as_video = configured.initial_frames_as_video
+            server = _announced(self.serve, self.out / "vllm.log", limits, options, model, as_video)
         policy = self.policy(
             model=model,
             envelope=envelope,
@@ -215,13 +216,13 @@ class Evaluate(Asking):
 
 @asynccontextmanager
 async def _announced(
-    model: str, log: Path, limits: RolloutLimits, options: Mapping[str, Any], name: str
+    model: str, log: Path, limits: RolloutLimits, options: Mapping[str, Any], name: str, takes_video: bool
 ) -> AsyncIterator[str]:
     """`served_model`, told to the user when it starts."""
     from verl_video_tools.evaluation.serve import served_model
 
     typer.echo(f"starting vLLM, which prints to {log}", err=True)
-    async with served_model(model, log, limits, options, name=name) as base_url:
+    async with served_model(model, log, limits, options, name=name, takes_video=takes_video) as base_url:
         yield base_url
 
 

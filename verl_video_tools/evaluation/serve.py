@@ -62,6 +62,7 @@ async def served_model(
     options: Mapping[str, Any] | None = None,
     *,
     name: str | None = None,
+    takes_video: bool = False,
     start_seconds: float = START_SECONDS,
 ) -> AsyncIterator[str]:
     """Serve a model on a free port of this machine; the server ends with the context, or with this process.
@@ -72,6 +73,7 @@ async def served_model(
         limits: its images and its tokens together bound a request, as in the method's recipe.
         options: of `vllm serve`, without dashes; they win over ours. True stands for an option without a value.
         name: that it is served under; default: `model`.
+        takes_video: initial frames come as the model's own video input instead of images.
         start_seconds: time until the server is healthy.
 
     Returns:
@@ -83,6 +85,13 @@ async def served_model(
         EndpointError: raised in the context, where the server has ended meanwhile; shows the end of its log, too.
     """
     on_cpu = detect_device() == "cpu"
+    max_tokens = _max_tokens(model, limits)
+    # vLLM reserves what 14 frames of a video take, or what it may compute in one pass.
+    shown = (
+        {"limit-mm-per-prompt": {"image": 0, "video": 1}, "max-num-batched-tokens": max_tokens}
+        if takes_video
+        else {"limit-mm-per-prompt": {"image": limits.images, "video": 0}}
+    )
     values = {
         "model": model,
         "served-model-name": name or model,
@@ -90,8 +99,8 @@ async def served_model(
         "port": _free_port(),
         # Else vLLM samples by the model's own generation_config.json, such as with a penalty on repetition.
         "generation-config": "vllm",
-        "limit-mm-per-prompt": {"image": limits.images, "video": 0},
-        "max-model-len": _max_tokens(model, limits),
+        "max-model-len": max_tokens,
+        **shown,
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
