@@ -203,6 +203,10 @@ def test_a_server_of_its_own_takes_the_video_input(
         command = [part for part in line(video_mme, tmp_path / "out", server) if not part.startswith("--base-url")]
         assert run([*command, f"--serve={model_dir()}", "--model=m", "--set=frames_as=video"]) == 0
     assert asked[5] is True
+    # The model merges each two of six frames into one, of patches of 14 x 14 pixels, four of which are a token.
+    frame = next(iter(read_records(tmp_path / "out" / "rollouts.jsonl")))["trajectory"].initial_frames[0]
+    tokens = result_of(tmp_path / "out")["costs"]["visual_tokens"]
+    assert tokens["mean"] == 3 * (frame.width // 28) * (frame.height // 28)
 
 
 def test_images_stay_images(video_mme: BenchmarkFiles, tmp_path: Path) -> None:

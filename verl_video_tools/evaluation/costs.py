@@ -13,7 +13,8 @@ from verl_video_tools.video import image_tokens
 COSTS = ("visual_tokens", "prompt_tokens", "completion_tokens", "requests")
 """Of a rollout, in the order of tables:
 
-- `visual_tokens`: of the frames shown, each counted once; None where the model's processor is not known.
+- `visual_tokens`: of the frames shown, each counted once, two of a video input as one, as the models merge them; None
+  where the model's processor is not known.
 - `prompt_tokens`: of all requests together, so that what is sent again counts again; None where the endpoint does not
   count them. A cache of prefixes at the endpoint saves time, and none of these.
 - `completion_tokens`: of all replies, likewise.
@@ -61,6 +62,6 @@ def _visual_tokens(trajectory: Trajectory, protocol: Mapping[str, Any]) -> int |
     sizes = protocol["pictures"]["sizes"]
     if not isinstance(sizes, Mapping):
         return None  # the server fits the frames to a processor that we do not know
-    calls = trajectory.executed_calls()
-    frames = [*trajectory.initial_frames, *(frame for call in calls for frame in call.frames)]
+    initial = trajectory.initial_frames[:: protocol["pictures"].get("frames_per_patch", 1)]
+    frames = [*initial, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
     return sum(image_tokens(frame.width, frame.height, sizes["factor"]) for frame in frames)

@@ -40,6 +40,7 @@ from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import differing_items, records_of_tasks, summarise
 from verl_video_tools.evaluation.submission import submission_of, write_submission
 from verl_video_tools.evaluation.tables import write_tables
+from verl_video_tools.methods.direct.video_input import FRAMES_PER_PATCH
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
@@ -232,10 +233,13 @@ async def _judge(judge: JudgeConfig) -> dict[str, Any]:
 def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
     has_processor = policy.envelope.factor > 1
     encoding = "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}"
+    of_video: dict[str, Any] = {}
     if method.initial_frames_as_video:
         encoding = f"JPEG {policy.jpeg_quality or VIDEO_JPEG_QUALITY}, as a video"
+        of_video["frames_per_patch"] = FRAMES_PER_PATCH
     return {
         "encoding": encoding,
+        **of_video,
         "sizes": asdict(policy.envelope) if has_processor else "as the method asks; the server fits them",
         "video_backend": os.environ.get("VVT_VIDEO_BACKEND") or "pyav",
         "time_grid_seconds": os.environ.get("VVT_TIME_GRID_SECONDS") or "0",
