@@ -29,6 +29,7 @@ from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.extractors import get_extractor
+from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generate import generate
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of
@@ -113,6 +114,8 @@ async def evaluate(
         judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
     published = None if extractor is None else get_extractor(extractor)
+    if questions.benchmark is not None and questions.benchmark.score_metrics:
+        _check_scored(questions.benchmark, judge, extractor)
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
@@ -218,6 +221,16 @@ async def _judge(judge: JudgeConfig) -> dict[str, Any]:
     named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
     fields = {name: getattr(judge, name) for name in named}
     return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
+
+
+def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: str | None) -> None:
+    """Raises UsageError for options that answers which get scores instead of labels have no use for."""
+    if extractor is not None:
+        raise UsageError(f"the answers of {benchmark.name} get scores, which no extractor reads; leave out --extractor")
+    if judge is not None and (judge.prompt_file is not None or judge.profile != "graded"):
+        raise UsageError(
+            f"the judge of {benchmark.name} has instructions of its own; leave out its prompt_file and profile"
+        )
 
 
 def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
