@@ -16,6 +16,7 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import GradedItem, get_benchmark
+from verl_video_tools.evaluation.uncertainty.results import metric_intervals
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
@@ -95,6 +96,8 @@ def test_the_published_mean_of_two_tasks() -> None:
     benchmark = get_benchmark("mlvu-dev-generation")
     assert benchmark.metrics(items)["g_avg"] == pytest.approx((5.63 + 3.18) / 2)
     assert benchmark.metrics(items[:100])["g_avg"] == pytest.approx(5.63)
+    low, high = metric_intervals(items, benchmark)["g_avg"] or (0, 0)
+    assert 4.3 < low < 4.405 < high < 4.5, "a mean of scores, no share"
 
 
 def sample(task: str, number: int) -> Sample:
@@ -151,6 +154,9 @@ def test_scores_are_kept_for_the_next_run(line: list[str], tmp_path: Path) -> No
         assert run([*line, *urls, f"--out={tmp_path / 'again'}"]) == 0
         assert len(judge.requests) == num_asked
     assert result_of(tmp_path / "again") == result_of(tmp_path / "out")
+    folders = [str(tmp_path / name) for name in ("out", "again")]
+    assert run(["eval-table", *folders, f"--out={tmp_path / 'table'}"]) == 0
+    assert (tmp_path / "table" / "table.md").read_text().count("5.25 [too few]") == 2
 
 
 @pytest.mark.parametrize(
