@@ -64,7 +64,7 @@ def test_g_avg_is_the_mean_of_the_tasks_sums_of_means(
     assert (overall["items"], overall["failed"], overall["g_avg"]) == (5, 1, 5.25)  # one entry has no scoring points
     assert {task: figures["g_avg"] for task, figures in tasks.items()} == {"sub_scene": 5.5, "summary": 5.0}
     assert overall["accuracy"] is overall["partial"] is None and result["repeats"]["accuracy"] == [None, None]
-    assert result["graded_by"] == {"judge": 8}
+    assert result["graded_by"] == {"judge": 6, "rule for open": 2}
     shown = capsys.readouterr().out
     assert "| 5.25 [too few] |" in shown and "| task | sub_scene | 5.50 (2) |" in " ".join(shown.split())
     lines = [json.loads(text) for text in (out / "items.jsonl").read_text().splitlines()]

@@ -245,7 +245,9 @@ def _graded_by(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str,
     for item in items:
         if item.graded is not None:
             sample = item.graded.sample
-            by_rule = item.graded.label is not None and decided_by_rule(item.graded.answer, sample) is not None
+            by_rule = decided_by_rule(item.graded.answer, sample) is not None
+            if item.graded.scores:  # of no answer the lowest
+                by_rule = not (item.graded.answer or "").strip()
             graded_by[f"rule for {sample.question_type}" if by_rule else judge] += 1
         elif JUDGE_FLAG in item.record["trajectory"].flags:
             graded_by["judge failed"] += 1
