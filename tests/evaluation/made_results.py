@@ -10,10 +10,11 @@ from verl_video_tools.core.types import AnswerLabel, CallRecord, FrameRecord, Tr
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.formats.entries import benchmark_row
 from verl_video_tools.data.generate import Record, RolloutTask
+from verl_video_tools.evaluation.folder import write_json
 from verl_video_tools.evaluation.items import item_lines, write_items
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
-from verl_video_tools.evaluation.run import RESULTS, _write_json
+from verl_video_tools.evaluation.run import RESULTS
 
 SIDE, FACTOR = 56, 28
 
@@ -65,6 +66,6 @@ def write_result(folder: Path, asked: Questions, records: Sequence[Record], **fa
     folder.mkdir(parents=True)
     told = protocol(**facts)
     result = summarise(asked, records, told)
-    _write_json(folder / RESULTS, result)
+    write_json(folder / RESULTS, result)
     write_items(item_lines(records, told), folder)
     return result

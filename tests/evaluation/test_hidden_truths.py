@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from tests.chat_server import chat_reply, scripted
 from tests.data.format_cases import SAMPLES
 from tests.evaluation.eval_command import result_of
-from tests.judge_server import JudgeServer
+from tests.judge_server import JudgeServer, Reply
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError
@@ -95,7 +96,8 @@ def test_answers_are_written_to_be_handed_in(
     assert (overall["items"], overall["failed"], overall["accuracy"], overall["partial"]) == (3, 1, None, None)
     assert overall["frames"] == 2.0 and result["graded_by"] == {} and result["submission"] == handed_in
     assert [failure["item"] for failure in result["failures"]] == ["entry 2"]
-    assert f"answers to hand in: {tmp_path / 'out' / handed_in}" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"answers to hand in: {tmp_path / 'out' / handed_in}" in told and "a part of the questions" not in told
     written = (tmp_path / "out" / handed_in).read_bytes()
     assert json.loads(written) == content and written == (tmp_path / "again" / handed_in).read_bytes()
 
@@ -120,6 +122,35 @@ def test_an_item_that_failed_is_handed_in_as_unanswered(tmp_path: Path, make_vid
         assert run([*line, "--method=direct", f"--out={tmp_path / 'out'}", f"--base-url={server.base_url}"]) == 0
     assert json.loads((tmp_path / "out" / handed_in).read_text()) == content
     assert result_of(tmp_path / "out")["overall"]["failed"] == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_first_answer_of_a_part_is_handed_in(
+    name: str, tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One answer for each question, however often it is asked; and it is told that some questions are missing."""
+    file, entries, handed_in, content = CASES[name]
+    (tmp_path / file).write_text(json.dumps(entries))
+    (tmp_path / "videos").mkdir()
+    for video in ("first", "second"):
+        (tmp_path / "videos" / f"{video}.mp4").symlink_to(make_video(100))
+    line = ["eval", f"--benchmark={name}", f"--annotations={tmp_path / file}", f"--videos={tmp_path / 'videos'}"]
+    line += ["--method=direct", "--set=initial_frames=2", "--repeats=3", "--limit=2", "--concurrency=1"]
+    later = ["<answer>A</answer>"] * 2
+    scripts = {"first?": ["<answer>B</answer>", *later], "second?": ["<answer>I cannot say.</answer>", *later]}
+    asked: Counter[str] = Counter()
+
+    def reply(request: dict[str, Any]) -> Reply:
+        text = json.dumps(request["messages"])
+        question = next(each for each in scripts if each in text)
+        asked[question] += 1
+        return chat_reply(scripts[question][asked[question] - 1])
+
+    with JudgeServer(reply=reply) as server:
+        assert run([*line, f"--out={tmp_path / 'out'}", f"--base-url={server.base_url}"]) == 0
+    assert asked == {"first?": 3, "second?": 3}
+    assert json.loads((tmp_path / "out" / handed_in).read_text()) == content
+    assert f"{handed_in} is of a part of the questions only" in capsys.readouterr().err
 
 
 def test_questions_with_a_truth_are_graded_beside_those_without(tmp_path: Path, make_video: MakeVideo) -> None:

@@ -108,7 +108,7 @@ class Caches(Surface):
             path.write_bytes(damaged(path.read_bytes(), kinds))
         assert self.verdicts.get(ENTRY) in (None, AnswerLabel.INCORRECT), "another verdict is believed"
         self.verdicts.put(ENTRY, AnswerLabel.INCORRECT)
-        assert self.verdicts.get(ENTRY) is AnswerLabel.INCORRECT, "it does not heal"
+        assert self.verdicts.get(ENTRY) == AnswerLabel.INCORRECT, "it does not heal"
 
     def _embeddings(self, kinds: list[Any], tensors: Any) -> None:
         known = FrameEmbeddings.none().with_frames(INDICES, EMBEDDINGS_TD)

@@ -168,6 +168,8 @@ class Evaluate(Asking):
         print(markdown({self.out.name: result}))
         if name := result.get("submission"):
             typer.echo(f"truths are not published; answers to hand in: {self.out / name}", err=True)
+            if questions.scope is not None:
+                typer.echo(f"{name} is of a part of the questions only (--where, --limit)", err=True)
         _tell_failures(result)
         return int(result["overall"]["failed"] == result["overall"]["items"])
 

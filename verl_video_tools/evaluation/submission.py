@@ -15,15 +15,17 @@ from verl_video_tools.evaluation.questions import Questions
 def submission_of(questions: Questions, records: Iterable[Record]) -> Submission | None:
     """What to hand in for the questions without a truth; None where there are none, or the benchmark takes no file.
 
+    A question that was asked several times is handed in as it was answered the first time.
+
     Args:
-        records: a record for each question; of several the last one holds. That of an item that failed has no answer.
+        records: a record for each time that a question was asked. That of an item that failed has no answer.
     """
     if questions.benchmark is None:  # rows of a user, which may hold anything
         return None
-    hidden = [task for task in questions.tasks if not has_truth(task.row)]
+    hidden = [task for task in questions.tasks if not has_truth(task.row) and task.session_id == 0]
     if not hidden:
         return None
-    answers = {str(record["uid"]): record["trajectory"] for record in records}
+    answers = {str(record["uid"]): record["trajectory"] for record in records if int(record["session_id"]) == 0}
     predictions = []
     for task in hidden:
         trajectory = answers.get(task.uid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +94,9 @@ def percent(value: float | None) -> str:
     return number(None if value is None else 100 * value)
 
 
-def bracketed(interval: Sequence[float] | None) -> str:
-    """An interval of shares in percent."""
-    return f"[{TOO_FEW}]" if interval is None else f"[{percent(interval[0])}, {percent(interval[1])}]"
+def bracketed(interval: Sequence[float] | None, told: Callable[[float], str] = percent) -> str:
+    """An interval, of shares in percent."""
+    return f"[{TOO_FEW}]" if interval is None else f"[{told(interval[0])}, {told(interval[1])}]"
 
 
 def _joined(tables: Sequence[str]) -> str:
@@ -108,7 +108,7 @@ def _tables(results: Results) -> list[Table]:
 
 
 def _overall_table(results: Results) -> Table:
-    metrics = _metric_names(results)
+    metrics, scores = _metric_names(results), {name for each in results.values() for name in _scores(each)}
     unreadable = [name for name in _UNREADABLE if any(result["overall"].get(name) for result in results.values())]
     repeats = ["repeats"] if any("repeats" in result for result in results.values()) else []
     head = ["result", "questions", "model", "method", *_COUNTS, *repeats, "accuracy"]
@@ -122,7 +122,7 @@ def _overall_table(results: Results) -> Table:
                 *map(str, facts_of(protocol).values()),
                 *(str(overall[key]) for key in _COUNTS),
                 *(_repeats_cell(result.get("repeats")) for _ in repeats),
-                *(_figure_cell(overall, key) for key in ("accuracy", *metrics)),
+                *(_figure_cell(overall, key, key in scores) for key in ("accuracy", *metrics)),
                 *(str(overall.get(key, "-")) for key in unreadable),
                 *(number(frames[key]["mean"]) for key in ("total", "initial", "tool")),
             ]
@@ -152,7 +152,7 @@ def _group_table(results: Results) -> Table:
         for result in results.values()
     ]
     names = dict.fromkeys(name for groups in by_result for name in groups)
-    rows = [[*name, *(_group_cell(groups.get(name)) for groups in by_result)] for name in names]
+    rows = [[*name, *map(_group_cell, (groups.get(name) for groups in by_result), results.values())] for name in names]
     return Table(["grouping", "group", *results], rows, 2)
 
 
@@ -184,17 +184,34 @@ def _metric_names(results: Results) -> list[str]:
     return [*(["partial"] if partial else []), *found]
 
 
-def _figure_cell(figures: Mapping[str, Any], key: str) -> str:
-    value = figures.get(key)
-    return "-" if value is None else f"{percent(value)} {bracketed(figures.get('intervals', {}).get(key))}"
+def _scores(result: Mapping[str, Any]) -> Sequence[str]:
+    names: Sequence[str] = result.get("score_metrics", ())
+    return names
 
 
-def _group_cell(figures: Mapping[str, Any] | None) -> str:
-    """Without a word where there is no interval: in most groups of a small benchmark."""
+def _score(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _figure_cell(figures: Mapping[str, Any], key: str, is_score: bool = False) -> str:
+    """Scores as they are, all else in percent."""
+    value, interval = figures.get(key), figures.get("intervals", {}).get(key)
+    if value is None:
+        return "-"
+    if is_score:
+        return f"{_score(value)} {bracketed(interval, _score)}"
+    return f"{percent(value)} {bracketed(interval)}"
+
+
+def _group_cell(figures: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str:
+    """The accuracy, or the main score; without a word where there is no interval, in most groups of a small
+    benchmark."""
     if figures is None:
         return ""
-    interval = figures.get("intervals", {}).get("accuracy")
-    cell = percent(figures["accuracy"]) + (f" {bracketed(interval)}" if interval else "")
+    key = next(iter(_scores(result)), "accuracy")
+    interval = figures.get("intervals", {}).get(key)
+    told = _figure_cell(figures, key, key != "accuracy")
+    cell = told if interval else told.partition(" ")[0]
     return f"{cell} ({figures['items'] - figures['failed']})"
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
+from verl_video_tools.evaluation.uncertainty import differences as paired
 from verl_video_tools.evaluation.uncertainty.differences import least_shown_difference, paired_difference
 from verl_video_tools.evaluation.uncertainty.estimates import Estimate, figures_by_video, mean_by_video
 from verl_video_tools.evaluation.uncertainty.intervals import (
@@ -73,3 +76,24 @@ def test_runs_that_do_not_differ_are_no_evidence() -> None:
     assert better.p_value == pytest.approx(2 / 2**12 / 2, abs=2e-4)  # all twelve one way or the other, of which half
     assert paired_difference([1.0] * 12 + [0.0] * 38, videos) == better
     assert least_shown_difference(Estimate(0.0, 0.01, 100, 100.0)) == pytest.approx(0.01 * (1.9842 + 0.8416), abs=1e-5)
+
+
+def test_signs_in_pieces_give_the_same_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    videos = [str(number % 60) for number in range(180)]
+    differences = [float(number * 7 % 5 - 1) / 3 for number in range(180)]
+    monkeypatch.setattr(paired, "_MOST_SIGNS", 9999 * 60)
+    at_once = paired_difference(differences, videos)
+    assert at_once.p_value is not None and 0 < at_once.p_value < 1
+    for most in (1, 7 * 60 + 1, 5000 * 60):
+        monkeypatch.setattr(paired, "_MOST_SIGNS", most)
+        assert paired_difference(differences, videos) == at_once
+
+
+def test_signs_of_many_videos_are_never_all_in_memory() -> None:
+    videos = [str(number) for number in range(5000)]
+    tracemalloc.start()
+    try:
+        paired_difference([1.0, -1.0] * 2500, videos)
+        assert tracemalloc.get_traced_memory()[1] < 50e6, "9,999 signs of 8 bytes for 5,000 videos are 400e6"
+    finally:
+        tracemalloc.stop()

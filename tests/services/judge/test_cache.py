@@ -69,7 +69,7 @@ def test_a_verdict_that_lost_bytes_is_no_other_verdict(tmp_path: Path) -> None:
     entry.write_text(entry.read_text().replace("incorrect", "correct"))
     assert kept.get(key) is None
     kept.put(key, AnswerLabel.INCORRECT)
-    assert kept.get(key) is AnswerLabel.INCORRECT
+    assert kept.get(key) == AnswerLabel.INCORRECT
 
 
 @pytest.mark.parametrize("name", ["question", "truth", "answer", "prompt", "model"])

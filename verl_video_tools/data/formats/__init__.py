@@ -46,6 +46,7 @@ BENCHMARKS = {
     "lsdbench": "verl_video_tools.data.formats.plain:LSDBench",
     "lvbench": "verl_video_tools.data.formats.plain:LVBench",
     "mlvu-dev": "verl_video_tools.data.formats.plain:MLVUDev",
+    "mlvu-dev-generation": "verl_video_tools.data.formats.mlvu_generation:MLVUDevGeneration",
     "mlvu-test": "verl_video_tools.data.formats.plain:MLVUTest",
     "mvbench": "verl_video_tools.data.formats.mvbench:MVBench",
     "next-qa": "verl_video_tools.data.formats.next_qa:NExTQA",
@@ -110,6 +111,9 @@ class Benchmark(ABC):
     """A metric that is the mean of the accuracies of the groups of one grouping: its name, and the grouping."""
     other_metrics: ClassVar[tuple[str, ...]] = ()
     """Metrics that are no means of values between 0 and 1, such as differences; their intervals are made otherwise."""
+    score_metrics: ClassVar[tuple[str, ...]] = ()
+    """Metrics of scores, told as they are and not in percent, the main one first. The rows of a benchmark with such
+    name a rubric (`extra_info.rubric`, of `services.judge.rubrics`), and their answers have scores and no labels."""
 
     def entries(self, annotations: Path) -> Iterable[ReadEntry]:
         """The questions as the annotations have them, one mapping each, in a fixed order; read lazily where possible.

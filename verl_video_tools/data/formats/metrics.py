@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from verl_video_tools.core.segments import overlap
@@ -20,13 +20,16 @@ class GradedItem:
 
     Attributes:
         answer: text of the answer; None if the model gave none.
+        label: None of an answer that is rated by a rubric instead.
         repeat: which time it was that the item was asked, from 0.
+        scores: by the rubric (`services.judge.rubrics`), if there is one.
     """
 
     sample: Sample
     answer: str | None
-    label: AnswerLabel
+    label: AnswerLabel | None
     repeat: int = 0
+    scores: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def groups(self) -> Mapping[str, Group]:

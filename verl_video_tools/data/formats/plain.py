@@ -148,8 +148,8 @@ class MLVUDev(MappedBenchmark):
     github.com/EvolvingLMMs-Lab/lmms-eval; name and fields of the file with the answers second-hand, from loaders in
     public repositories.
 
-    The two tasks of free text (8_sub_scene, 9_summary) are left out: their score is a rubric of its own. MLVU ranks by
-    the mean of the tasks' accuracies. Five questions (dev) list the right text twice: its authors' code takes the last.
+    The two tasks of free text (8_sub_scene, 9_summary) are `mlvu_generation`. MLVU ranks by the mean of the tasks'
+    accuracies. Five questions (dev) list the right text twice: its authors' code takes the last.
     """
 
     name = "mlvu-dev"

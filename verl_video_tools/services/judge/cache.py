@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from verl_video_tools.core.entries import EntryFolder
-from verl_video_tools.core.types import AnswerLabel
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,27 +25,25 @@ class CacheKey:
 
 
 class VerdictCache:
-    """Verdicts by content under `folder`, made if missing. A file that cannot be read counts as absent."""
+    """Verdicts, labels or scores as text, by content under `folder`, made if missing. A file that cannot be read counts
+    as absent."""
 
     def __init__(self, folder: Path) -> None:
         self._entries = EntryFolder(folder)
 
-    def get(self, key: CacheKey) -> AnswerLabel | None:
+    def get(self, key: CacheKey) -> str | None:
         entry = self._entries.read(key.digest())
-        try:
-            label = AnswerLabel(entry["label"]) if entry is not None else None
-        except (ValueError, KeyError, TypeError):
-            return None
+        verdict = entry.get("label") if isinstance(entry, dict) else None
         # Not one that was renamed, or damaged in its words.
-        return label if label is not None and entry == _entry(key, label) else None
+        return verdict if isinstance(verdict, str) and entry == _entry(key, verdict) else None
 
-    def put(self, key: CacheKey, label: AnswerLabel) -> None:
-        self._entries.write(key.digest(), _entry(key, label))
+    def put(self, key: CacheKey, verdict: str) -> None:
+        self._entries.write(key.digest(), _entry(key, verdict))
 
 
-def _entry(key: CacheKey, label: AnswerLabel) -> dict[str, str]:
+def _entry(key: CacheKey, verdict: str) -> dict[str, str]:
     """What a file holds. The prompt is long, and the same for many: it counts in the checksum alone, as the label does:
     `incorrect` that lost two bytes is another verdict."""
     words = {"question": key.question, "truth": key.truth, "answer": key.answer, "model": key.model}
-    checksum = hashlib.sha256(f"{key.digest()} {label.value}".encode()).hexdigest()
-    return {**words, "label": label.value, "sha256": checksum}
+    checksum = hashlib.sha256(f"{key.digest()} {verdict}".encode()).hexdigest()
+    return {**words, "label": verdict, "sha256": checksum}

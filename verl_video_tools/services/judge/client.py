@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from verl_video_tools.services.judge.breaker import CircuitBreaker
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.judge.profiles import PROFILES
+from verl_video_tools.services.judge.rubrics import Rubric, read_scores
 from verl_video_tools.services.judge.verdict import read_verdict, without_labels
 
 logger = logging.getLogger(__name__)
@@ -53,6 +55,15 @@ class JudgeCounters:
         return float(np.median(self.latencies_ms)) if self.latencies_ms else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Labels, or the scores of a rubric: how a reply is read as the text that is kept, and what is told of one that
+    cannot be."""
+
+    reminder: str
+    read: Callable[[str], str]
+
+
 class LLMJudge:
     """A `Judge` (`verl_video_tools.core.types`) on an OpenAI-compatible endpoint.
 
@@ -72,6 +83,7 @@ class LLMJudge:
         self._endpoint = EndpointClient(config)
         self.counters = JudgeCounters()
         self._profile = PROFILES[config.profile]
+        self._labels = _Kind(self._profile.reminder, self._label)
         self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
@@ -84,19 +96,34 @@ class LLMJudge:
             JudgeError: no readable reply within `max_attempts` and `deadline_seconds`, a request that is refused, a
                 judge that counts as down, or whatever else went wrong on the way.
         """
+        return AnswerLabel(await self._shared(self._labels, (self._prompt, question, truth, answer)))
+
+    async def rate(self, rubric: Rubric, question: str, truth: str, answer: str) -> dict[str, int]:
+        """The scores of one answer by a rubric, in its order; the rubric's instructions hold, whatever the profile.
+
+        Raises:
+            JudgeError: as `judge`.
+        """
+        asked = _Kind(rubric.reminder, lambda reply: json.dumps(read_scores(reply, rubric.scores)))
+        prompt = read_prompt(__package__, rubric.prompt, None)
+        shown = question if rubric.shows_question else ""
+        scores: dict[str, int] = json.loads(await self._shared(asked, (prompt, shown, truth, answer)))
+        return scores
+
+    async def _shared(self, kind: _Kind, key: _Key) -> str:
         self.counters.calls += 1
-        pending, key = self._pending.setdefault(asyncio.get_running_loop(), {}), (question, truth, answer)
+        pending = self._pending.setdefault(asyncio.get_running_loop(), {})
         shared = key in pending
         if not shared:
-            _share(pending, key, asyncio.create_task(self._decide(*key)))
+            _share(pending, key, asyncio.create_task(self._decide(kind, *key)))
         try:
             # Shielded: one caller's cancellation must not cost the others their verdict.
-            label = await asyncio.shield(pending[key])
+            verdict = await asyncio.shield(pending[key])
         except JudgeError:
             self.counters.failures += 1
             raise
         self.counters.cache_hits += shared
-        return label
+        return verdict
 
     def counting_in(self, counters: JudgeCounters) -> Self:
         """The same judge, with the same connections and bounds, whose judgements count in `counters` instead."""
@@ -132,10 +159,10 @@ class LLMJudge:
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _decide(self, question: str, truth: str, answer: str) -> AnswerLabel:
+    async def _decide(self, kind: _Kind, prompt: str, question: str, truth: str, answer: str) -> str:
         """One judgement. Whatever goes wrong on its way is no verdict: the caller has to flag the rollout."""
         try:
-            return await self._verdict(question, truth, answer)
+            return await self._verdict(kind, prompt, question, truth, answer)
         except JudgeError:
             raise
         except EndpointError as error:
@@ -144,59 +171,63 @@ class LLMJudge:
             logger.exception("a judgement failed in an unforeseen way")
             raise JudgeError(f"no verdict from the judge: {type(error).__name__}: {error}") from error
 
-    async def _verdict(self, question: str, truth: str, answer: str) -> AnswerLabel:
+    async def _verdict(self, kind: _Kind, prompt: str, question: str, truth: str, answer: str) -> str:
         """Its place in the queue, its model, the cache, then attempts until one is readable."""
         # JSON is the fence: a string ends where its quotation mark does, whatever the answer holds.
-        data = {"question": question, "reference": truth, "answer": without_labels(answer)}
+        shown = {"question": question} if question else {}
+        data = {**shown, "reference": truth, "answer": without_labels(answer)}
         user = {"role": "user", "content": json.dumps(data, ensure_ascii=False)}
-        messages = [{"role": "system", "content": self._prompt}, user]
+        messages = [{"role": "system", "content": prompt}, user]
         breaker = self._breaker()
         try:
             async with self._endpoint.exchange() as exchange:
                 if exchange.known_model is None:
                     breaker.check(messages)
                 model = await exchange.model()
-                key = CacheKey(question, truth, answer, self._prompt, self._sampled(model))
+                key = CacheKey(question, truth, answer, prompt, self._sampled(model))
                 if self._cache is not None and (kept := await asyncio.to_thread(self._cache.get, key)) is not None:
                     self.counters.cache_hits += 1
                     return kept
                 breaker.check(messages)
-                label = await exchange.retried(lambda: self._ask(exchange, model, messages))
+                verdict = await exchange.retried(lambda: self._ask(kind, exchange, model, messages))
                 self.counters.latencies_ms.append((asyncio.get_running_loop().time() - exchange.began_at) * 1e3)
         except EndpointError as error:
             if exchange.is_late:
                 breaker.failed(messages, error)
             raise
         if self._cache is not None:
-            await asyncio.to_thread(self._cache.put, key, label)
-        return label
+            await asyncio.to_thread(self._cache.put, key, verdict)
+        return verdict
 
-    async def _ask(self, exchange: Exchange, model: str, messages: _Messages) -> AnswerLabel:
+    async def _ask(self, kind: _Kind, exchange: Exchange, model: str, messages: _Messages) -> str:
         """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
         self.counters.attempts += 1
         try:
             completion = read_completion(await exchange.chat_completion(self._body(model, messages)))
             self._breaker().replied()
             try:
-                return self._read(completion)
+                return kind.read(self._whole(completion))
             except JudgeError as error:
                 messages += [
                     {"role": "assistant", "content": completion.text},
-                    {"role": "user", "content": self._profile.reminder},
+                    {"role": "user", "content": kind.reminder},
                 ]
                 raise AttemptFailed(str(error)) from error
         except BaseException:
             self.counters.failed_attempts += 1
             raise
 
-    def _read(self, completion: Completion) -> AnswerLabel:
-        """The verdict of a whole reply. Raises JudgeError for one that was cut, whatever label it holds so far, and for
-        a label that the profile does not know."""
+    def _label(self, reply: str) -> str:
+        """The label of a reply. Raises JudgeError also for one that the profile does not know."""
+        label = read_verdict(reply)
+        if label not in self._profile.labels:
+            raise JudgeError(f"the judge's label {label.value!r} is none of the profile {self.config.profile!r}")
+        return label.value
+
+    def _whole(self, completion: Completion) -> str:
+        """A reply. Raises JudgeError for one that was cut, whatever verdict it holds so far."""
         if completion.finish_reason != "length":
-            label = read_verdict(completion.text)
-            if label not in self._profile.labels:
-                raise JudgeError(f"the judge's label {label.value!r} is none of the profile {self.config.profile!r}")
-            return label
+            return completion.text
         limit = "" if self.config.max_tokens is None else f" at max_tokens={self.config.max_tokens}"
         raise JudgeError(
             f"the judge's reply {completion.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
@@ -234,15 +265,15 @@ class LLMJudge:
         return body
 
 
-_Key = tuple[str, str, str]
-_Pending = dict[_Key, asyncio.Task[AnswerLabel]]
-"""Judgements that are under way in one event loop, by question, truth and answer."""
+_Key = tuple[str, str, str, str]
+_Pending = dict[_Key, asyncio.Task[str]]
+"""Judgements that are under way in one event loop, by instructions, question, truth and answer."""
 
 
-def _share(pending: _Pending, key: _Key, task: asyncio.Task[AnswerLabel]) -> None:
+def _share(pending: _Pending, key: _Key, task: asyncio.Task[str]) -> None:
     """Let identical judgements await `task` until it is done."""
 
-    def unshare(task: asyncio.Task[AnswerLabel]) -> None:
+    def unshare(task: asyncio.Task[str]) -> None:
         del pending[key]
         if not task.cancelled():
             task.exception()  # seen, so that asyncio does not report it as lost where every caller was cancelled
