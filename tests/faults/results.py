@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -79,7 +80,9 @@ def table(results: dict[str, Result]) -> str:
     for name, fault in FAULTS.items():
         row = [_entry(Cell(name, moment), results) for moment in MOMENTS]
         lines.append(f"| {fault.what} | {fault.outcome} | {' | '.join(row)} |")
-    lines.append("")
+    commits = Counter(result.commit for result in results.values())
+    at = ", ".join(f"{count} at `{commit}`" for commit, count in commits.most_common())
+    lines += ["", f"{len(results)} of {len(CELLS)} cells have passed: {at or 'none yet'}.", ""]
     lines += [
         f"- {fault.what}: in no other moment, since {fault.elsewhere}." for fault in FAULTS.values() if fault.elsewhere
     ]
@@ -91,7 +94,7 @@ def _entry(cell: Cell, results: dict[str, Result]) -> str:
     if cell not in CELLS:
         return "n/a"
     if result := results.get(str(cell)):
-        return f"{result.ended_seconds:.0f} s (`{result.commit}`)"
+        return f"{result.ended_seconds:.0f} s"
     return "-"
 
 
