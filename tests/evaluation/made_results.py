@@ -10,8 +10,9 @@ from verl_video_tools.core.types import AnswerLabel, CallRecord, FrameRecord, Tr
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.formats.entries import benchmark_row
 from verl_video_tools.data.generate import Record, RolloutTask
-from verl_video_tools.evaluation.folder import write_json
-from verl_video_tools.evaluation.items import item_lines, write_items
+from verl_video_tools.evaluation.asked_items import asked_items
+from verl_video_tools.evaluation.folder import write_json, write_lines
+from verl_video_tools.evaluation.items import ITEMS, item_lines
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.run import RESULTS
@@ -61,11 +62,17 @@ def protocol(**fields: Any) -> dict[str, Any]:
     return {"questions": "made", "model": "m", "method": "direct", "pictures": {"sizes": sizes}, **fields}
 
 
+def summarised(asked: Questions, records: Sequence[Record], told: dict[str, Any]) -> dict[str, Any]:
+    """The content of `results.json`."""
+    return summarise(asked, asked_items(asked, records, told), told)
+
+
 def write_result(folder: Path, asked: Questions, records: Sequence[Record], **facts: Any) -> dict[str, Any]:
     """The folder as `vvt eval` leaves it, without rollouts and tables."""
     folder.mkdir(parents=True)
     told = protocol(**facts)
-    result = summarise(asked, records, told)
+    items = asked_items(asked, records, told)
+    result = summarise(asked, items, told)
     write_json(folder / RESULTS, result)
-    write_items(item_lines(records, told), folder)
+    write_lines(folder / ITEMS, item_lines(items))
     return result

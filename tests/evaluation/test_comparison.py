@@ -9,7 +9,8 @@ import pytest
 
 from tests.evaluation.made_results import questions, record, write_result
 from verl_video_tools.cli.main import run
-from verl_video_tools.evaluation.items import read_items, write_items
+from verl_video_tools.evaluation.folder import write_lines
+from verl_video_tools.evaluation.items import ITEMS, read_items
 
 
 def write_run(folder: Path, wrong: set[int], num_videos: int = 40, first: int = 0, videos: str = "videos") -> Path:
@@ -76,7 +77,7 @@ def test_published_verdicts_are_compared_where_both_runs_have_them(tmp_path: Pat
         lines = read_items(folder)
         for number, line in enumerate(lines):
             line["label_published"] = "incorrect" if number < wrong else "correct"
-        write_items(lines, folder)
+        write_lines(folder / ITEMS, lines)
     assert run(["eval-table", *map(str, folders), f"--out={tmp_path}"]) == 0
     found = json.loads((tmp_path / "paired.json").read_text())
     better = {(line["result"], line["minus"], line["figure"]): line["better"] for line in found}

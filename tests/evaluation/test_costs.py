@@ -11,13 +11,12 @@ from PIL import Image
 
 from tests.chat_server import scripted
 from tests.evaluation.eval_command import GLANCE, SCRIPTS, ZOOMED_FRAMES, command, result_of
-from tests.evaluation.made_results import FACTOR, SIDE, protocol, questions, record
+from tests.evaluation.made_results import FACTOR, SIDE, protocol, questions, record, summarised
 from tests.judge_server import JudgeServer
 from tests.verl_plugin.harness import model_dir
 from verl_video_tools.cli.main import run
 from verl_video_tools.data.formats import BenchmarkFiles
 from verl_video_tools.evaluation.plots import write_plots
-from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.table_text import Table
 from verl_video_tools.evaluation.tables import markdown, write_tables
 from verl_video_tools.records.records import read_records
@@ -68,17 +67,17 @@ def test_what_is_not_known_is_not_told(video_mme: BenchmarkFiles, tmp_path: Path
     asked = questions(3, 1)
     records = [record(task, True) for task in asked.tasks]
     records[0]["usage"] = {"requests": 2, "prompt_tokens": 0, "completion_tokens": 0}
-    costs = summarise(asked, records, protocol())["costs"]
+    costs = summarised(asked, records, protocol())["costs"]
     assert (costs["prompt_tokens"], costs["completion_tokens"]) == (None, None)
     assert costs["requests"] == {"sum": 6, "mean": 2.0}
     del records[1]["usage"]  # as earlier versions have recorded
-    assert summarise(asked, records, protocol())["costs"]["requests"] is None
+    assert summarised(asked, records, protocol())["costs"]["requests"] is None
 
 
 def test_accuracy_is_drawn_against_visual_tokens(tmp_path: Path) -> None:
     asked = questions(40, 2)
     results = {
-        f"{frames} frames": summarise(
+        f"{frames} frames": summarised(
             asked, [record(task, int(task.uid) % frames != 0, frames=frames) for task in asked.tasks], protocol()
         )
         for frames in (2, 4, 32)
@@ -101,7 +100,7 @@ def test_accuracy_is_drawn_against_visual_tokens(tmp_path: Path) -> None:
 
 def test_intervals_have_columns_of_their_own_in_csv(tmp_path: Path) -> None:
     asked = questions(40, 2)
-    result = summarise(asked, [record(task, int(task.uid) % 4 != 0) for task in asked.tasks], protocol())
+    result = summarised(asked, [record(task, int(task.uid) % 4 != 0) for task in asked.tasks], protocol())
     write_tables({"made": result}, tmp_path)
     with (tmp_path / "table.csv").open() as file:
         lines = list(csv.DictReader(file))

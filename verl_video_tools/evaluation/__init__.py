@@ -4,7 +4,8 @@ questions.py        what is asked: rows, or a benchmark
 scope.py            which of the questions, and how often
 run.py              one evaluation in one folder, `data.generate.generate` doing the asking
 folder.py           which evaluation a folder holds, and whether the same goes on there
-results.py          the result, from recorded rollouts
+asked_items.py      items as they were asked, each with its verdicts and costs, from recorded rollouts
+results.py          the result, from these
 published.py        the verdicts of a published extractor beside ours
 knowledge.py        Video-MMMU's knowledge gain, from two results
 protocols.py        profiles of published evaluations; published_protocols.py has them

@@ -58,12 +58,18 @@ def entered(folder: Path, protocol: Mapping[str, Any]) -> dict[str, Any]:
     return earlier
 
 
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all; what UTF-8 cannot hold is written with backslashes."""
+    with whole_file(path) as partial:
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    _write(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_text(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
 
 
 def _is_moved(name: str, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -91,8 +97,3 @@ def _differences(old: Any, new: Any, name: str = "") -> dict[str, tuple[Any, Any
 
 def _short(value: Any) -> str:
     return f"{json.dumps(value, ensure_ascii=False):.100}"
-
-
-def _write(path: Path, text: str) -> None:
-    with whole_file(path) as partial:
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.data.extractors import Extractor
-from verl_video_tools.data.generate import Record
-from verl_video_tools.evaluation.costs import costs_of
-from verl_video_tools.evaluation.published import read_item
+from verl_video_tools.evaluation.asked_items import AskedItem
 from verl_video_tools.evaluation.questions import question_digest
-from verl_video_tools.evaluation.results import graded_item
 
 ITEMS = "items.jsonl"
 
@@ -30,50 +25,32 @@ The labels are null where the rollout failed or the item has no truth, the publi
 Answers that are rated by a rubric have `scores` instead."""
 
 
-def item_lines(
-    records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
-) -> list[Line]:
-    """The lines of an evaluation.
-
-    Args:
-        records: one for each task, in the order of the questions.
-        extractor: the published rule that answers are read by beside ours.
-    """
+def item_lines(items: Iterable[AskedItem]) -> list[Line]:
+    """The lines of an evaluation."""
     lines, keys = [], dict[str, str]()
     occurrences: Counter[str] = Counter()
-    for record in records:
-        trajectory, asked = record["trajectory"], record["extra_info"]
-        video = PurePath(str(asked.get("video_path"))).name
-        uid = str(record["uid"])
-        if uid not in keys:
+    for item in items:
+        trajectory, asked = item.record["trajectory"], item.record["extra_info"]
+        if item.uid not in keys:
             digest = question_digest(asked)
-            keys[uid] = f"{digest[:16]}-{occurrences[digest]}"
+            keys[item.uid] = f"{digest[:16]}-{occurrences[digest]}"
             occurrences[digest] += 1
         counts = trajectory.counts()
-        graded = graded_item(record)
-        read = None if graded is None or extractor is None else read_item(graded, extractor)
         lines.append(
             {
-                "item": keys[uid],
+                "item": keys[item.uid],
                 "index": asked.get("index"),
-                "video": video,
-                "repeat": int(record["session_id"]),
+                "video": PurePath(str(asked.get("video_path"))).name,
+                "repeat": item.repeat,
                 "answer": trajectory.answer,
-                "label": None if graded is None else graded.label,
-                **({} if graded is None or not graded.scores else {"scores": graded.scores}),
-                "label_published": None if read is None else read.published.label,
+                "label": None if item.graded is None else item.graded.label,
+                **({} if item.graded is None or not item.graded.scores else {"scores": item.graded.scores}),
+                "label_published": None if item.read is None else item.read.published.label,
                 "frames": counts["initial_frames"] + counts["tool_frames"],
-                **costs_of(record, protocol),
+                **item.costs,
             }
         )
     return lines
-
-
-def write_items(lines: Sequence[Line], folder: Path) -> None:
-    with whole_file(folder / ITEMS) as partial, partial.open("wb") as file:
-        for line in lines:
-            text = json.dumps(line, ensure_ascii=False, default=str)
-            file.write(text.encode(errors="backslashreplace") + b"\n")
 
 
 def read_items(folder: Path) -> list[Line]:

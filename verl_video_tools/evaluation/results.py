@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import stdev
 from typing import Any
 
 from verl_video_tools.core.grading import decided_by_rule
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import Benchmark, GradedItem
-from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.asked_items import AskedItem
 from verl_video_tools.evaluation.calls import call_figures
-from verl_video_tools.evaluation.costs import costs_of, summed
+from verl_video_tools.evaluation.costs import summed
 from verl_video_tools.evaluation.metrics import mean_metrics
-from verl_video_tools.evaluation.published import SUFFIX, ReadItem, num_unreadable, published_figures, read_item
+from verl_video_tools.evaluation.published import SUFFIX, num_unreadable, published_figures
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.uncertainty.results import metric_intervals, share_intervals
 
@@ -32,33 +31,18 @@ for one.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """An item as it was asked once. `graded` is None if it failed, or has no truth."""
-
-    record: Record
-    graded: GradedItem | None
-    read: ReadItem | None
-    """Also read by the published extractor; None without one."""
-    costs: Mapping[str, int | None]
-
-    @property
-    def is_failed(self) -> bool:
-        return bool(self.record["trajectory"].flags)
-
-
 def summarise(
-    questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
+    questions: Questions,
+    items: Sequence[AskedItem],
+    protocol: Mapping[str, Any],
+    extractor: Extractor | None = None,
 ) -> dict[str, Any]:
     """The content of `results.json`.
 
     Args:
-        records: a record for each task, with `answer_label` where it did not fail and has a truth; of several the last
-            one holds.
         protocol: what was evaluated, and how; copied into the result.
-        extractor: the published rule that answers are read by beside ours.
+        extractor: the published rule that the items were also read by.
     """
-    items = [_item(record, protocol, extractor) for record in records_of_tasks(questions, records)]
     groups = _groups(items, questions.benchmark)
     return {
         "protocol": dict(protocol),
@@ -78,52 +62,22 @@ def summarise(
     }
 
 
-def differing_items(
-    questions: Questions, records: Iterable[Record], extractor: Extractor | None
-) -> list[dict[str, Any]]:
-    """The answers that our grader and the published extractor judge differently, in order of the questions
-    (`ReadItem.difference`); none without an extractor.
-
-    Args:
-        records: as for `summarise`.
-    """
-    lines = []
-    for record in records_of_tasks(questions, records):
-        graded = graded_item(record)
-        if graded is None or extractor is None or not (read := read_item(graded, extractor)).differs:
-            continue
-        lines.append(read.difference({"item": _name_of(record, questions.benchmark), **_repeat(record, questions)}))
-    return lines
+def differing_items(questions: Questions, items: Iterable[AskedItem]) -> list[dict[str, Any]]:
+    """The answers that our grader and the published extractor judge differently (`ReadItem.difference`); none without
+    an extractor."""
+    return [
+        item.read.difference({"item": _name_of(item, questions.benchmark), **_repeat(item, questions)})
+        for item in items
+        if item.read is not None and item.read.differs
+    ]
 
 
-def records_of_tasks(questions: Questions, records: Iterable[Record]) -> list[Record]:
-    """The last record of each task, in the order of the tasks; of none that was not asked yet."""
-    last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
-    return [last[task.key] for task in questions.tasks if task.key in last]
-
-
-def _item(record: Record, protocol: Mapping[str, Any], extractor: Extractor | None) -> _Item:
-    graded = graded_item(record)
-    read = None if graded is None or extractor is None else read_item(graded, extractor)
-    return _Item(record, graded, read, costs_of(record, protocol))
-
-
-def graded_item(record: Record) -> GradedItem | None:
-    """A recorded item as the metrics need it; None if it failed, or has neither a truth nor scores."""
-    label, scores = record["answer_label"], record.get("scores", {})
-    if record["trajectory"].flags or (label is None and not scores):
-        return None
-    row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
-    label = None if label is None else AnswerLabel(label)
-    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, int(record["session_id"]), scores)
-
-
-def _groups(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, dict[str, list[_Item]]]:
+def _groups(items: Sequence[AskedItem], benchmark: Benchmark | None) -> dict[str, dict[str, list[AskedItem]]]:
     """Items by name and value of the groups that they belong to, both in order of appearance.
 
     Rows from several data sets are also tabulated by these.
     """
-    groups: dict[str, dict[str, list[_Item]]] = {name: {} for name in (benchmark.groupings if benchmark else ())}
+    groups: dict[str, dict[str, list[AskedItem]]] = {name: {} for name in (benchmark.groupings if benchmark else ())}
     for item in items:
         own = _own_groups(item.record["extra_info"])
         if benchmark is None:
@@ -144,7 +98,7 @@ def _own_groups(extra_info: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _figures(
-    items: Sequence[_Item], benchmark: Benchmark | None, extractor: Extractor | None, num_faults: int = 0
+    items: Sequence[AskedItem], benchmark: Benchmark | None, extractor: Extractor | None, num_faults: int = 0
 ) -> Figures:
     answered = _by_item([item for item in items if item.graded is not None])
     graded = [item.graded for times in answered for item in times if item.graded is not None]
@@ -179,15 +133,15 @@ def _figures(
     }
 
 
-def _by_item(items: Sequence[_Item]) -> list[list[_Item]]:
+def _by_item(items: Sequence[AskedItem]) -> list[list[AskedItem]]:
     """The times that each item was asked."""
-    times: dict[str, list[_Item]] = {}
+    times: dict[str, list[AskedItem]] = {}
     for item in items:
-        times.setdefault(str(item.record["uid"]), []).append(item)
+        times.setdefault(item.uid, []).append(item)
     return list(times.values())
 
 
-def _video(item: _Item) -> str:
+def _video(item: AskedItem) -> str:
     return str(item.record["extra_info"]["video_path"])
 
 
@@ -195,16 +149,16 @@ def _share(times: Sequence[GradedItem | None], label: AnswerLabel) -> float:
     return sum(item is not None and item.label is label for item in times) / len(times)
 
 
-def _mean_visual_tokens(items: Sequence[_Item]) -> float | None:
+def _mean_visual_tokens(items: Sequence[AskedItem]) -> float | None:
     found = summed([item.costs for item in items if not item.is_failed])["visual_tokens"]
     return None if found is None else found["mean"]
 
 
-def _repeats(items: Sequence[_Item], repeats: int) -> dict[str, Any]:
+def _repeats(items: Sequence[AskedItem], repeats: int) -> dict[str, Any]:
     """Accuracy of each time that all items were asked, the mean of these, and their standard deviation."""
     accuracies = []
     for number in range(repeats):
-        times = [item.graded for item in items if item.record["session_id"] == number]
+        times = [item.graded for item in items if item.repeat == number]
         labelled = [graded for graded in times if graded is not None and graded.label is not None]
         accuracies.append(_mean([_share([graded], AnswerLabel.CORRECT) for graded in labelled]))
     known = [accuracy for accuracy in accuracies if accuracy is not None]
@@ -217,7 +171,7 @@ def _scales(benchmark: Benchmark | None) -> dict[str, list[str]]:
     return {"score_metrics": list(benchmark.score_metrics)} if benchmark is not None and benchmark.score_metrics else {}
 
 
-def _frames(items: Sequence[_Item]) -> dict[str, Any]:
+def _frames(items: Sequence[AskedItem]) -> dict[str, Any]:
     """Frames shown, in all and per item that did not fail; and turns and executed calls."""
     counts = [item.record["trajectory"].counts() for item in items if not item.is_failed]
     numbers = {
@@ -230,14 +184,14 @@ def _frames(items: Sequence[_Item]) -> dict[str, Any]:
     return {name: {"sum": sum(values), "mean": _mean(values)} for name, values in numbers.items()}
 
 
-def _calls(items: Sequence[_Item]) -> dict[str, Any]:
+def _calls(items: Sequence[AskedItem]) -> dict[str, Any]:
     answered = [item.record for item in items if not item.is_failed]
     classes = [record["extra_info"].get("classification") for record in answered]
     told = [None if each is None else str(each) for each in classes]
     return call_figures([record["trajectory"] for record in answered], told)
 
 
-def _graded_by(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str, int]:
+def _graded_by(items: Sequence[AskedItem], benchmark: Benchmark | None) -> dict[str, int]:
     """How many answers a rule decided, by type of question, how many the judge or the benchmark's own rule did, and on
     how many the judge failed."""
     judge = "judge" if benchmark is None or benchmark.judge() is None else f"rule of {benchmark.name}"
@@ -254,7 +208,7 @@ def _graded_by(items: Sequence[_Item], benchmark: Benchmark | None) -> dict[str,
     return dict(sorted(graded_by.items()))
 
 
-def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, Any]]:
+def _failures(questions: Questions, items: Sequence[AskedItem]) -> list[dict[str, Any]]:
     """What failed, by name, in order of the questions; of items that are asked several times, also which time."""
     failures: dict[tuple[int, int], dict[str, Any]] = {
         (number, 0): {"item": f"entry {number}", "flags": ["row_error"], "reason": str(error)}
@@ -263,24 +217,23 @@ def _failures(questions: Questions, items: Sequence[_Item]) -> list[dict[str, An
     for item in items:
         trajectory = item.record["trajectory"]
         if trajectory.flags:
-            number, repeat = int(item.record["uid"]), int(item.record["session_id"])
-            told = {"item": _name_of(item.record, questions.benchmark), **_repeat(item.record, questions)}
-            failures[number, repeat] = {**told, "flags": trajectory.flags, "reason": trajectory.error}
+            told = {"item": _name_of(item, questions.benchmark), **_repeat(item, questions)}
+            failures[int(item.uid), item.repeat] = {**told, "flags": trajectory.flags, "reason": trajectory.error}
     return [failures[key] for key in sorted(failures)]
 
 
-def _name_of(record: Record, benchmark: Benchmark | None) -> Any:
+def _name_of(item: AskedItem, benchmark: Benchmark | None) -> Any:
     """What a benchmark calls the question. In rows of a user several may have one `index`: their places keep them
     apart."""
-    index = record["extra_info"].get("index")
+    index = item.record["extra_info"].get("index")
     if benchmark is not None:
         return index
-    return f"row {record['uid']}" if index is None else f"row {record['uid']} (index {index})"
+    return f"row {item.uid}" if index is None else f"row {item.uid} (index {index})"
 
 
-def _repeat(record: Record, questions: Questions) -> dict[str, int]:
+def _repeat(item: AskedItem, questions: Questions) -> dict[str, int]:
     """Which time it was, where questions are asked several times."""
-    return {"repeat": int(record["session_id"])} if questions.repeats > 1 else {}
+    return {"repeat": item.repeat} if questions.repeats > 1 else {}
 
 
 def _mean(values: Sequence[float]) -> float | None:

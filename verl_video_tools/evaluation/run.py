@@ -31,15 +31,16 @@ from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.extractors import get_extractor
 from verl_video_tools.data.formats import Benchmark
 from verl_video_tools.data.generate import generate
+from verl_video_tools.evaluation.asked_items import asked_items
 from verl_video_tools.evaluation.control_names import Control
 from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.costs import timing
-from verl_video_tools.evaluation.folder import ROLLOUTS, entered, write_json, write_lines
-from verl_video_tools.evaluation.items import item_lines, write_items
+from verl_video_tools.evaluation.folder import ROLLOUTS, entered, write_json, write_lines, write_text
+from verl_video_tools.evaluation.items import ITEMS, item_lines
 from verl_video_tools.evaluation.plots import write_plots
 from verl_video_tools.evaluation.questions import Questions
-from verl_video_tools.evaluation.results import differing_items, records_of_tasks, summarise
-from verl_video_tools.evaluation.submission import submission_of, write_submission
+from verl_video_tools.evaluation.results import differing_items, summarise
+from verl_video_tools.evaluation.submission import submission_of
 from verl_video_tools.evaluation.tables import write_tables
 from verl_video_tools.methods.direct.video_input import FRAMES_PER_PATCH
 from verl_video_tools.records.records import read_records
@@ -156,16 +157,16 @@ async def evaluate(
         progress=progress,
     )
     found = {"items_with_subtitles": questions.num_with_subtitles, "versions": found_versions}
-    records = records_of_tasks(questions, read_records(folder / ROLLOUTS))
-    result = summarise(questions, records, {**protocol, **found}, published)
-    write_items(item_lines(records, protocol, published), folder)
-    write_json(folder / TIMING, timing([each for each in records if not each["trajectory"].flags], policy.concurrency))
-    submission = submission_of(questions, records)
+    items = asked_items(questions, read_records(folder / ROLLOUTS), protocol, published)
+    result = summarise(questions, items, {**protocol, **found}, published)
+    write_lines(folder / ITEMS, item_lines(items))
+    write_json(folder / TIMING, timing([item.record for item in items if not item.is_failed], policy.concurrency))
+    submission = submission_of(questions, [item.record for item in items])
     if submission is not None:
         result["submission"] = submission.name
-        write_submission(submission, folder)
+        write_text(folder / submission.name, submission.content)
     write_json(folder / RESULTS, result)
-    write_lines(folder / DIFFERENCES, differing_items(questions, records, published))
+    write_lines(folder / DIFFERENCES, differing_items(questions, items))
     write_tables({folder.name: result}, folder)
     write_plots({folder.name: result}, folder)
     return result

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
-from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats.submissions import Prediction, Submission, has_truth
 from verl_video_tools.data.generate import Record
@@ -32,8 +30,3 @@ def submission_of(questions: Questions, records: Iterable[Record]) -> Submission
         answer = None if trajectory is None or trajectory.flags else trajectory.answer
         predictions.append(Prediction(Sample.from_row(task.row), answer))
     return questions.benchmark.submission(predictions)
-
-
-def write_submission(submission: Submission, folder: Path) -> None:
-    with whole_file(folder / submission.name) as partial:
-        partial.write_text(submission.content, encoding="utf-8", errors="backslashreplace")

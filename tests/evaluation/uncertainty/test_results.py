@@ -8,12 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.evaluation.made_results import protocol, questions, record
+from tests.evaluation.made_results import protocol, questions, record, summarised
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.data.formats.entries import Entry, Row
-from verl_video_tools.evaluation.results import summarise
 from verl_video_tools.evaluation.uncertainty.estimates import mean_by_video
 from verl_video_tools.evaluation.uncertainty.intervals import share_interval
 
@@ -36,7 +35,7 @@ class Made(Benchmark):
 def test_every_figure_has_its_interval() -> None:
     asked = questions(80, 3, Made())
     records = [record(task, int(task.uid) % 5 != 0) for task in asked.tasks]
-    result = summarise(asked, records, protocol())
+    result = summarised(asked, records, protocol())
     overall = result["overall"]
     videos = [str(number // 3) for number in range(240)]
     wanted = share_interval(mean_by_video([number % 5 != 0 for number in range(240)], videos))
@@ -53,14 +52,14 @@ def test_every_figure_has_its_interval() -> None:
 
 def test_a_gain_may_be_negative() -> None:
     asked = questions(40, 1, Made())
-    result = summarise(asked, [record(task, int(task.uid) % 5 == 0) for task in asked.tasks], protocol())
+    result = summarised(asked, [record(task, int(task.uid) % 5 == 0) for task in asked.tasks], protocol())
     low, high = result["overall"]["intervals"]["gain"]
     assert low < -0.3 < high < 0
 
 
 def test_a_group_of_few_videos_has_none() -> None:
     asked = questions(50, 2, Made())
-    result = summarise(asked, [record(task, True) for task in asked.tasks], protocol())
+    result = summarised(asked, [record(task, True) for task in asked.tasks], protocol())
     assert result["overall"]["intervals"]["accuracy"] is not None
     group = result["groups"]["kind"]["odd"]
     assert (group["videos"], group["items"]) == (25, 50)
@@ -70,9 +69,9 @@ def test_a_group_of_few_videos_has_none() -> None:
 def test_the_order_of_rollouts_changes_nothing() -> None:
     asked = questions(40, 3, Made(), repeats=2)
     records = [record(task, (int(task.uid) * 7 + task.session_id) % 3 != 0) for task in asked.tasks]
-    whole = json.dumps(summarise(asked, records, protocol()))
+    whole = json.dumps(summarised(asked, records, protocol()))
     random.Random(0).shuffle(records)
-    assert json.dumps(summarise(asked, records, protocol())) == whole
+    assert json.dumps(summarised(asked, records, protocol())) == whole
 
 
 def test_an_item_counts_as_the_mean_of_its_times() -> None:
@@ -85,7 +84,7 @@ def test_an_item_counts_as_the_mean_of_its_times() -> None:
         if task.uid == "2" or (task.uid == "1" and task.session_id != 1):
             made["trajectory"].flags, made["trajectory"].error = [JUDGE_FLAG], failed["error"]
         records.append(made)
-    result = summarise(asked, records, protocol())
+    result = summarised(asked, records, protocol())
     overall = result["overall"]
     assert (overall["items"], overall["failed"], overall["accuracy"]) == (3, 1, pytest.approx((1 / 3 + 1) / 2))
     assert result["repeats"]["accuracy"] == [0.0, 0.5, 1.0]
@@ -100,7 +99,7 @@ def test_an_item_counts_as_the_mean_of_its_times() -> None:
 def test_repeats_of_an_item_are_no_further_videos() -> None:
     once, thrice = questions(40, 2), questions(40, 2, repeats=3)
     results = [
-        summarise(asked, [record(task, int(task.uid) % 3 != 0) for task in asked.tasks], protocol())
+        summarised(asked, [record(task, int(task.uid) % 3 != 0) for task in asked.tasks], protocol())
         for asked in (once, thrice)
     ]
     assert results[0]["overall"] == results[1]["overall"]
@@ -118,7 +117,7 @@ def test_a_metric_joins_items_of_one_time_alone() -> None:
     """Each of two times has all right in one half of the videos, and in none of them both times."""
     asked = questions(40, 2, Joined(), repeats=2)
     records = [record(task, (int(task.uid) // 2 + task.session_id) % 2 == 0) for task in asked.tasks]
-    overall = summarise(asked, records, protocol())["overall"]
+    overall = summarised(asked, records, protocol())["overall"]
     assert overall["all"] == 0.5
     low, high = overall["intervals"]["all"]
     assert low < 0.5 < high

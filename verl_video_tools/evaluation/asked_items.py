@@ -1,0 +1,75 @@
+"""Items as they were asked: each rollout with its verdicts and what it cost, from which result and tables are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from verl_video_tools.core.types import AnswerLabel, Sample
+from verl_video_tools.data.extractors import Extractor
+from verl_video_tools.data.formats import GradedItem
+from verl_video_tools.data.generate import Record
+from verl_video_tools.evaluation.costs import costs_of
+from verl_video_tools.evaluation.published import ReadItem, read_item
+from verl_video_tools.evaluation.questions import Questions
+
+
+@dataclass(frozen=True, slots=True)
+class AskedItem:
+    """An item as it was asked once.
+
+    Attributes:
+        graded: as the metrics need it; None if it failed, or has neither a truth nor scores.
+        read: also read by the published extractor; None without one.
+        costs: `costs.COSTS`.
+    """
+
+    record: Record
+    graded: GradedItem | None
+    read: ReadItem | None
+    costs: Mapping[str, int | None]
+
+    @property
+    def uid(self) -> str:
+        """Of the item, however often it is asked."""
+        return str(self.record["uid"])
+
+    @property
+    def repeat(self) -> int:
+        """Which time it was, from 0."""
+        return int(self.record["session_id"])
+
+    @property
+    def is_failed(self) -> bool:
+        return bool(self.record["trajectory"].flags)
+
+
+def asked_items(
+    questions: Questions, records: Iterable[Record], protocol: Mapping[str, Any], extractor: Extractor | None = None
+) -> list[AskedItem]:
+    """What became of each task, in the order of the tasks; nothing of one that was not asked yet.
+
+    Args:
+        records: with `answer_label` where a rollout did not fail and has a truth; of several of a task the last holds.
+        protocol: of the evaluation.
+        extractor: the published rule that answers are read by beside ours.
+    """
+    last = {(str(record["uid"]), int(record["session_id"])): record for record in records}
+    items = []
+    for task in questions.tasks:
+        if task.key in last:
+            record = last[task.key]
+            graded = _graded(record)
+            read = None if graded is None or extractor is None else read_item(graded, extractor)
+            items.append(AskedItem(record, graded, read, costs_of(record, protocol)))
+    return items
+
+
+def _graded(record: Record) -> GradedItem | None:
+    label, scores = record["answer_label"], record.get("scores", {})
+    if record["trajectory"].flags or (label is None and not scores):
+        return None
+    row = {"extra_info": record["extra_info"], "reward_model": {"ground_truth": record["ground_truth"]}}
+    label = None if label is None else AnswerLabel(label)
+    return GradedItem(Sample.from_row(row), record["trajectory"].answer, label, int(record["session_id"]), scores)
