@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.pages import write_between
 from verl_video_tools.evaluation.table_text import markdown_table
 from verl_video_tools.evaluation.uncertainty.differences import (
     Difference,
@@ -200,14 +201,6 @@ def _holds(interval: Interval | None, truth: float) -> bool:
     return interval is not None and interval[0] <= truth <= interval[1]
 
 
-def write_into(page: Path, text: str) -> None:
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{page} lacks the markers {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evaluations", type=int, default=4000, help="of each case; a quarter where it is slow")
@@ -217,7 +210,7 @@ def main() -> None:
     text = markdown_table(head, list(rows(options.evaluations)), num_text_columns=1)
     print(text)
     if options.page is not None:
-        write_into(options.page, text)
+        write_between(options.page, BEGIN, END, text)
 
 
 if __name__ == "__main__":

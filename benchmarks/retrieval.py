@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.pages import write_between
 from benchmarks.video.long_files import LongVideo, write_long_video
 from verl_video_tools.services.retrieval import RetrievalConfig, RetrievalService, local
 from verl_video_tools.synthetic import clip_dir
@@ -188,15 +189,6 @@ def tables(results: dict[str, Any]) -> str:
     )
 
 
-def write_into(page: Path, text: str) -> None:
-    """Put the tables between the markers of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{page} lacks the markers {BEGIN} and {END}")
-    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("outputs/bench_retrieval"))
@@ -225,7 +217,7 @@ def main() -> int:
     text = tables(results)
     print(text)
     if options.page is not None:
-        write_into(options.page, text)
+        write_between(options.page, BEGIN, END, text)
     missed = [
         f"{name}: {value:.3g}, wanted at least {wanted:g}"
         for name, value, wanted in (

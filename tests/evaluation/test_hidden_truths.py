@@ -76,17 +76,23 @@ CASES: dict[str, tuple[str, Any, str, Any]] = {
 }
 
 
+def command_of(name: str, folder: Path, make_video: MakeVideo) -> list[str]:
+    """The command that asks the questions of a case, of which two have a video; without folder and endpoint."""
+    file, entries, _, _ = CASES[name]
+    (folder / file).write_text(json.dumps(entries))
+    (folder / "videos").mkdir()
+    for video in ("first", "second"):
+        (folder / "videos" / f"{video}.mp4").symlink_to(make_video(100))
+    line = ["eval", f"--benchmark={name}", f"--annotations={folder / file}", f"--videos={folder / 'videos'}"]
+    return [*line, "--method=direct", "--set=initial_frames=2"]
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_answers_are_written_to_be_handed_in(
     name: str, tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, entries, handed_in, content = CASES[name]
-    (tmp_path / file).write_text(json.dumps(entries))
-    (tmp_path / "videos").mkdir()
-    for video in ("first", "second"):
-        (tmp_path / "videos" / f"{video}.mp4").symlink_to(make_video(100))
-    line = ["eval", f"--benchmark={name}", f"--annotations={tmp_path / file}", f"--videos={tmp_path / 'videos'}"]
-    line += ["--method=direct", "--set=initial_frames=2"]
+    _, _, handed_in, content = CASES[name]
+    line = command_of(name, tmp_path, make_video)
     scripts = {"first?": ["<answer>B</answer>"], "second?": ["<answer>I cannot say.</answer>"]}
     with JudgeServer(reply=scripted(scripts)) as server:
         assert run([*line, f"--out={tmp_path / 'out'}", f"--base-url={server.base_url}"]) == 0
@@ -129,13 +135,8 @@ def test_the_first_answer_of_a_part_is_handed_in(
     name: str, tmp_path: Path, make_video: MakeVideo, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One answer for each question, however often it is asked; and it is told that some questions are missing."""
-    file, entries, handed_in, content = CASES[name]
-    (tmp_path / file).write_text(json.dumps(entries))
-    (tmp_path / "videos").mkdir()
-    for video in ("first", "second"):
-        (tmp_path / "videos" / f"{video}.mp4").symlink_to(make_video(100))
-    line = ["eval", f"--benchmark={name}", f"--annotations={tmp_path / file}", f"--videos={tmp_path / 'videos'}"]
-    line += ["--method=direct", "--set=initial_frames=2", "--repeats=3", "--limit=2", "--concurrency=1"]
+    _, _, handed_in, content = CASES[name]
+    line = [*command_of(name, tmp_path, make_video), "--repeats=3", "--limit=2", "--concurrency=1"]
     later = ["<answer>A</answer>"] * 2
     scripts = {"first?": ["<answer>B</answer>", *later], "second?": ["<answer>I cannot say.</answer>", *later]}
     asked: Counter[str] = Counter()

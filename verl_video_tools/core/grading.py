@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from verl_video_tools.core.choices import grade_multiple_choice, names_option, plain_text
+from verl_video_tools.core.choices import chosen_option, grade_multiple_choice, plain_text
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.numbers import grade_number, is_number
 from verl_video_tools.core.regression import estimate, relative_accuracy
@@ -100,7 +100,7 @@ def is_readable(answer: str | None, sample: Sample) -> bool:
     if answer is None or not answer.strip():
         return False
     if sample.question_type == "mc":
-        return names_option(answer, sample.options or None)
+        return chosen_option(answer, sample.options or None) is not None
     if sample.question_type == "numeric":
         return _states_number(answer)
     if sample.question_type == "regression":

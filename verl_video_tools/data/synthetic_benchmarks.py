@@ -35,9 +35,10 @@ def write_benchmarks(asked: Sequence[AskedQuestion], folder: Path) -> list[str]:
     videos = {one.video_path: one.spec for one in asked}
     asked = asked[:_MOST_QUESTIONS]
     pq.write_table(pa.Table.from_pylist(list(map(video_mme_entry, asked))), folder / FILES["video-mme"])
-    _write_json(list(map(longvideobench_entry, asked)), folder / FILES["longvideobench"])
+    entries = list(map(longvideobench_entry, asked))
+    _write_json(entries, folder / FILES["longvideobench"])
     (folder / SUBTITLES).mkdir(exist_ok=True)
-    subtitles = {f"{SUBTITLES}/{longvideobench_entry(one)['subtitle_path']}": one.spec for one in asked}
+    subtitles = {f"{SUBTITLES}/{entry['subtitle_path']}": one.spec for entry, one in zip(entries, asked, strict=True)}
     for name, spec in subtitles.items():
         _write_json(captions(spec), folder / name)
     lines = (line for path, spec in videos.items() for line in charades_sta_lines(spec, path))

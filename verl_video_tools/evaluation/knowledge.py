@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_video_tools.evaluation.table_text import Table
-from verl_video_tools.evaluation.tables import Results, percent
+from verl_video_tools.evaluation.tables import Results, method_label, percent
 
 _WITH, _WITHOUT, _TRACK = "video-mmmu", "video-mmmu-question-only", "Adaptation"
 
@@ -45,5 +45,5 @@ def _belong_together(result: Mapping[str, Any], without: Mapping[str, Any]) -> b
     protocols = result["protocol"], without["protocol"]
     benchmarks = tuple(protocol.get("benchmark") for protocol in protocols)
     # Labels keep the baselines of `direct` and the controls apart.
-    asked, other = ((each["model"], each.get("label", each["method"])) for each in protocols)
+    asked, other = ((each["model"], method_label(each)) for each in protocols)
     return benchmarks == (_WITH, _WITHOUT) and asked == other and "track" in result["groups"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import writing
-from verl_video_tools.evaluation.tables import ADVICE, Results, facts_of
+from verl_video_tools.evaluation.tables import ADVICE, Results, method_label
 
 PLOTS = {
     "accuracy_tokens.png": ("visual_tokens", "visual tokens per item"),
@@ -34,7 +34,7 @@ def write_plots(results: Results, folder: Path) -> list[Path]:
 
 def _write_plot(results: Results, path: Path, cost: str, label: str) -> Path | None:
     points = [
-        (name, facts_of(result["protocol"])["method"], result["overall"])
+        (name, method_label(result["protocol"]), result["overall"])
         for name, result in results.items()
         if _has(result["overall"], cost)
     ]

@@ -139,11 +139,12 @@ def _cost_table(results: Results) -> Table:
 
 
 def facts_of(protocol: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a method the label, where the protocol has one: `direct, video input` is another baseline than `direct`."""
-    return {
-        **{key: protocol[key] for key in ("questions", "model")},
-        "method": protocol.get("label", protocol["method"]),
-    }
+    return {**{key: protocol[key] for key in ("questions", "model")}, "method": method_label(protocol)}
+
+
+def method_label(protocol: Mapping[str, Any]) -> str:
+    """The label of a method, where the protocol has one: `direct, video input` is another baseline than `direct`."""
+    return str(protocol.get("label", protocol["method"]))
 
 
 def _group_table(results: Results) -> Table:
@@ -193,14 +194,13 @@ def _score(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _figure_cell(figures: Mapping[str, Any], key: str, is_score: bool = False) -> str:
+def _figure_cell(figures: Mapping[str, Any], key: str, is_score: bool = False, *, tells_too_few: bool = True) -> str:
     """Scores as they are, all else in percent."""
     value, interval = figures.get(key), figures.get("intervals", {}).get(key)
     if value is None:
         return "-"
-    if is_score:
-        return f"{_score(value)} {bracketed(interval, _score)}"
-    return f"{percent(value)} {bracketed(interval)}"
+    told = _score if is_score else percent
+    return f"{told(value)} {bracketed(interval, told)}" if interval or tells_too_few else told(value)
 
 
 def _group_cell(figures: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str:
@@ -209,9 +209,7 @@ def _group_cell(figures: Mapping[str, Any] | None, result: Mapping[str, Any]) ->
     if figures is None:
         return ""
     key = next(iter(_scores(result)), "accuracy")
-    interval = figures.get("intervals", {}).get(key)
-    told = _figure_cell(figures, key, key != "accuracy")
-    cell = told if interval else told.partition(" ")[0]
+    cell = _figure_cell(figures, key, key != "accuracy", tells_too_few=False)
     return f"{cell} ({figures['items'] - figures['failed']})"
 
 

@@ -87,7 +87,8 @@ def probe(
         VideoError: the file cannot be read as a video, or not in time; see `Video`.
     """
     path = Path(path)
-    file, is_clip = Path(read_clip(path).file), read_clip(path).seconds is not None
+    clip = read_clip(path)
+    file, is_clip = Path(clip.file), clip.seconds is not None
     deadline = Deadline(deadline_seconds, f"{path}: probe")
     with Video(path, deadline_seconds, backend="pyav") as video:
         info = video.info

@@ -25,7 +25,7 @@ class Made(Benchmark):
     other_metrics = ("gain",)
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
-        raise NotImplementedError
+        raise NotImplementedError("its items are made here, and not read from a file")
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         share = sum(item.label is AnswerLabel.CORRECT for item in items) / len(items)

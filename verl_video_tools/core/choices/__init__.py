@@ -14,7 +14,7 @@ from functools import lru_cache
 from verl_video_tools.core.choices.options import Menu, Options, menu_of, plain_text
 from verl_video_tools.core.choices.rules import read_choice
 
-__all__ = ["Options", "canonical_letter", "grade_multiple_choice", "names_option", "plain_text"]
+__all__ = ["Options", "canonical_letter", "chosen_option", "grade_multiple_choice", "plain_text"]
 
 
 def grade_multiple_choice(answer: str | None, truth: str, options: Options | None = None) -> bool:
@@ -43,11 +43,12 @@ def grade_multiple_choice(answer: str | None, truth: str, options: Options | Non
     return _read(answer, menu) == expected
 
 
-def names_option(answer: str, options: Options | None = None) -> bool:
-    """Whether `answer` names one option, right or wrong, as `grade_multiple_choice` reads it."""
+def chosen_option(answer: str, options: Options | None = None) -> str | None:
+    """The letter of the option that `answer` names, right or wrong, as `grade_multiple_choice` reads it; None where it
+    names none, or several."""
     menu = menu_of(options)
     letter = _read(answer, menu)
-    return letter is not None and menu.has(letter)
+    return letter if letter is not None and menu.has(letter) else None
 
 
 def canonical_letter(truth: str, options: Options | None) -> str | None:

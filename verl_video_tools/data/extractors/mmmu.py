@@ -29,9 +29,7 @@ def mmmu_letter(answer: str, options: Sequence[str], stages: Sequence[Stage] = _
     What makes it odd is kept: of letters before a period those with spaces around decide which is the last, so that
     it is the first of them in most answers.
     """
-    for mark in _OUTER_MARKS:
-        answer = answer.strip(mark)
-    text = f" {answer} "
+    text = _padded(answer)
     for forms, by in stages:
         found = [(form, letter) for form in forms for letter in letters_of(options) if form.format(letter) in text]
         if found:
@@ -48,6 +46,13 @@ def mmmu_letter(answer: str, options: Sequence[str], stages: Sequence[Stage] = _
     return max(places, key=places.__getitem__, default=None)
 
 
+def _padded(answer: str) -> str:
+    """Without marks around it, and with a space at either end."""
+    for mark in _OUTER_MARKS:
+        answer = answer.strip(mark)
+    return f" {answer} "
+
+
 def video_mmmu_letter_2025(answer: str, options: Sequence[str]) -> str | None:
     """As Video-MMMU's script of 2025: a letter before a period or a colon comes first."""
     return mmmu_letter(answer, options, _VIDEO_MMMU_2025) if answer else None
@@ -60,9 +65,7 @@ def ego_schema_letter(answer: str, options: Sequence[str]) -> str | None:
 
     Source: `parse_multi_choice_response` of lmms_eval/tasks/egoschema/utils.py.
     """
-    for mark in _OUTER_MARKS:
-        answer = answer.strip(mark)
-    text = f" {answer} "
+    text = _padded(answer)
     forms = ((form.format(letter), letter) for form in ("({})", "{} ", "{}.") for letter in letters_of(options))
     found = [(text.rfind(form), letter) for form, letter in forms if form in text]
     return min(found, key=lambda place: place[0])[1] if found else None

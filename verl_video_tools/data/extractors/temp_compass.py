@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.extractors import Extractor, Reading
-from verl_video_tools.data.extractors.choices import ReadLetter, letter_extractor, letters_of
+from verl_video_tools.data.extractors.choices import letter_extractor, letters_of
 
 _FOUR = "ABCD"
 _CAPTION_WORDS = ("Sentence", "Option", "Caption")
@@ -47,20 +47,20 @@ def caption_letter(answer: str, options: Sequence[str]) -> str | None:
     return found[-1] if found else None
 
 
-_TASKS: Mapping[str, ReadLetter] = {
-    "multi-choice": option_letter_at_start,
-    "yes_no": yes_or_no,
-    "caption_matching": caption_letter,
-}
 _RULE = (
     "by task: a letter from A to D at the very beginning, alone or before . or ); yes or no at the beginning; a "
     "caption's label or text and no more"
 )
+_TASKS: Mapping[str, Extractor] = {
+    "multi-choice": letter_extractor(option_letter_at_start, _RULE),
+    "yes_no": letter_extractor(yes_or_no, _RULE),
+    "caption_matching": letter_extractor(caption_letter, _RULE),
+}
 
 
 def _reading(answer: str, sample: Sample) -> Reading | None:
-    read = _TASKS.get(str((sample.extra_info.get("groups") or {}).get("task")))
-    return None if read is None else letter_extractor(read, _RULE).read(answer, sample)
+    extractor = _TASKS.get(str((sample.extra_info.get("groups") or {}).get("task")))
+    return None if extractor is None else extractor.read(answer, sample)
 
 
 TEMP_COMPASS = Extractor(_reading, _RULE)

@@ -17,17 +17,14 @@ from __future__ import annotations
 
 import re
 import string
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from verl_video_tools.core.errors import RowError
-from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.formats.entries import Entry, ReadEntry, required
 from verl_video_tools.data.formats.mapped import MappedBenchmark
-from verl_video_tools.data.formats.metrics import GradedItem
+from verl_video_tools.data.formats.metrics import GradedItem, share_all_right
 
 VOCABULARIES = (
     ("yes", "no"),
@@ -94,11 +91,8 @@ class CLEVREROptions(CLEVRER):
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         """`per_question`: share of questions all of whose options are right."""
-        right: dict[str, list[bool]] = defaultdict(list)
-        for item in items:
-            question = str(item.sample.extra_info["index"]).partition(_CHOICE)[0]
-            right[question].append(item.label is AnswerLabel.CORRECT)
-        return {"per_question": fmean(map(all, right.values()))}
+        share = share_all_right(items, lambda item: str(item.sample.extra_info["index"]).partition(_CHOICE)[0])
+        return {"per_question": share}
 
 
 def _choices(entry: Entry) -> tuple[list[str], str]:

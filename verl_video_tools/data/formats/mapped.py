@@ -155,10 +155,10 @@ class MappedBenchmark(Benchmark):
 
     def _find_video(self, fields: Fields, files: BenchmarkFiles) -> Path:
         places = [template.format_map(fields) for template in self.videos]
-        find = (
-            find_first_video if not self.has_moved_videos else lambda folder, paths: find_moved_video(folder, paths[0])
-        )
-        found = find(files.videos, places)
+        if self.has_moved_videos:
+            found = find_moved_video(files.videos, places[0])
+        else:
+            found = find_first_video(files.videos, places)
         clip = segment(*map(fields.get, self.clip_fields)) if self.clip_fields else None
         return found if clip is None else Path(clip_path(found, *clip))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -36,6 +36,14 @@ class GradedItem:
         """The item's value, or values, of each of the benchmark's `groupings`."""
         groups: Mapping[str, Group] = self.sample.extra_info.get("groups") or {}
         return groups
+
+
+def share_all_right(items: Sequence[GradedItem], key: Callable[[GradedItem], str]) -> float:
+    """The share of questions, or videos, of which all items are right; `key` names that of an item."""
+    right: dict[str, list[bool]] = defaultdict(list)
+    for item in items:
+        right[key(item)].append(item.label is AnswerLabel.CORRECT)
+    return fmean(map(all, right.values()))
 
 
 def mean_of_groups(items: Sequence[GradedItem], grouping: str) -> float:

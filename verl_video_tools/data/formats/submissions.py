@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from verl_video_tools.core.choices.options import menu_of
-from verl_video_tools.core.choices.rules import read_choice
+from verl_video_tools.core.choices import chosen_option
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats.entries import Row
 
@@ -35,8 +34,7 @@ class Prediction:
     @property
     def letter(self) -> str | None:
         """Of the option that the answer names, if it names one."""
-        letter = read_choice(self.answer or "", menu_of(self.sample.options))
-        return letter if letter in tuple(string.ascii_uppercase[: len(self.sample.options)]) else None
+        return chosen_option(self.answer or "", self.sample.options) if self.sample.options else None
 
     @property
     def number(self) -> int | None:

@@ -10,15 +10,12 @@ of github.com/EvolvingLMMs-Lab/lmms-eval.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any, ClassVar
 
-from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.formats.entries import Entry
 from verl_video_tools.data.formats.mapped import MappedBenchmark
-from verl_video_tools.data.formats.metrics import GradedItem
+from verl_video_tools.data.formats.metrics import GradedItem, share_all_right
 
 
 class TemporalBench(MappedBenchmark):
@@ -39,7 +36,4 @@ class TemporalBench(MappedBenchmark):
 
     def metrics(self, items: Sequence[GradedItem]) -> dict[str, float]:
         """`multiple_binary_accuracy`: the share of videos whose questions are all answered rightly."""
-        right: dict[str, list[bool]] = defaultdict(list)
-        for item in items:
-            right[item.sample.video_path].append(item.label is AnswerLabel.CORRECT)
-        return {"multiple_binary_accuracy": fmean(map(all, right.values()))}
+        return {"multiple_binary_accuracy": share_all_right(items, lambda item: item.sample.video_path)}

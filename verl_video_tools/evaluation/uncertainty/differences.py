@@ -8,13 +8,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from verl_video_tools.evaluation.uncertainty.estimates import Estimate, mean_by_video
+from verl_video_tools.evaluation.uncertainty.estimates import Estimate, mean_by_video, members_of
 from verl_video_tools.evaluation.uncertainty.intervals import (
-    LEVEL,
     Interval,
     is_enough,
     plain_interval,
-    student_quantile,
+    quantile_of,
 )
 
 POWER = 0.8
@@ -66,13 +65,11 @@ def least_shown_difference(estimate: Estimate) -> float | None:
     """
     if not is_enough(estimate) or estimate.standard_error == 0:
         return None
-    t = student_quantile((1 + LEVEL) / 2, estimate.effective_videos - 1)
-    return (t + NormalDist().inv_cdf(POWER)) * estimate.standard_error
+    return (quantile_of(estimate) + NormalDist().inv_cdf(POWER)) * estimate.standard_error
 
 
 def _permutation_p_value(differences: Sequence[float], videos: Sequence[str]) -> float:
-    numbers: dict[str, int] = {}
-    members = [numbers.setdefault(video, len(numbers)) for video in videos]
+    members, _ = members_of(videos)
     sums = np.bincount(members, weights=np.asarray(differences, dtype=np.float64))
     sums = sums[sums != 0]  # an exchange leaves the others as they are
     if not len(sums):

@@ -39,7 +39,7 @@ class Estimate:
 
 def mean_by_video(values: Sequence[float], videos: Sequence[str]) -> Estimate:
     """The mean of all values; `videos` names the video of each, and there are at least two."""
-    members, sizes = _members(videos)
+    members, sizes = members_of(videos)
     sums = np.bincount(members, weights=np.asarray(values, dtype=np.float64))
     total, num_items = sums.sum(), sizes.sum()
     return _estimate(total / num_items, (total - sums) / (num_items - sizes), sizes)
@@ -54,7 +54,7 @@ def figures_by_video(
         figures: of any items, under the same names. Called once for all and once without each video; from 100 videos
             on, without each of 100 blocks of them.
     """
-    members, sizes = _members(videos)
+    members, sizes = members_of(videos)
     num_blocks = min(len(sizes), _MOST_BLOCKS)
     # Shuffled, as the order of a benchmark's videos may have a rhythm of its own.
     blocks = (np.random.default_rng(_SEED).permutation(len(sizes)) % num_blocks)[members]
@@ -65,7 +65,7 @@ def figures_by_video(
     return {name: _estimate(value, np.array([each[name] for each in without]), sizes) for name, value in whole.items()}
 
 
-def _members(videos: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def members_of(videos: Sequence[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The number of each item's video, in order of appearance, and the number of items of each video."""
     numbers: dict[str, int] = {}
     members = np.array([numbers.setdefault(video, len(numbers)) for video in videos], dtype=np.int64)

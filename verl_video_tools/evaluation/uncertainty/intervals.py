@@ -31,7 +31,7 @@ def share_interval(estimate: Estimate) -> Interval | None:
     p, variance = estimate.value, estimate.standard_error**2
     # Without any scatter, as where all items are right, each video counts as one item.
     num_independent = p * (1 - p) / variance if variance > 0 else estimate.effective_videos
-    t = _quantile(estimate)
+    t = quantile_of(estimate)
     shrinkage = t**2 / num_independent
     middle = (p + shrinkage / 2) / (1 + shrinkage)
     half = t / (1 + shrinkage) * ((p * (1 - p) + shrinkage / 4) / num_independent) ** 0.5
@@ -42,11 +42,12 @@ def plain_interval(estimate: Estimate) -> Interval | None:
     """Of any other figure, of the same width to both sides; None with too few videos."""
     if not is_enough(estimate):
         return None
-    half = _quantile(estimate) * estimate.standard_error
+    half = quantile_of(estimate) * estimate.standard_error
     return estimate.value - half, estimate.value + half
 
 
-def _quantile(estimate: Estimate) -> float:
+def quantile_of(estimate: Estimate) -> float:
+    """Standard errors that an interval reaches to each side: Student's, for the effective number of videos."""
     return student_quantile((1 + LEVEL) / 2, estimate.effective_videos - 1)
 
 

@@ -33,7 +33,7 @@ class VerdictCache:
 
     def get(self, key: CacheKey) -> str | None:
         entry = self._entries.read(key.digest())
-        verdict = entry.get("label") if isinstance(entry, dict) else None
+        verdict = None if entry is None else entry.get("label")
         # Not one that was renamed, or damaged in its words.
         return verdict if isinstance(verdict, str) and entry == _entry(key, verdict) else None
 

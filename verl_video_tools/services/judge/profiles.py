@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.judge.verdict import reminder
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,7 @@ class Profile:
     def reminder(self) -> str:
         """What a judge is told whose reply could not be read."""
         *others, last = (label.value for label in self.labels)
-        return (
-            "That reply could not be read. Reply with one JSON object and nothing else, such as "
-            f'{{"label": "incorrect"}}; the label is {", ".join(others)} or {last}.'
-        )
+        return reminder('{"label": "incorrect"}', f"the label is {', '.join(others)} or {last}")
 
 
 _THREE = (AnswerLabel.CORRECT, AnswerLabel.PARTIAL, AnswerLabel.INCORRECT)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.reasoning import without_reasoning
+from verl_video_tools.services.judge.verdict import reminder
 
 LOWEST, HIGHEST = 1, 5
 _FENCED = re.compile(r"```(?:json)?\s*(\{[^{}]*\})\s*```")
@@ -33,10 +34,7 @@ class Rubric:
     def reminder(self) -> str:
         """What a judge is told whose reply could not be read."""
         example = json.dumps(dict.fromkeys(self.scores, 3))
-        return (
-            f"That reply could not be read. Reply with one JSON object and nothing else, such as {example}; "
-            f"scores are whole numbers from {LOWEST} to {HIGHEST}."
-        )
+        return reminder(example, f"scores are whole numbers from {LOWEST} to {HIGHEST}")
 
 
 RUBRICS = {

@@ -61,6 +61,16 @@ _BRACES = str.maketrans("{}", "()")
 _REASONING_TAG = re.compile(rf"<(/?{NATIVE_TAG})>")
 
 
+def reminder(example: str, rule: str) -> str:
+    """What a judge is told whose reply could not be read.
+
+    Args:
+        example: of a reply.
+        rule: what it may say.
+    """
+    return f"That reply could not be read. Reply with one JSON object and nothing else, such as {example}; {rule}."
+
+
 def read_verdict(reply: str) -> AnswerLabel:
     """The label that a reply states.
 
