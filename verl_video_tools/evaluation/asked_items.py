@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import GradedItem
@@ -39,6 +40,11 @@ class AskedItem:
     def repeat(self) -> int:
         """Which time it was, from 0."""
         return int(self.record["session_id"])
+
+    @property
+    def video(self) -> str:
+        """The file; questions about parts of one (`core.clips`) tend to be right together, too."""
+        return read_clip(str(self.record["extra_info"].get("video_path"))).file
 
     @property
     def is_failed(self) -> bool:

@@ -40,7 +40,7 @@ def item_lines(items: Iterable[AskedItem]) -> list[Line]:
             {
                 "item": keys[item.uid],
                 "index": asked.get("index"),
-                "video": PurePath(str(asked.get("video_path"))).name,
+                "video": PurePath(item.video).name,
                 "repeat": item.repeat,
                 "answer": trajectory.answer,
                 "label": None if item.graded is None else item.graded.label,

@@ -104,7 +104,7 @@ def _figures(
     graded = [item.graded for times in answered for item in times if item.graded is not None]
     read = [item.read for times in answered for item in times if item.read is not None]
     published = [item.published for item in read]
-    videos = [_video(times[0]) for times in answered]
+    videos = [times[0].video for times in answered]
     labelled = [] if benchmark is not None and benchmark.score_metrics else answered
     shares = {
         name: [_share([item.graded for item in times], label) for times in labelled]
@@ -139,10 +139,6 @@ def _by_item(items: Sequence[AskedItem]) -> list[list[AskedItem]]:
     for item in items:
         times.setdefault(item.uid, []).append(item)
     return list(times.values())
-
-
-def _video(item: AskedItem) -> str:
-    return str(item.record["extra_info"]["video_path"])
 
 
 def _share(times: Sequence[GradedItem | None], label: AnswerLabel) -> float:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.evaluation.made_results import protocol, questions, record, summarised
+from tests.evaluation.made_results import protocol, questions, record, summarised, write_result
+from verl_video_tools.core.clips import clip_path
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, GradedItem
 from verl_video_tools.data.formats.entries import Entry, Row
+from verl_video_tools.evaluation.items import read_items
 from verl_video_tools.evaluation.uncertainty.estimates import mean_by_video
 from verl_video_tools.evaluation.uncertainty.intervals import share_interval
 
@@ -64,6 +67,20 @@ def test_a_group_of_few_videos_has_none() -> None:
     group = result["groups"]["kind"]["odd"]
     assert (group["videos"], group["items"]) == (25, 50)
     assert group["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "gain"))
+
+
+def test_parts_of_a_file_are_one_video(tmp_path: Path) -> None:
+    """Each question has a part of its own, as in STAR: 20 files with three each are too few for an interval."""
+    asked = questions(20, 3, Made())
+    for number, task in enumerate(asked.tasks):
+        info = task.row["extra_info"]
+        info["video_path"] = clip_path(info["video_path"], number, number + 1)
+    records = [record(task, int(task.uid) % 2 == 0) for task in asked.tasks]
+    overall = write_result(tmp_path / "run", asked, records)["overall"]
+    assert (overall["items"], overall["videos"]) == (60, 20)
+    assert overall["intervals"] == dict.fromkeys(("accuracy", "partial", "share", "gain"))
+    assert len({line["video"] for line in read_items(tmp_path / "run")}) == 20
+    assert len({line["item"] for line in read_items(tmp_path / "run")}) == 60
 
 
 def test_the_order_of_rollouts_changes_nothing() -> None:

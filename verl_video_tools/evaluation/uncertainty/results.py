@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from verl_video_tools.core.clips import read_clip
 from verl_video_tools.data.formats import Benchmark, GradedItem
 from verl_video_tools.evaluation.metrics import mean_metrics
 from verl_video_tools.evaluation.uncertainty.estimates import figures_by_video, mean_by_video
@@ -25,7 +26,7 @@ def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -
     """Of the benchmark's own metrics."""
     if benchmark is None or not items:
         return {}
-    videos = [item.sample.video_path for item in items]
+    videos = [read_clip(item.sample.video_path).file for item in items]
     if len(set(videos)) < MIN_VIDEOS:
         return dict.fromkeys(benchmark.metrics(items))
     found = figures_by_video(items, videos, partial(mean_metrics, benchmark))
