@@ -43,7 +43,7 @@ class Chain:
 
     def strike(self, cell: Cell, environment: Mapping[str, str]) -> FaultRun:
         """The run with this fault, once it is over."""
-        run = self._living(environment)
+        run = self._living(environment, FAULTS[cell.fault].max_further_steps)
         self._run = None  # what fails from here on leaves no run, and the next cell begins a new folder
         step, moment = _position(run)
         step += 2 if moment == "validation" else 1  # the next step begins any moment
@@ -85,10 +85,12 @@ class Chain:
             self._run.finish()
             self._run = None
 
-    def _living(self, environment: Mapping[str, str]) -> FaultRun:
-        """The run that has resumed, or a first one."""
-        if self._run is not None and self._environment == environment and _position(self._run)[0] + 5 < REFERENCE_STEPS:
-            return self._run
+    def _living(self, environment: Mapping[str, str], max_further_steps: int) -> FaultRun:
+        """The run that has resumed, or a first one; it must not come to its last step before it notices the fault."""
+        if self._run is not None and self._environment == environment:
+            step, _ = _position(self._run)
+            if step + 3 + max_further_steps < REFERENCE_STEPS:
+                return self._run
         self.close()
         self._number += 1
         self.folder = self.output_dir / f"{self.name}_{self._number}"

@@ -6,6 +6,7 @@ A cell is "<fault>:<moment>". Where a fault cannot occur in a moment, `IMPOSSIBL
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tests.faults.moments import MOMENTS
 
@@ -30,6 +31,7 @@ class Fault:
         resumed_says: the same for the output of the run that resumes.
         moments: in which it can occur.
         elsewhere: why not in the others.
+        max_further_steps: that the run may do before it notices.
     """
 
     what: str
@@ -41,10 +43,11 @@ class Fault:
     resumed_says: str = ""
     moments: tuple[str, ...] = MOMENTS
     elsewhere: str = ""
+    max_further_steps: int = 2
 
 
-def _killed(what: str, target: str, says: str) -> Fault:
-    return Fault(f"{what} is killed (SIGKILL)", says, target=target)
+def _killed(what: str, target: str, says: str, **options: Any) -> Fault:
+    return Fault(f"{what} is killed (SIGKILL)", says, target=target, **options)
 
 
 def _lost(kind: str, target: str) -> Fault:
@@ -61,7 +64,10 @@ FAULTS: dict[str, Fault] = {
     "second_supervisor": _killed("the second supervisor", _SUPERVISOR + "--folder", _ENDED.format("supervise")),
     "driver": _killed("the driver", r"^\S+ -m verl\.trainer\.main_ppo ", _ENDED.format("main_ppo")),
     "task_runner": _killed("the task runner", r"^ray::TaskRunner", r"ActorDiedError[\s\S]*TaskRunner"),
-    "gcs_server": _killed("Ray's head (gcs_server)", r"^\S*gcs_server ", r"Failed to connect to GCS"),
+    # Ray looks for its head for a minute, in which workers that know each other go on.
+    "gcs_server": _killed(
+        "Ray's head (gcs_server)", r"^\S*gcs_server ", r"Failed to connect to GCS", max_further_steps=30
+    ),
     "raylet": _killed("Ray's node manager (raylet)", r"^\S*raylet ", r"Raylet is terminated|node has crashed"),
     "agent_loop_worker": _lost("agent loop worker", r"^ray::VideoAgentLoopWorker"),
     "reward_worker": _lost("reward worker", r"^ray::RewardLoopWorker"),
