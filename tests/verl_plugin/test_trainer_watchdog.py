@@ -37,16 +37,17 @@ class Watchdog:
 
 
 @pytest.mark.parametrize(
-    ("error", "is_sick", "waits"),
+    ("error", "is_sick", "is_lost", "waits"),
     [
-        (ActorUnavailableError("connection refused", None), False, [67.0]),
-        (RuntimeError("no materializable trajectories"), True, [67.0]),  # of a dead engine
-        (ValueError("a bug"), False, [7.0]),  # it may follow from a death that was not noticed yet
-        (UsageError("an unknown option"), True, []),
+        (ActorUnavailableError("connection refused", None), False, False, [7.0, 60.0]),
+        (RuntimeError("no materializable trajectories"), True, False, [7.0, 60.0]),  # of a dead engine
+        (RuntimeError("no materializable trajectories"), False, True, [7.0, 60.0]),  # of a dead reward worker
+        (ValueError("a bug"), False, False, [7.0]),  # it may follow from a death that was not noticed yet
+        (UsageError("an unknown option"), True, True, []),
     ],
 )
 def test_the_watchdog_may_name_the_dead_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_sick: bool, waits: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_sick: bool, is_lost: bool, waits: list[float]
 ) -> None:
     def fit(self: Any, agent_loop_manager: Any) -> None:
         raise error
@@ -57,6 +58,7 @@ def test_the_watchdog_may_name_the_dead_first(
     trainer._watchdog, trainer._watchdog_grace_seconds = watchdog, 60.0
     trainer._servers = SimpleNamespace(any_sick=lambda: is_sick)
     trainer._actors, trainer._stop_file = ActorCheck(), tmp_path / "stop_requested"
+    monkeypatch.setattr(ActorCheck, "any_lost", lambda self: is_lost)
     trainer._write_records = lasting_writer(tmp_path)
     with pytest.raises(type(error)):
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))

@@ -83,6 +83,10 @@ class ActorCheck:
         lost = "; ".join(f"{', '.join(labels)} on node {address}" for address, labels in by_node.items())
         return f"lost {lost}. Ray says: {dead[0].cause}."
 
+    def any_lost(self) -> bool:
+        """Whether the connection to an actor is broken now; it may come back."""
+        return any(actor.lost_since is not None for actor in tuple(self._watched))
+
     def placement(self) -> list[str]:
         """A line per node: its address, and how many actors of which kind have answered from there."""
         by_node: dict[str, Counter[str]] = defaultdict(Counter)

@@ -188,8 +188,9 @@ class VideoToolsMixin(TellingMixin):
         """
         if self._watchdog is None or isinstance(error, VideoToolsError):
             return
-        is_lost = isinstance(error, RayActorError) or self._servers.any_sick()
-        self._watchdog.join(self._watchdog.round_seconds + (self._watchdog_grace_seconds if is_lost else 0.0))
+        self._watchdog.join(self._watchdog.round_seconds)
+        if isinstance(error, RayActorError) or self._servers.any_sick() or self._actors.any_lost():
+            self._watchdog.join(self._watchdog_grace_seconds)
 
     # -------------------------------------------------------------------------------------------------------- progress
 
