@@ -24,10 +24,11 @@ from verl_video_tools.verl_plugin.trainer_telling import lasting_writer
 class Watchdog:
     """Notes what it is asked to do."""
 
-    round_seconds = 7.0
-
     def __init__(self) -> None:
         self.told: list[Any] = []
+
+    def wait_for_round(self) -> None:
+        self.told.append("round")
 
     def join(self, timeout_seconds: float) -> None:
         self.told.append(timeout_seconds)
@@ -39,15 +40,15 @@ class Watchdog:
 @pytest.mark.parametrize(
     ("error", "is_sick", "is_lost", "waits"),
     [
-        (ActorUnavailableError("connection refused", None), False, False, [7.0, 60.0]),
-        (RuntimeError("no materializable trajectories"), True, False, [7.0, 60.0]),  # of a dead engine
-        (RuntimeError("no materializable trajectories"), False, True, [7.0, 60.0]),  # of a dead reward worker
-        (ValueError("a bug"), False, False, [7.0]),  # it may follow from a death that was not noticed yet
+        (ActorUnavailableError("connection refused", None), False, False, ["round", 60.0]),
+        (RuntimeError("no materializable trajectories"), True, False, ["round", 60.0]),  # of a dead engine
+        (RuntimeError("no materializable trajectories"), False, True, ["round", 60.0]),  # of a dead reward worker
+        (ValueError("a bug"), False, False, ["round"]),  # it may follow from a death that was not noticed yet
         (UsageError("an unknown option"), True, True, []),
     ],
 )
 def test_the_watchdog_may_name_the_dead_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_sick: bool, is_lost: bool, waits: list[float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, is_sick: bool, is_lost: bool, waits: list[Any]
 ) -> None:
     def fit(self: Any, agent_loop_manager: Any) -> None:
         raise error

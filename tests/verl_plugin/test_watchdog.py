@@ -120,6 +120,33 @@ def test_all_that_a_round_finds_is_told() -> None:
     assert deaths == [f"{checks[0].found} {checks[2].found} {advice}"]
 
 
+def test_who_waits_for_a_round_waits_for_one_that_began_later() -> None:
+    """What dies while a slow round is under way is found by the next one."""
+
+    class Slow:
+        is_dead, num_asked = False, 0
+        answers = threading.Semaphore(0)
+
+        def fault(self) -> str | None:
+            self.num_asked += 1
+            found = "dead" if self.is_dead else None
+            self.answers.acquire()
+            return found
+
+    slow = Slow()
+    watchdog, deaths = watch(slow)
+    wait_until(lambda: slow.num_asked == 1, "a round begins", 10)
+    slow.is_dead = True  # the round under way has not seen it
+    waiting = threading.Thread(target=watchdog.wait_for_round)
+    waiting.start()
+    slow.answers.release()
+    wait_until(lambda: slow.num_asked == 2, "the next one begins", 10)
+    assert waiting.is_alive() and not deaths
+    slow.answers.release()
+    waiting.join(10)
+    assert not waiting.is_alive() and len(deaths) == 1
+
+
 def test_nothing_is_told_of_a_run_that_has_ended() -> None:
     check = Told()
     watchdog, deaths = watch(check)

@@ -188,7 +188,7 @@ class VideoToolsMixin(TellingMixin):
         """
         if self._watchdog is None or isinstance(error, VideoToolsError):
             return
-        self._watchdog.join(self._watchdog.round_seconds)
+        self._watchdog.wait_for_round()
         if isinstance(error, RayActorError) or self._servers.any_sick() or self._actors.any_lost():
             self._watchdog.join(self._watchdog_grace_seconds)
 

@@ -24,8 +24,8 @@ Result = TypeVar("Result")
 
 _EXIT_DELAY_SECONDS = 3.0
 """Lets Ray forward the message to the driver's console before the process is gone."""
-_ROUND_SECONDS = 2.0
-"""That asking takes where all answer."""
+_ROUND_LIMIT_SECONDS = 60.0
+"""For a round that somebody waits for, the pause before it included."""
 _ADVICE = "Start the same command again to resume from the last checkpoint."
 
 
@@ -145,21 +145,34 @@ class Watchdog(threading.Thread):
         self._interval_seconds = interval_seconds
         self._on_death = on_death or end_process
         self._stopped = threading.Event()
-        self.round_seconds = interval_seconds + _ROUND_SECONDS
-        """Within which what is dead now has been asked."""
+        self._rounds = threading.Condition()
+        self._num_begun = self._num_ended = 0
         self.num_surprises = 0
         """Checks and reports that have raised."""
 
     def stop(self) -> None:
         self._stopped.set()
 
+    def wait_for_round(self) -> None:
+        """Until all that is dead now has been asked; on a busy machine the answers take longer than the pause."""
+        with self._rounds:
+            next_round = self._num_begun + 1
+            self._rounds.wait_for(lambda: self._num_ended >= next_round, _ROUND_LIMIT_SECONDS)
+
     def run(self) -> None:
         last_report = time.monotonic()
         while not self._stopped.wait(self._interval_seconds):
-            faults = [fault for check in self._checks if (fault := self._guarded(check.fault))]
-            if faults and not self._stopped.is_set():
-                self._on_death(" ".join([*faults, _ADVICE]))
-                return
+            with self._rounds:
+                self._num_begun += 1
+            try:
+                faults = [fault for check in self._checks if (fault := self._guarded(check.fault))]
+                if faults and not self._stopped.is_set():
+                    self._on_death(" ".join([*faults, _ADVICE]))
+                    return
+            finally:
+                with self._rounds:
+                    self._num_ended = self._num_begun
+                    self._rounds.notify_all()
             if time.monotonic() - last_report >= self._report_seconds:
                 last_report = time.monotonic()
                 self._guarded(self._report)
