@@ -14,21 +14,30 @@ pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer 
 
 from tests.verl_plugin.trainer_batches import Step
 from verl_video_tools.records.records import RecordWriter, read_records
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap
+from verl_video_tools.verl_plugin.trainer_records import ReplayTap
 
 
-def test_batches_of_validation_are_seen_before_verl_clears_them() -> None:
+def test_batches_of_validation_are_seen_before_verl_clears_them_and_failures_in_any() -> None:
     class Buffer:
-        poll_interval = 2.0
+        def __init__(self) -> None:
+            self.poll_interval = 2.0
+            self.failure_keys: dict[str, set[str]] = {"train": set(), "val": set()}
 
         def sample(self, *, partition_id: str, batch_size: int) -> tuple[str, dict]:
             return f"{batch_size} of {partition_id}", {}
 
     seen: list[Any] = []
-    tap = ValidationTap(Buffer(), seen.append)  # type: ignore[arg-type]  # all of verl's buffer that the tap uses
+    failures: list[int] = []
+    buffer: Any = Buffer()  # all of verl's buffer that the tap uses
+    tap = ReplayTap(buffer, seen.append, failures.append)
     assert tap.sample(partition_id="train", batch_size=2) == ("2 of train", {})
     assert tap.sample(partition_id="val", batch_size=3) == ("3 of val", {})
-    assert seen == ["3 of val"] and tap.poll_interval == 2.0
+    assert seen == ["3 of val"] and failures == [] and tap.poll_interval == 2.0
+    buffer.failure_keys = {"train": {"a", "b"}, "val": {"c"}}
+    tap.sample(partition_id="train", batch_size=2)
+    assert failures == [2]
+    tap.sample(partition_id="val", batch_size=1)
+    assert failures == [2, 1]
 
 
 def test_a_rollout_is_one_line_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,9 +40,9 @@ class Watchdog:
 @pytest.mark.parametrize(
     ("error", "is_sick", "is_lost", "waits"),
     [
-        (ActorUnavailableError("connection refused", None), False, False, ["round", 60.0]),
-        (RuntimeError("no materializable trajectories"), True, False, ["round", 60.0]),  # of a dead engine
-        (RuntimeError("no materializable trajectories"), False, True, ["round", 60.0]),  # of a dead reward worker
+        (ActorUnavailableError("connection refused", None), False, False, ["round", 60.0, "round"]),
+        (RuntimeError("no trajectories"), True, False, ["round", 60.0, "round"]),  # of a dead engine
+        (RuntimeError("no trajectories"), False, True, ["round", 60.0, "round"]),  # of a dead reward worker
         (ValueError("a bug"), False, False, ["round"]),  # it may follow from a death that was not noticed yet
         (UsageError("an unknown option"), True, True, []),
     ],
@@ -65,6 +65,21 @@ def test_the_watchdog_may_name_the_dead_first(
         trainer.fit(SimpleNamespace(agent_loop_workers=["a", "b"]))
     assert watchdog.told == [*waits, "stop"]
     assert [actor.label for actor in trainer._actors._watched] == ["agent loop worker 0", "agent loop worker 1"]
+
+
+def test_a_step_whose_rollouts_failed_waits_for_what_is_dead(capsys: pytest.CaptureFixture[str]) -> None:
+    """verl would train on the others: of a step in which the engine died, on half of it."""
+    trainer = object.__new__(trainer_module.VideoToolsTrainer)
+    watchdog = Watchdog()
+    trainer._watchdog, trainer._watchdog_grace_seconds, trainer.global_steps = watchdog, 60.0, 7
+    trainer._servers, trainer._actors = SimpleNamespace(any_sick=lambda: True), ActorCheck()
+    trainer._explain_failures(2)
+    assert watchdog.told == ["round", 60.0, "round"]
+    assert "step 7: rollouts of 2 groups have failed (errors stand above), and are left out" in capsys.readouterr().out
+    trainer._servers = SimpleNamespace(any_sick=lambda: False)
+    watchdog.told.clear()
+    trainer._explain_failures(1)
+    assert watchdog.told == ["round"]
 
 
 def trainer_with(**more: Any) -> SimpleNamespace:

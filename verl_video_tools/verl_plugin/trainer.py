@@ -6,8 +6,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
 
 - `__init__`: our agent loop workers and router, unless others are configured (`trainer_defaults`); verl makes both
   after its trainer. Its option `freeze_vision_tower`, which verl tells no engine (`engine`). The replay buffer's
-  polling, and a look at what it hands out to validate
-  (`trainer_records.ValidationTap`): verl has options for neither.
+  polling, and a look at what it hands out (`trainer_records.ReplayTap`): verl has options for neither. Where rollouts
+  of a step have failed because something died, the run ends before it trains on the others.
 - `_build_replay_buffer`: with dynamic sampling, one that compares the valid rollouts of a group only
   (`trainer_sampling`); verl's option for a buffer of one's own (`custom_sampler`) keeps the metric and the batch size
   from it.
@@ -62,7 +62,7 @@ from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, sum
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
 from verl_video_tools.verl_plugin.trainer_packing import deal_padding, keys_of, lengthen_equal, rollouts_of
-from verl_video_tools.verl_plugin.trainer_records import ValidationTap
+from verl_video_tools.verl_plugin.trainer_records import ReplayTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
@@ -113,7 +113,7 @@ class VideoToolsMixin(TellingMixin):
         self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
-        self.replay_buffer = ValidationTap(self.replay_buffer, self._keep_validation)
+        self.replay_buffer = ReplayTap(self.replay_buffer, self._keep_validation, self._explain_failures)
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
         self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
         self._num_refilled, self._nothing_judged = 0, False
@@ -188,9 +188,24 @@ class VideoToolsMixin(TellingMixin):
         """
         if self._watchdog is None or isinstance(error, VideoToolsError):
             return
-        self._watchdog.wait_for_round()
-        if isinstance(error, RayActorError) or self._servers.any_sick() or self._actors.any_lost():
-            self._watchdog.join(self._watchdog_grace_seconds)
+        self._wait_for_verdict(self._watchdog, is_lost=isinstance(error, RayActorError))
+
+    def _explain_failures(self, num_groups: int) -> None:
+        """Not train on what is left of a step because the engine died in it; a failure of another kind is told."""
+        if self._watchdog is not None:
+            self._wait_for_verdict(self._watchdog)
+        print(
+            f"[verl_video_tools] step {self.global_steps}: rollouts of {num_groups} groups have failed (errors stand "
+            "above), and are left out",
+            flush=True,
+        )
+
+    def _wait_for_verdict(self, watchdog: Watchdog, is_lost: bool = False) -> None:
+        """Until the watchdog has ended the process, or found nothing dead that could be the cause."""
+        watchdog.wait_for_round()
+        if is_lost or self._servers.any_sick() or self._actors.any_lost():
+            watchdog.join(self._watchdog_grace_seconds)
+            watchdog.wait_for_round()
 
     # -------------------------------------------------------------------------------------------------------- progress
 

@@ -18,17 +18,30 @@ from verl_video_tools.verl_plugin.trainer_rows import RolloutRows
 _ROW_FIELDS = ("extra_fields", "data_source", "reward_model", "extra_info")
 
 
-class ValidationTap:
-    """verl's replay buffer, with a look at validation batches: `_validate` clears each of them within its own loop,
-    and only the buffer's answer passes through the trainer's hands before. All else is the buffer's."""
+class ReplayTap:
+    """verl's replay buffer, with a look at its answers. All else is the buffer's.
 
-    def __init__(self, buffer: ReplayBuffer, look: Callable[[KVBatchMeta], None]) -> None:
-        self._buffer, self._look = buffer, look
+    Args:
+        see_validation: is shown each batch of validation: `_validate` clears them within its own loop, and only the
+            buffer's answer passes through the trainer's hands before.
+        see_failures: is told of how many groups of a batch rollouts have failed. In synchronous training verl goes on
+            with those that are left.
+    """
+
+    def __init__(
+        self,
+        buffer: ReplayBuffer,
+        see_validation: Callable[[KVBatchMeta], None],
+        see_failures: Callable[[int], None],
+    ) -> None:
+        self._buffer, self._see_validation, self._see_failures = buffer, see_validation, see_failures
 
     def sample(self, *args: Any, partition_id: str, **kwargs: Any) -> Any:
         result = self._buffer.sample(*args, partition_id=partition_id, **kwargs)
+        if failed := self._buffer.failure_keys[partition_id]:
+            self._see_failures(len(failed))
         if partition_id == "val":
-            self._look(result[0])
+            self._see_validation(result[0])
         return result
 
     def __getattr__(self, name: str) -> Any:
