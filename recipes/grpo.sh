@@ -2,7 +2,8 @@
 #
 # Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and, for real data, REAL_OPTIONS
 # and REAL_LENGTHS. The latter follow from real videos and GPUs, so that a rehearsal leaves them out. METHODS lists the
-# rows' methods where they are several. Every variable below can be set from outside.
+# rows' methods where they are several. A recipe of another package sets METHOD_DIR, the folder of its method's class,
+# AGENT_LOOPS, its file of agent loops, and SFT_RECIPE, its cold start. Every variable below can be set from outside.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
@@ -97,7 +98,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         # What was set from outside is meant for this run, and a rehearsal for reinforcement learning.
         supervised -- env -u REHEARSE -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
             -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
-            SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "$REPO/recipes/${METHOD}_sft.sh"
+            SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "${SFT_RECIPE:-$REPO/recipes/${METHOD}_sft.sh}"
     fi
 fi
 
@@ -135,7 +136,7 @@ ROLLOUT=(
     actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu="$MICRO_BATCH_SIZE"
     +actor_rollout_ref.rollout.limit_images="$MAX_IMAGES"
-    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "$("$PYTHON" -m verl_video_tools.verl_plugin.config agent-loops)")"
+    actor_rollout_ref.rollout.agent.agent_loop_config_path="$(quoted "${AGENT_LOOPS:-$("$PYTHON" -m verl_video_tools.verl_plugin.config agent-loops)}")"
     actor_rollout_ref.rollout.agent.default_agent_loop="${METHODS[0]}"
 )
 REWARD=(

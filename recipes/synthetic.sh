@@ -1,9 +1,12 @@
 # Sourced by grpo.sh and sft.sh: how each method is set in the synthetic world, by the file synthetic.txt in its folder.
+# A recipe of another package says where its own method's is: METHOD_DIR.
 # First looks are so sparse that most events of its videos hide between their frames, and turns are no longer than the
 # tiny model needs.
 synthetic_fields() { # METHOD: prints one field=value per line
     echo "prompt_file=$DEMO_DIR/prompts/$1.txt"
-    grep -v '^#' "$REPO/verl_video_tools/methods/$1/synthetic.txt"
+    local folder=$REPO/verl_video_tools/methods/$1
+    if [ "$1" = "$METHOD" ]; then folder=${METHOD_DIR:-$folder}; fi
+    grep -v '^#' "$folder/synthetic.txt"
 }
 
 # Fills the array FIELDS with PREFIX<method>.<field>=<value> for every method of METHODS.

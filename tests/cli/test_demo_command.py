@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,6 +10,7 @@ import pytest
 
 import verl_video_tools.synthetic
 from verl_video_tools.cli.main import run
+from verl_video_tools.methods import REGISTERED
 from verl_video_tools.synthetic import FAMILIES
 
 
@@ -102,3 +104,31 @@ def test_missing_base_model_is_named(
     assert run(small(tmp_path / "demo")) == 1
     assert "no base model" in capfd.readouterr().err
     assert not (tmp_path / "demo").exists()
+
+
+@pytest.fixture
+def own_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of a method that this package does not bring."""
+    (tmp_path / "own_method.py").write_text(
+        "from verl_video_tools.methods.direct.method import Direct\n\nclass Own(Direct):\n    name = 'own'\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_method", raising=False)
+    monkeypatch.setitem(REGISTERED, "own", "own_method:Own")
+    return tmp_path
+
+
+def test_the_prompt_of_another_package_s_method_is_written_beside_ours(base: Path, own_method: Path) -> None:
+    (own_method / "prompt_synthetic.txt").write_text("Look again.")
+    assert run(small(own_method / "demo", "--agent-name", "own", "--agent-name", "framethinker")) == 0
+    prompts = own_method / "demo" / "prompts"
+    assert (prompts / "own.txt").read_text() == "Look again."
+    assert (prompts / "framethinker.txt").is_file()
+
+
+def test_a_method_without_such_a_prompt_is_refused_before_any_video(
+    base: Path, own_method: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(small(own_method / "demo", "--agent-name", "own")) == 2
+    assert "own has no prompt for a tiny model: put one into" in capfd.readouterr().err.replace("\n", " ")
+    assert not list((own_method / "demo").glob("videos/*.mp4"))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 from pathlib import Path
 
 import pytest
 
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.prompt_files import prompt_digest, read_prompt
+from verl_video_tools.core.prompt_files import file_beside, prompt_digest, read_prompt
 from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import METHOD_NAMES, get_method
@@ -63,3 +64,12 @@ def test_the_new_placeholder_is_filled(name: str, former: str, now: str, tmp_pat
 def test_a_file_that_cannot_be_read_is_told_before_a_run(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read prompt_file"):
         get_method(name, prompt_file=str(tmp_path / "none.txt"))
+
+
+def test_a_class_of_a_single_module_has_files_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An outside method may be one module that is in no package."""
+    (tmp_path / "single_module_method.py").write_text("class Own: ...\n")
+    (tmp_path / "prompt.txt").write_text("Look again.")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = importlib.import_module("single_module_method").Own
+    assert file_beside(own, "prompt.txt").read_text() == "Look again."

@@ -39,16 +39,20 @@ class Demo:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.synthetic_benchmarks import FILES
         from verl_video_tools.data.synthetic_rows import make_demo
-        from verl_video_tools.methods import METHOD_NAMES, get_method
+        from verl_video_tools.methods import METHOD_NAMES, method_class, method_names
         from verl_video_tools.methods.toolkit.synthetic import write_prompt
         from verl_video_tools.synthetic import base_model_dir, clip_dir
 
+        agent_names = self.agent_name or ["framethinker"]
         try:
             # Before the videos: a broken installation should fail at once.
             base, clip = base_model_dir(self.family), clip_dir()
         except FileNotFoundError as error:
             raise SetupError(str(error)) from error
         with writing(self.out, "name a folder that can be made and written"):
+            # Rows may name loops that are no method.
+            for name in (*METHOD_NAMES, *(set(agent_names) & set(method_names()) - set(METHOD_NAMES))):
+                write_prompt(method_class(name), self.out / "prompts")
             try:
                 with progress_bars("videos") as (progress,):
                     folder = make_demo(
@@ -57,7 +61,7 @@ class Demo:
                         num_test_videos=self.test_videos or (134 if self.needle else 24),
                         questions_per_video=self.questions_per_video,
                         seed=self.seed,
-                        agent_names=self.agent_name or ["framethinker"],
+                        agent_names=agent_names,
                         open_ended=self.open_ended,
                         needle=self.needle,
                         progress=progress,
@@ -65,8 +69,6 @@ class Demo:
             except ValueError as error:
                 raise UsageError(str(error)) from error
             shutil.copytree(base, folder / "base", dirs_exist_ok=True)
-            for name in METHOD_NAMES:
-                write_prompt(type(get_method(name)), folder / "prompts")
             shutil.copytree(clip, folder / "clip", dirs_exist_ok=True)
         made = {"training rows": "train.parquet", "test rows": "test.parquet"}
         made |= {f"as {benchmark}": name for benchmark, name in FILES.items()}

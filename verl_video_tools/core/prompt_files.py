@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -24,8 +25,10 @@ def read_prompt(package: str, packaged_name: str, prompt_file: str | Path | None
 
 
 def file_beside(owner: type, name: str) -> Traversable:
-    """A file in the folder of the module that defines a class, such as a method's."""
-    return files(owner.__module__.rpartition(".")[0]).joinpath(name)
+    """A file in the folder of the module that defines a class, such as a method's. The module may lie in no package."""
+    package = owner.__module__.rpartition(".")[0]
+    folder = files(package) if package else Path(inspect.getfile(owner)).parent
+    return folder.joinpath(name)
 
 
 def prompt_digest(prompt_file: str | Path | None) -> str | None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.prompt_files import file_beside
 
@@ -27,7 +28,13 @@ def synthetic_fields(method_class: type[Method], prompts_dir: Path | None = None
 
 
 def write_prompt(method_class: type[Method], prompts_dir: Path) -> None:
-    """Write the method's short system prompt for a tiny model to ``<prompts_dir>/<name>.txt``."""
+    """Write the method's short system prompt for a tiny model to ``<prompts_dir>/<name>.txt``.
+
+    Raises:
+        UsageError: the method has none.
+    """
+    prompt = file_beside(method_class, PROMPT_FILE)
+    if not prompt.is_file():
+        raise UsageError(f"{method_class.name} has no prompt for a tiny model: put one into {prompt}")
     prompts_dir.mkdir(parents=True, exist_ok=True)
-    prompt = file_beside(method_class, PROMPT_FILE).read_bytes()
-    (prompts_dir / f"{method_class.name}.txt").write_bytes(prompt)
+    (prompts_dir / f"{method_class.name}.txt").write_bytes(prompt.read_bytes())
