@@ -107,7 +107,7 @@ learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; hel
 
 HOURS ?= 1
 soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak
-	python -m benchmarks.soak --hours $(HOURS) $(if $(LEAK_MB),--leak-mb $(LEAK_MB))
+	python -m benchmarks.soak --hours $(HOURS) $(if $(LEAK_MB),--leak-mb $(LEAK_MB)) $(if $(EARLIER),--earlier $(EARLIER))
 
 clean:  ## caches and build products; keeps .venv and what runs wrote
 	rm -rf build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

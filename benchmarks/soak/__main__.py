@@ -1,7 +1,8 @@
 """`python -m benchmarks.soak --hours 1`: train for hours with faults at random, and tell what grows.
 
-May be interrupted at any moment; started again, it goes on until the hours are full. With `--leak-mb 1` the agent loop
-worker keeps 1 MB more with every step, which has to be found.
+May be interrupted at any moment; started again, it goes on until the hours are full. `--earlier FOLDER` counts and
+shows segments of another machine, too; `--docs` keeps those that a page was made from in `benchmarks/soak/segments`.
+With `--leak-mb 1` the agent loop worker keeps 1 MB more with every step, which has to be found.
 
 Exit code: 0, or 1 where something grows by more than its bound, 2 where a run ended by itself.
 """
@@ -18,7 +19,10 @@ from benchmarks.soak import page, picture
 from benchmarks.soak.growth import Verdict, all_growth
 from benchmarks.soak.prepare import prepare
 from benchmarks.soak.run import Options, SegmentError, run_segment
-from benchmarks.soak.segments import read_segments, soaked_hours
+from benchmarks.soak.segments import SegmentsDifferError, copy_segments, read_segments, soaked_hours
+
+KEPT = Path(__file__).parent / "segments"
+"""What docs/reliability.md shows."""
 
 
 def main() -> int:
@@ -29,16 +33,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the faults")
     parser.add_argument("--leak-mb", type=float, default=0.0, help="planted in the agent loop worker, per step")
     parser.add_argument("--out", type=Path, help="default: outputs/soak, or outputs/soak_leak with a planted leak")
+    parser.add_argument("--earlier", type=Path, help="folder of segments to go on from")
     parser.add_argument("--docs", action="store_true", help="put table and picture into docs/reliability.md")
     options = parser.parse_args()
     out = options.out or Path("outputs", "soak_leak" if options.leak_mb else "soak")
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        if options.earlier is not None:
+            copy_segments(options.earlier, out)
         soak(Options(out, 60 * options.minutes, options.seed, options.leak_mb), options.hours, options.most_segments)
     except KeyboardInterrupt:
         print(f"soak: interrupted; the same command goes on ({_state(out)})", file=sys.stderr)
         return 130
-    except SegmentError as error:
+    except (SegmentError, SegmentsDifferError) as error:
         print(f"soak: {error}", file=sys.stderr)
         return 2
     return tell(out, options.docs)
@@ -68,6 +75,7 @@ def tell(out: Path, docs: bool) -> int:
     if docs:
         page.into_page(text)
         page.PICTURE.write_bytes((out / "soak.svg").read_bytes())
+        copy_segments(out, KEPT)
     return int(any(each.verdict is Verdict.GROWS for each in growth))
 
 

@@ -7,10 +7,15 @@ is missing where the soak itself was killed.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+
+class SegmentsDifferError(Exception):
+    """Two folders hold different segments under one number."""
 
 
 @dataclass
@@ -74,6 +79,20 @@ class SegmentWriter:
 def read_segments(folder: Path) -> list[Segment]:
     """All segments in a folder, in order. A last line that was cut is left out."""
     return [_read(number, path) for number, path in _files(folder)]
+
+
+def copy_segments(source: Path, target: Path) -> None:
+    """Put the segments of a folder into another one, which may hold some of them.
+
+    Raises:
+        SegmentsDifferError: another segment has the same number there: the two folders are not of one soak.
+    """
+    for _, path in _files(source):
+        copy = target / path.name
+        if copy.exists() and not path.read_bytes().startswith(copy.read_bytes()):
+            raise SegmentsDifferError(f"{copy} and {path} differ: give another folder with --out")
+        target.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
 
 
 def soaked_hours(segments: Sequence[Segment]) -> float:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.soak import page
 from benchmarks.soak.__main__ import tell
 from benchmarks.soak.growth import ALL, BOUNDS, Verdict, all_growth
-from benchmarks.soak.segments import SegmentWriter, read_segments, soaked_hours
+from benchmarks.soak.segments import SegmentsDifferError, SegmentWriter, copy_segments, read_segments, soaked_hours
 
 LEAK_MB = 1.0
 
@@ -75,6 +75,22 @@ def test_the_exit_code_tells_of_growth(soaked: Callable[[float], Path], capsys: 
 
 def test_without_a_leak_the_exit_code_is_0(soaked: Callable[[float], Path]) -> None:
     assert tell(soaked(0.0), docs=False) == 0
+
+
+def test_a_soak_goes_on_from_the_segments_of_another_machine(soaked: Callable[[float], Path], tmp_path: Path) -> None:
+    kept, other = soaked(0.0), tmp_path / "other"
+    copy_segments(kept, other)
+    copy_segments(kept, other)
+    assert soaked_hours(read_segments(other)) == soaked_hours(read_segments(kept))
+    writer = SegmentWriter(other, {"commit": "0123456", "seed": 0, "leak_mb": 0.0})
+    writer.close("time")
+    assert writer.number == 3
+
+
+def test_segments_of_two_soaks_are_not_mixed(soaked: Callable[[float], Path], tmp_path: Path) -> None:
+    SegmentWriter(other := tmp_path / "other", {"commit": "89abcde", "seed": 0, "leak_mb": 0.0}).close("time")
+    with pytest.raises(SegmentsDifferError, match=r"segment_0001.jsonl and .* differ: give another folder with --out"):
+        copy_segments(soaked(0.0), other)
 
 
 def test_a_soak_without_a_sample_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
