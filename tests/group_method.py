@@ -26,6 +26,8 @@ class FrameThinkerInGroups(FrameThinker):
     context: ContextPolicy = "append"
     temperatures: tuple[float, ...] = ()
     """Of the rollouts of a group, in turn; none: the run's."""
+    prompt_variants: int = 1
+    """Different system prompts in a group, in turn."""
     prompt_variant: int = 0
     frames_per_rollout: tuple[int, ...] = ()
     """Initial frames of the rollouts of a group, in turn; none: the run's."""
@@ -34,10 +36,12 @@ class FrameThinkerInGroups(FrameThinker):
         return self.context
 
     def for_session(self, session_id: int, group_size: int, validate: bool) -> FrameThinkerInGroups:
-        if validate or not self.frames_per_rollout:
+        if validate:
             return self
-        number = session_id % len(self.frames_per_rollout)
-        return replace(self, initial_frames=self.frames_per_rollout[number], prompt_variant=session_id % 2)
+        own = replace(self, prompt_variant=session_id % self.prompt_variants)
+        if not self.frames_per_rollout:
+            return own
+        return replace(own, initial_frames=self.frames_per_rollout[session_id % len(self.frames_per_rollout)])
 
     def sampling_options(self, session_id: int, group_size: int, validate: bool) -> Mapping[str, float]:
         if not self.temperatures:
@@ -46,8 +50,8 @@ class FrameThinkerInGroups(FrameThinker):
 
     def prompt(self, sample: Sample, info: Any, images: Any) -> list[vt.Message]:
         system, *others = super().prompt(sample, info, images)
-        hint = "Look twice before you answer." if self.prompt_variant else "Answer as soon as you can."
-        return [vt.Message(system.role, (*system.content, f"\n{hint}")), *others]
+        hint = "\nLook twice before you answer." if self.prompt_variant else ""
+        return [vt.Message(system.role, (*system.content, hint)), *others]
 
     def score_group(
         self, trajectories: Sequence[Trajectory], rewards: Sequence[Mapping[str, float]], sample: Sample

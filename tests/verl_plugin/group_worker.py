@@ -17,13 +17,15 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopO
 from verl.trainer.ppo.v1 import agent_loop_tq
 
 from tests.group_method import NAME
-from tests.verl_plugin.harness import make_row
+from tests.verl_plugin.harness import ScriptedServer, make_row
 from tests.verl_plugin.trainer_batches import MemoryQueue
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.verl_plugin import group_scores
+from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
+from verl_video_tools.verl_plugin.group_router import RequestId
 from verl_video_tools.verl_plugin.group_scores import running_group
 from verl_video_tools.verl_plugin.reward_manager import VideoToolsRewardManager
 from verl_video_tools.verl_plugin.settings import pack_record
@@ -96,6 +98,20 @@ class PlantedLoop:
         return outputs if len(outputs) > 1 else outputs[0]
 
 
+class ScriptedClient:
+    """Stands for verl's client of the inference server: each rollout of a group has turns of its own."""
+
+    def __init__(self, scripts: Sequence[Sequence[str]]) -> None:
+        self.scripts = scripts
+        self.servers: dict[int, ScriptedServer] = {}
+
+    async def generate(self, request_id: str, **request: Any) -> Any:
+        rollout = RequestId.parse(request_id)
+        assert rollout is not None
+        server = self.servers.setdefault(rollout.session_id, ScriptedServer(self.scripts[rollout.session_id]))
+        return await server.generate(request_id=request_id, **request)
+
+
 @dataclass
 class GroupQueue(MemoryQueue):
     """TransferQueue's asynchronous calls on rows in memory; remembers the order of what it was asked."""
@@ -137,7 +153,7 @@ class GroupQueue(MemoryQueue):
 
 async def run_group(
     monkeypatch: pytest.MonkeyPatch,
-    rollouts: Sequence[Planted],
+    rollouts: Sequence[Planted | Sequence[str]],
     *,
     method_fields: Mapping[str, Any] | None = None,
     validate: bool = False,
@@ -145,20 +161,32 @@ async def run_group(
     queue: GroupQueue | None = None,
     row: Mapping[str, Any] | None = None,
     reward_worker: Any = None,
+    rollout_options: Mapping[str, Any] | None = None,
+    **worker_fields: Any,
 ) -> GroupQueue:
-    """All rollouts of one question by verl's `_run_prompt` of our worker, scored by our reward manager."""
+    """All rollouts of one question by verl's `_run_prompt` of our worker, scored by our reward manager.
+
+    Args:
+        rollouts: planted ones; or turns of the policy, for our own agent loop.
+        worker_fields: what the worker has else than no model.
+    """
     queue = queue or GroupQueue()
     for module in (agent_loop_tq, group_scores):
         monkeypatch.setattr(module, "tq", queue)
     fields = {"ccv": False, "choose_bonus": 0.0, **(method_fields or {})}
     monkeypatch.setattr(PlantedLoop, "rollouts", rollouts)
     monkeypatch.setattr(PlantedLoop, "fields", fields)
-    monkeypatch.setitem(agent_loop._agent_loop_registry, LOOP, {"_target_": f"{__name__}.PlantedLoop"})
+    entry = {"_target_": f"{__name__}.PlantedLoop"}
+    if not isinstance(rollouts[0], Planted):
+        entry = {"_target_": f"{VideoAgentLoop.__module__}.VideoAgentLoop", "method": NAME}
+        worker_fields = {"llm_client": ScriptedClient(rollouts), **worker_fields}
+    monkeypatch.setitem(agent_loop._agent_loop_registry, LOOP, entry)
     role = {"strategy": "fsdp2", "fsdp_config": {"mixed_precision": None}}
     rollout = {"n": len(rollouts), "val_kwargs": {"n": len(rollouts)}, "custom": {"video_tools": {NAME: fields}}}
+    rollout |= rollout_options or {}
     config = OmegaConf.create(
         {
-            "actor_rollout_ref": {"actor": role, "ref": role, "rollout": rollout},
+            "actor_rollout_ref": {"actor": role, "ref": role, "rollout": rollout, "model": {"path": ""}},
             "data": {},
             "reward": {"num_workers": 1, "reward_model": {"enable": False}},
         }
@@ -168,6 +196,8 @@ async def run_group(
     worker.llm_client = worker.hf_model_type = worker.dataset_cls = None
     worker.tools, worker.mm_processor_kwargs, worker.distillation_enabled = [], {}, False
     worker._finished, worker._start, worker._stores_images = BackgroundLoop("finished rollouts"), asyncio.Lock(), False
+    for name, value in worker_fields.items():
+        setattr(worker, name, value)
     score = reward_worker or VideoToolsRewardManager(config, tokenizer=None).run_single
     worker.reward_loop_worker_handles = [SimpleNamespace(compute_score=SimpleNamespace(remote=score))]
     prompt = {**(row or make_row("v.mp4")), "uid": uid, "agent_name": LOOP}

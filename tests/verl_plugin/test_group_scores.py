@@ -14,8 +14,9 @@ from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import trainer_base
 
 from tests.group_method import FrameThinkerInGroups
+from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.group_worker import GroupQueue, Planted, run_group, trained_rows
-from tests.verl_plugin.harness import make_row
+from tests.verl_plugin.harness import make_row, processor, tokenizer, video
 from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.verl_plugin import group_scores, trainer_advantages, trainer_sampling
@@ -195,6 +196,34 @@ async def test_several_groups_at_once_do_not_mix(monkeypatch: pytest.MonkeyPatch
     queue = GroupQueue()
     await asyncio.gather(*(run_group(monkeypatch, GROUP, uid=uid, queue=queue) for uid in "abc"))
     assert list(by_rollout(queue).values()) == pytest.approx(SCORES * 3)
+
+
+@pytest.mark.parametrize("context", ["append", "last_evidence"])
+async def test_rollouts_of_our_own_loop(monkeypatch: pytest.MonkeyPatch, context: str) -> None:
+    """Real videos, prompts, tokens and records; the policy says what is written here."""
+    scripts = [
+        [answer("B")],
+        [answer("A")],
+        [choose(20, 60), choose(100, 140), answer("A")],
+        [get("0:03"), answer("B")],
+    ]
+    queue = await run_group(
+        monkeypatch,
+        scripts,
+        method_fields={"context": context, "time_bonus": 0.0, "temperatures": [1.0, 0.5], "wanted_rate": 0.75},
+        row=make_row(video()),
+        rollout_options={"prompt_length": 4096, "response_length": 4096, "calculate_log_probs": True},
+        processor=processor(),
+        tokenizer=tokenizer(),
+        hf_model_type="qwen2_5_vl",
+    )
+    num_sequences = [1, 1, 3, 2] if context == "last_evidence" else [1] * 4
+    assert len(queue.rows) == sum(num_sequences)
+    # Two of four looked, 0.75 are wanted.
+    assert list(by_rollout(queue).values()) == pytest.approx([1.0, 0.0, 0.25 - 0.25, 1.25 - 0.125])
+    records = [unpack_record(queue.rows[f"a_{i}_{n - 1}"]["extra_fields"]) for i, n in enumerate(num_sequences)]
+    assert [record.sampling["temperature"] for record in records] == [1.0, 0.5, 1.0, 0.5]
+    assert queue.log[-1] == ("a", "train", {"status": "finished"})
 
 
 # ------------------------------------------------------------------------------------------------ whoever reads rewards

@@ -19,7 +19,7 @@ from verl_video_tools.verl_plugin.row_check import check_rows
 
 pytestmark = pytest.mark.usefixtures("group_method")
 
-FIELDS = {"temperatures": [0.7, 1.0, 1.3], "frames_per_rollout": [4, 6, 8]}
+FIELDS = {"temperatures": [0.7, 1.0, 1.3], "frames_per_rollout": [4, 6, 8], "prompt_variants": 2}
 TRAINING = {"temperature": 1.0, "top_p": 1.0, "top_k": -1}
 ROLLOUT = {"n": 3, **TRAINING, "val_kwargs": {"n": 3, "temperature": 0, "top_p": 1.0, "top_k": -1}}
 
@@ -115,6 +115,6 @@ def test_whole_numbers_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_refuses_wrong_options_before_it_starts() -> None:
     config = {"agent": {}, **ROLLOUT, "custom": {"video_tools": {NAME: {"temperatures": [1.0, -1.0]}}}}
     rows = [make_row(video()) | {"agent_name": NAME}]
-    with pytest.raises(UsageError, match="sampling_options for rollout 1: temperature must be above 0, got -1.0"):
+    with pytest.raises(UsageError, match=r"sampling_options for rollout 1: temperature must be above 0, got -1\.0"):
         check_rows(rows, OmegaConf.create(config), None, validate=False)
     check_rows(rows, OmegaConf.create(config), None, validate=True)
