@@ -16,6 +16,8 @@ import pytest
 from hypothesis import settings
 
 from tests.context_method import NAME, PATH
+from tests.group_method import NAME as GROUP_NAME
+from tests.group_method import PATH as GROUP_PATH
 from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
 from verl_video_tools.services.endpoint import client, retries
@@ -55,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def context_method(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the method of `tests.context_method` known for one test."""
     monkeypatch.setitem(methods.REGISTERED, NAME, PATH)
+
+
+@pytest.fixture
+def group_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the method of `tests.group_method` known for one test."""
+    monkeypatch.setitem(methods.REGISTERED, GROUP_NAME, GROUP_PATH)
 
 
 @pytest.fixture(scope="session")

@@ -194,6 +194,10 @@ class JudgeError(VideoToolsError):
     """
 
 
+class GroupScoreError(VideoToolsError):
+    """A method's `score_group` raised, or gave what is no reward: the rollouts that it compared are flagged."""
+
+
 class InvariantError(VideoToolsError, AssertionError):
     """A finished rollout broke an invariant between its tokens, mask, log-probabilities and images."""
 

@@ -13,6 +13,7 @@ from verl_video_tools.core.config import checked_fields, require
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.grading import check_question
+from verl_video_tools.core.group_rules import GroupRules
 from verl_video_tools.core.messages import Content, ImagePart, Message
 from verl_video_tools.core.prompt_files import check_placeholders
 from verl_video_tools.core.sample import Sample
@@ -40,7 +41,7 @@ class RolloutLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(ABC):
+class Method(GroupRules, ABC):
     """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
 
     The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
@@ -131,7 +132,7 @@ class Method(ABC):
             check_placeholders(self.prompt_file, self.renamed_fields)
         self.check_fields()
 
-    def check_fields(self) -> None:  # noqa: B027 (a method without fields of its own has nothing to check)
+    def check_fields(self) -> None:
         """Check the ranges of the method's own fields, by `core.config.require`.
 
         Raises:
@@ -308,17 +309,19 @@ class Method(ABC):
         if trajectory.is_lost():
             return self.zero_reward()
         components = await self.components(trajectory, sample, judge)
-        if set(components) != set(self.reward_components):
+        if set(components) != (expected := set(self.reward_components) - set(self.group_components)):
             raise TypeError(
                 f"{type(self).__name__}.components gave {sorted(components)}, and reward_components are "
-                f"{sorted(self.reward_components)}"
+                f"{sorted(expected)}"
             )
+        components = {**components, **dict.fromkeys(self.group_components, 0.0)}  # of a rollout without siblings
         paid = sum(value for name, value in components.items() if name not in self.unpaid_components)
         return {"score": paid, **components}
 
     @abstractmethod
     async def components(self, trajectory: Trajectory, sample: Sample, judge: Judge | None) -> dict[str, float]:
-        """What a rollout that was not lost earns, weighted: a value for each of `reward_components`.
+        """What a rollout that was not lost earns, weighted: a value for each of `reward_components`, except for the
+        `group_components`.
 
         Raises:
             JudgeError: the judge gave no verdict.

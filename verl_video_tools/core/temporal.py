@@ -66,6 +66,17 @@ def boundary_agreement(segment: Sequence[float], truth: Sequence[float], duratio
     return math.prod(max(0.0, 1.0 - error / duration_seconds) for error in errors)
 
 
+def covered_iou(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> float:
+    """Intersection over union of everything that two lists of segments cover, in [0, 1]; 0.0 where one covers nothing.
+
+    Segments that are reversed, empty or not finite cover nothing.
+    """
+    ours, theirs = _merged(first), _merged(second)
+    shared = sum(_shared_seconds(theirs, segment) for segment in ours)
+    covered = sum(end - start for start, end in [*ours, *theirs])
+    return min(1.0, shared / (covered - shared)) if shared > 0.0 else 0.0
+
+
 def _shared_seconds(segments: Sequence[Sequence[float]], truth: Sequence[float]) -> float:
     truths = _merged([truth])
     return sum(

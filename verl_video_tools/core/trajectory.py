@@ -13,6 +13,8 @@ from verl_video_tools.core.messages import ImagePart
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
+GROUP_SCORE_FLAG = "group_score"
+"""Flag of rollouts that their method failed to compare with each other."""
 
 
 class StopReason(StrEnum):
@@ -152,6 +154,8 @@ class Trajectory:
     settings: dict[str, Any] = field(default_factory=dict)
     """Fields of the method that are this rollout's own, where those of a group differ by design (FrameMind's rung).
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
+    sampling: dict[str, float] = field(default_factory=dict)
+    """Options of sampling that are this rollout's own (`Method.sampling_options`); the others are the run's."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
 

@@ -31,6 +31,7 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import rollout_tokens
+from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.rollout.token_policy import TokenPolicy
 from verl_video_tools.rollout.tokens import (
     TokenCounter,
@@ -42,6 +43,7 @@ from verl_video_tools.rollout.tokens import (
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
+from verl_video_tools.verl_plugin.group_scores import running_group
 from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
@@ -111,6 +113,8 @@ class VideoAgentLoop(AgentLoopBase):
         validate = is_validation(sampling_params, self.rollout_config)
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
+        sampling = session_sampling(self.run_method, session_id, len(group), validate, sampling_params)
+        running_group().to_be_compared(self.run_method, sample)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
         request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
         tokens = rollout_tokens(method.context_policy(), self.counter, self.end_of_turn_id)
@@ -128,14 +132,14 @@ class VideoAgentLoop(AgentLoopBase):
             self._decode,
             request_id,
             self._image_sender(uid),
-            sampling_params,
+            {**sampling_params, **sampling},
             self.mm_processor_kwargs,
             self.end_ids,
             with_logprobs=self.rollout_config.calculate_log_probs,
         )
         episode = Episode(method, sample, self.envelope, budget, self.retriever, group=group)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
-        trajectory.settings = method.own_settings(self.run_method)
+        trajectory.settings, trajectory.sampling = method.own_settings(self.run_method), sampling
         sequences: Sequence[TokenStream] = ()
         try:
             await _run_timed(episode, policy, timing)

@@ -14,6 +14,8 @@ tensors in the queue for each rollout. With `actor_rollout_ref.rollout.custom.vi
 hold verl's tensors, in the precision in which the model will read them: verl keeps the processor's float32, though FSDP
 casts it to bfloat16 before anything else.
 
+They compare the rollouts of a group before it is finished, where the method does (`group_scores`).
+
 What verl does with a finished rollout runs in an event loop of its own (`background_loop`): it makes tensors of token
 lists for milliseconds, in which no other rollout of the worker could take its next turn.
 
@@ -184,14 +186,39 @@ class VideoAgentLoopWorker(_Worker):
         gc.collect()
         gc.freeze()
 
-    async def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
+    async def _run_prompt(self, *args: Any, **kwargs: Any) -> None:
+        """Each group is an asyncio task of its own, and ends with the tag that lets others read its rewards."""
+        from verl_video_tools.verl_plugin.group_scores import begin_group
+
+        begin_group()
+        await super()._run_prompt(*args, **kwargs)
+
+    def _run_agent_loop(self, *args: Any, **kwargs: Any) -> Any:
+        """A coroutine for one rollout. verl asks for those of all rollouts of a group before it starts any."""
+        from verl_video_tools.verl_plugin.group_scores import running_group
+
+        running_group().num_running += 1
+        return self._run_rollout(*args, **kwargs)
+
+    async def _run_rollout(self, *args: Any, **kwargs: Any) -> Any:
         """Each rollout is an asyncio task of its own, and has its own `rollout_task`."""
         from verl_video_tools.verl_plugin.agent_loop_worker import begin_rollout
+        from verl_video_tools.verl_plugin.group_scores import running_group
 
         begin_rollout(self._stores_images)
-        async with self._start:  # one after the other: verl starts all rollouts of a batch at once
-            await asyncio.sleep(0)
-        return await super()._run_agent_loop(*args, **kwargs)
+        try:
+            async with self._start:  # one after the other: verl starts all rollouts of a batch at once
+                await asyncio.sleep(0)
+            return await super()._run_agent_loop(*args, **kwargs)
+        finally:
+            if (group := running_group()).settle():
+                await self._finished.run(self._compare(group))
+
+    async def _compare(self, group: Any) -> None:
+        """All rollouts of a group have settled; verl's task of the group has not been told of this one yet."""
+        from verl_video_tools.verl_plugin.group_scores import write_rewards
+
+        await write_rewards(group.compare())
 
     async def _agent_loop_postprocess(
         self, output: AgentLoopOutput | list[AgentLoopOutput], validate: bool, **kwargs: Any
@@ -204,6 +231,7 @@ class VideoAgentLoopWorker(_Worker):
     ) -> None:
         """Prepares in threads what verl's method would compute on its event loop."""
         from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, forward_dtype, rollout_task, row_inputs
+        from verl_video_tools.verl_plugin.group_scores import running_group
 
         task = rollout_task()
         task.needs_pixels = not validate
@@ -222,6 +250,8 @@ class VideoAgentLoopWorker(_Worker):
             # verl would make a dictionary of each image's fields.
             outputs = [sequence.model_copy(update={"multi_modal_data": None}) for sequence in outputs]
         await super()._agent_loop_postprocess(outputs, validate, **kwargs)
+        if not validate:
+            running_group().add(outputs, kwargs["uid"], kwargs["session_id"])
 
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""

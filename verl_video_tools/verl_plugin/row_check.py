@@ -14,6 +14,7 @@ from verl.utils.import_utils import resolve_config_path
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
+from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.settings import check_retriever, group_methods, judge_config, method_from_config
@@ -81,7 +82,7 @@ def check_rows(
 
     Raises:
         UsageError: all rows of a method cannot, so that training on them teaches nothing; or a method gives a rollout
-            fields that must not be its own.
+            fields, or options of sampling, that must not be its own.
     """
     default = rollout_config.agent.get("default_agent_loop")
     methods: dict[str, Method] = {}
@@ -114,8 +115,10 @@ def check_rows(
 
 def _checked_method(name: str, rollout_config: DictConfig, validate: bool) -> Method:
     method = method_from_config(name, rollout_config)
-    for own in group_methods(method, rollout_config, validate):
+    group = group_methods(method, rollout_config, validate)
+    for session_id, own in enumerate(group):
         own.own_settings(method)
+        session_sampling(method, session_id, len(group), validate, {})
     return method
 
 

@@ -63,6 +63,13 @@ from verl_video_tools.methods.toolkit.frame_lines import numbered_frames as numb
 from verl_video_tools.methods.toolkit.frame_range import read_frame_range as read_frame_range
 from verl_video_tools.methods.toolkit.frame_size import frame_size as frame_size
 from verl_video_tools.methods.toolkit.frame_size import spread_frames as spread_frames
+from verl_video_tools.methods.toolkit.group_terms import curiosity_bonus as curiosity_bonus
+from verl_video_tools.methods.toolkit.group_terms import looked_at_spans as looked_at_spans
+from verl_video_tools.methods.toolkit.group_terms import relative_length_penalty as relative_length_penalty
+from verl_video_tools.methods.toolkit.group_terms import span_diversity as span_diversity
+from verl_video_tools.methods.toolkit.group_terms import tool_necessity as tool_necessity
+from verl_video_tools.methods.toolkit.group_terms import uses_tools as uses_tools
+from verl_video_tools.methods.toolkit.group_terms import written_characters as written_characters
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
 from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
 from verl_video_tools.methods.toolkit.refusals import format_error as format_error

@@ -1,0 +1,131 @@
+"""Real GRPO steps of a method that compares the rollouts of a group, against a calculation by hand from the records:
+synchronous with a sequence per turn, and with devices of their own for engine and trainer.
+
+Every fourth rollout of a group is given more frames than the prompt may hold, and so is flagged.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.group_method import NAME
+from tests.integration import test_separate_async
+from tests.integration.conftest import Run, assert_succeeded, run_recipe, write_rows
+from verl_video_tools.records.records import read_records
+
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("group_method")]
+
+GROUP_SIZE, GROUPS_PER_STEP, NUM_STEPS = 4, 4, 2
+WANTED_RATE, LENGTH_WEIGHT = 0.9, 0.25
+TEMPERATURES = [1.0, 0.8, 1.2, 1.0]
+MODES = {
+    "sync": ("+actor_rollout_ref.rollout.custom.video_tools.framethinker_group.context=last_evidence",),
+    "separate_async": test_separate_async.OPTIONS,
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("sync", marks=pytest.mark.integration),
+        pytest.param("separate_async", marks=pytest.mark.recipes),
+    ],
+)
+def run(request: pytest.FixtureRequest, output_dir: Path, sft_model: Path) -> Run:
+    def rename(number: int, row: dict) -> None:
+        row["agent_name"] = NAME
+
+    mode = request.param
+    rows = write_rows(output_dir, f"groups_{mode}.parquet", "framethinker", rename)
+    fields = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
+    options = [option for option in MODES[mode] if "record_tokens" not in option]
+    run = run_recipe(
+        f"groups_{mode}",
+        "mixed_grpo",
+        output_dir,
+        *options,
+        f"trainer.total_training_steps={NUM_STEPS}",
+        "+trainer.video_tools.record_tokens=True",
+        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('group_loops.yaml')}",
+        f"{fields}.prompt_file={output_dir / 'demo_mixed' / 'prompts' / 'framethinker.txt'}",
+        f"{fields}.max_turn_tokens=96",
+        f"{fields}.wanted_rate={WANTED_RATE}",
+        f"{fields}.length_weight={LENGTH_WEIGHT}",
+        f"{fields}.temperatures={TEMPERATURES}".replace(" ", ""),
+        f"{fields}.frames_per_rollout=[8,8,8,120]",
+        TRAIN_FILES=rows,
+        VAL_FILES=rows,
+        MODEL_PATH=str(sft_model),
+        TRAIN_BATCH_SIZE=str(GROUPS_PER_STEP),
+        ROLLOUT_N=str(GROUP_SIZE),
+        MAX_PROMPT_LENGTH="1024",
+        MAX_RESPONSE_LENGTH="256",
+        MAX_MODEL_LEN="1280",
+        VERL_USE_EXTERNAL_MODULES="tests.integration.group_registration",
+    )
+    assert_succeeded(run)
+    return run
+
+
+@pytest.fixture
+def groups(run: Run) -> list[list[dict]]:
+    found = defaultdict(list)
+    for line in read_records(run.folder / "trajectories"):
+        found[line["step"], line["uid"]].append(line)
+    groups = [sorted(group, key=lambda line: line["session_id"]) for group in found.values()]
+    assert len(groups) == NUM_STEPS * GROUPS_PER_STEP and {len(group) for group in groups} == {GROUP_SIZE}
+    return groups
+
+
+def test_the_records_hold_the_compared_rewards(groups: list[list[dict]]) -> None:
+    bonuses, penalties = set(), set()
+    for group in groups:
+        valid = [line for line in group if not line["trajectory"].flags]
+        assert [line["session_id"] for line in group if line["trajectory"].flags] == [3]
+        called = [any(call.ok for turn in line["trajectory"].turns for call in turn.calls) for line in valid]
+        turns = [len(line["trajectory"].turns) for line in valid]
+        missing = max(0.0, WANTED_RATE - sum(called) / len(valid))
+        for line, has_called, num_turns in zip(valid, called, turns, strict=True):
+            longer = (num_turns - min(turns)) / (max(turns) - min(turns)) if max(turns) > min(turns) else 0.0
+            reward = line["reward"]
+            assert reward["curiosity"] == pytest.approx(missing * has_called)
+            assert reward["length"] == pytest.approx(-LENGTH_WEIGHT * longer)
+            alone = reward["accuracy"] + reward["action_bonus"]
+            assert reward["score"] == pytest.approx(alone + reward["curiosity"] + reward["length"])
+            bonuses.add(round(reward["curiosity"], 4))
+            penalties.add(round(reward["length"], 4))
+        lost = group[3]["reward"]
+        assert lost["flagged"] == 1.0 and lost["score"] == lost["curiosity"] == lost["length"] == 0.0
+    assert len(bonuses) > 1 or len(penalties) > 1, "rollouts that are all alike show nothing"
+
+
+def test_advantages_by_hand(groups: list[list[dict]]) -> None:
+    for group in groups:
+        valid, flagged = group[:3], group[3]
+        scores = np.array([line["reward"]["score"] for line in valid])
+        expected = (scores - scores.mean()) / (scores.std(ddof=1) + 1e-6) if np.ptp(scores) else np.zeros(3)
+        assert [line["advantage"] for line in valid] == pytest.approx(list(expected), abs=1e-4)
+        assert flagged["advantage"] == 0.0
+        for line in valid:
+            values = {value for sequence in line["sequences"] for value in sequence["advantages"]}
+            assert {round(value, 4) for value in values - {0.0}} <= {round(line["advantage"], 4)}
+        assert not any(any(sequence["response_mask"]) for sequence in flagged["sequences"])
+
+
+def test_each_rollout_was_sampled_in_its_own_way(groups: list[list[dict]]) -> None:
+    for group in groups:
+        assert [line["trajectory"].sampling for line in group] == [
+            {"temperature": temperature, "top_p": 0.9} for temperature in TEMPERATURES
+        ]
+
+
+def test_turns_are_sequences_where_evidence_is_dropped(
+    request: pytest.FixtureRequest, groups: list[list[dict]]
+) -> None:
+    lines = [line for group in groups for line in group]
+    is_sync = "[sync" in request.node.nodeid
+    assert any(line["num_sequences"] > 1 for line in lines) == is_sync

@@ -1,0 +1,66 @@
+"""The rewards of a group once its rollouts are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from verl_video_tools.core.errors import GroupScoreError
+from verl_video_tools.core.method import Method
+from verl_video_tools.core.sample import Sample
+from verl_video_tools.core.trajectory import Trajectory
+
+
+def group_rewards(
+    method: Method,
+    trajectories: Sequence[Trajectory],
+    rewards: Sequence[Mapping[str, float]],
+    sample: Sample,
+) -> list[dict[str, float]]:
+    """The breakdown of each rollout with its `group_components`; `score` is the sum of what is paid, `acc` follows.
+
+    A single rollout has nothing to be compared with, and keeps its reward.
+
+    Args:
+        method: the run's.
+        trajectories: neither flagged nor lost.
+        rewards: of each: `score`, `acc` and all `reward_components`.
+
+    Raises:
+        GroupScoreError: `score_group` raised, or gave anything but finite numbers under exactly `group_components`.
+    """
+    if len(trajectories) < 2 or not method.group_components:
+        return [dict(reward) for reward in rewards]
+    try:
+        earned = method.score_group(trajectories, rewards, sample)
+        checked = [_checked(method, components) for components in earned]
+    except GroupScoreError:
+        raise
+    except Exception as error:  # a method's own code: raised further, it would end as a failure that names nothing
+        raise GroupScoreError(f"{type(method).__name__}.score_group failed: {error!r}") from error
+    if len(checked) != len(trajectories):
+        raise GroupScoreError(
+            f"{type(method).__name__}.score_group gave {len(checked)} results for {len(trajectories)} rollouts; give "
+            "one for each, in their order"
+        )
+    return [_with(method, reward, components, sample) for reward, components in zip(rewards, checked, strict=True)]
+
+
+def _checked(method: Method, components: Mapping[str, float]) -> dict[str, float]:
+    if set(components) != set(method.group_components):
+        raise GroupScoreError(
+            f"{type(method).__name__}.score_group gave {sorted(components)}, and group_components are "
+            f"{sorted(method.group_components)}"
+        )
+    values = {name: float(value) for name, value in components.items()}
+    if bad := {name: value for name, value in values.items() if not math.isfinite(value)}:
+        raise GroupScoreError(f"{type(method).__name__}.score_group gave {bad}; rewards are finite numbers")
+    return values
+
+
+def _with(
+    method: Method, reward: Mapping[str, float], components: Mapping[str, float], sample: Sample
+) -> dict[str, float]:
+    paid = {name: components.get(name, reward[name]) for name in method.reward_components}
+    score = sum(value for name, value in paid.items() if name not in method.unpaid_components)
+    return {"acc": method.acc({"score": score, **paid}, sample), "score": score, **paid}
