@@ -37,6 +37,15 @@ class PixelBox(NamedTuple):
     def height(self) -> int:
         return self.bottom - self.top
 
+    def __str__(self) -> str:
+        return str(list(self))
+
+    def in_unit(self, unit: BoxUnit, width: int, height: int) -> Box:
+        """The same box in another unit, of a frame of so many pixels."""
+        right, bottom = frame_edges(unit, width, height)
+        columns, rows = (right / width, bottom / height)
+        return Box(self.left * columns, self.top * rows, self.right * columns, self.bottom * rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
