@@ -1,15 +1,17 @@
-"""The record as a dict: what `dataclasses.asdict` makes of it, in the same order, but for errors, which are texts."""
+"""The record as a dict: what `dataclasses.asdict` makes of it, in the same order, but for errors, which are texts, and
+for what only pictures of a region or of several frames have."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict
 
 import pytest
 
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
-from verl_video_tools.core.frames import FrameRecord
+from verl_video_tools.core.frames import FrameRecord, Tile
+from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
 
 
@@ -29,6 +31,9 @@ def test_the_same_text_as_before() -> None:
     for turn in expected["turns"]:
         for call in turn["calls"]:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
+    shown = [expected["initial_frames"], *(call["frames"] for turn in expected["turns"] for call in turn["calls"])]
+    for frame in (frame for frames in shown for frame in frames):
+        assert frame.pop("region") is None and frame.pop("tiles") == ()
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)
     assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
 
@@ -51,4 +56,18 @@ def test_frames_are_not_copied_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
         return asdict(value)
 
     monkeypatch.setattr(module, "asdict", refuse_frames)
-    assert [len(fields(FrameRecord))] * 5 == [len(frame) for frame in example().to_dict()["initial_frames"]]
+    told = example().to_dict()["initial_frames"]
+    assert [list(frame) for frame in told] == [["index", "timestamp_seconds", "width", "height"]] * 5
+
+
+def test_regions_and_grids_are_recorded_where_there_are_any() -> None:
+    part = FrameRecord(7, 0.5, 56, 28, PixelBox(1, 2, 30, 40))
+    grid = FrameRecord(7, 0.5, 56, 28, tiles=(Tile(7, 0.5), Tile(9, 0.75)))
+    trajectory = example()
+    trajectory.turns[0].calls[1].frames = [part, grid]
+    told = json.loads(json.dumps(trajectory.to_dict()))
+    size = {"index": 7, "timestamp_seconds": 0.5, "width": 56, "height": 28}
+    tiles = [{"index": 7, "timestamp_seconds": 0.5}, {"index": 9, "timestamp_seconds": 0.75}]
+    assert told["turns"][0]["calls"][1]["frames"] == [{**size, "region": [1, 2, 30, 40]}, {**size, "tiles": tiles}]
+    assert Trajectory.from_dict(told) == trajectory
+    assert len({part, grid, *trajectory.initial_frames}) == 7  # images are told apart by their records

@@ -8,7 +8,7 @@
     │   ├── VideoNotFoundError
     │   ├── UnreadableVideoError
     │   ├── BackendError      the chosen decoder cannot deliver the right frames; `pyav` may
-    │   ├── FrameRangeError   a time or index outside the video
+    │   ├── FrameRangeError   a time or index outside the video, a region outside the frame
     │   └── DeadlineError     decoding did not finish in time
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
     ├── EndpointError         a model behind an endpoint gave no usable reply
@@ -48,6 +48,12 @@ class CallErrorCode(StrEnum):
     """The segment ends before it starts."""
     SEGMENT_TOO_SHORT = "segment_too_short"
     """The segment holds fewer frames than the call returns."""
+    REVERSED_BOX = "reversed_box"
+    """The box ends before it starts, to the right or downwards."""
+    BOX_OUTSIDE = "box_outside"
+    """The box leaves the frame."""
+    BOX_TOO_SMALL = "box_too_small"
+    """The box covers fewer pixels than the call shows, or none."""
     TOO_MANY_FRAMES = "too_many_frames"
     """The call asks for more frames than the method allows."""
     TURN_LIMIT = "turn_limit"
@@ -150,7 +156,7 @@ class BackendError(VideoError):
 
 
 class FrameRangeError(VideoError, ValueError):
-    """A time or a frame index lies outside the video."""
+    """A time or a frame index lies outside the video, or a region outside the frame."""
 
 
 class DeadlineError(VideoError, TimeoutError):

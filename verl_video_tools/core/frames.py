@@ -6,11 +6,14 @@ Times are presentation times in seconds from the first frame shown; indices coun
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
+from verl_video_tools.core.regions import PixelBox, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +28,51 @@ class VideoInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Tile:
+    """One frame of a picture that shows several."""
+
+    index: int
+    timestamp_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class FrameRecord:
-    """What one shown frame was: the part of a frame that is kept after its pixels are gone.
+    """What one shown picture was: the part of a frame that is kept after its pixels are gone.
 
     Width and height are in pixels, as handed to the processor.
+
+    Attributes:
+        region: the part of the displayed frame that is shown; None where all of it is.
+        tiles: the frames of a grid, row by row; index and time above are the first one's. Empty for a single frame.
     """
 
     index: int
     timestamp_seconds: float
     width: int
     height: int
+    region: PixelBox | None = None
+    tiles: tuple[Tile, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; `region` (left, top, right, bottom) and `tiles` only where there are any."""
+        told: dict[str, Any] = {
+            "index": self.index,
+            "timestamp_seconds": self.timestamp_seconds,
+            "width": self.width,
+            "height": self.height,
+        }
+        if self.region is not None:
+            told["region"] = list(self.region)
+        if self.tiles:
+            told["tiles"] = [{"index": tile.index, "timestamp_seconds": tile.timestamp_seconds} for tile in self.tiles]
+        return told
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> FrameRecord:
+        """The inverse of `to_dict`."""
+        region = None if told.get("region") is None else PixelBox(*told["region"])
+        tiles = tuple(Tile(**tile) for tile in told.get("tiles", ()))
+        return cls(**{**told, "region": region, "tiles": tiles})
 
 
 @dataclass(frozen=True)
@@ -47,6 +85,9 @@ class FrameBatch:
         corrupt: bool, shape (T,); True where the nearest decodable frame stands in for a damaged one.
         indices: int64, shape (T,); numbers of the frames shown, in presentation order of the file.
         num_cached: frames that came from a cache.
+        region: the part of each displayed frame that was cut out; None where all of it is shown.
+        tiles: where each picture is a grid of frames, those of each; times and indices are then their first one's, and
+            a picture is `corrupt` if any of its frames is, and cached if all of them are.
     """
 
     frames_THWC: npt.NDArray[np.uint8]
@@ -54,6 +95,8 @@ class FrameBatch:
     corrupt: npt.NDArray[np.bool_]
     indices: npt.NDArray[np.int64]
     num_cached: int = 0
+    region: PixelBox | None = None
+    tiles: tuple[tuple[Tile, ...], ...] = ()
 
     def __post_init__(self) -> None:
         num_frames = len(self.frames_THWC)
@@ -64,6 +107,8 @@ class FrameBatch:
         for name in ("timestamps_seconds", "corrupt", "indices"):
             if getattr(self, name).shape != (num_frames,):
                 raise ValueError(f"{name} must have shape ({num_frames},), got {getattr(self, name).shape}")
+        if self.tiles and len(self.tiles) != num_frames:
+            raise ValueError(f"tiles must be told of each of {num_frames} pictures, got {len(self.tiles)}")
 
     def __len__(self) -> int:
         return len(self.frames_THWC)
@@ -71,8 +116,9 @@ class FrameBatch:
     def records(self) -> list[FrameRecord]:
         """What each frame is, without its pixels."""
         height, width = self.frames_THWC.shape[1:3]
-        times = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), strict=True)
-        return [FrameRecord(index, seconds, width, height) for index, seconds in times]
+        tiles = self.tiles or ((),) * len(self)
+        told = zip(self.indices.tolist(), self.timestamps_seconds.tolist(), tiles, strict=True)
+        return [FrameRecord(index, seconds, width, height, self.region, of) for index, seconds, of in told]
 
     def __repr__(self) -> str:  # shapes, never pixels
         return f"FrameBatch(shape={self.frames_THWC.shape}, timestamps_seconds={self.timestamps_seconds.tolist()})"
@@ -86,10 +132,19 @@ class FrameRequest:
     """Frames to decode, at the size that the processor gets. Exactly one of `seconds` and `indices` is given.
 
     Attributes:
+        width, height: of a picture in pixels.
         rounding: which frame a time means, the one `shown` then or the one that begins `nearest` to it, half way the
             later one.
         unique: each frame comes once, though several times mean it; so fewer frames than times may come. Where the
             frame rate varies, this is not known before the file is asked.
+        region: the part of each frame to show. It is cut out of the frame as decoded, at its full size, and then
+            resized.
+        grid: (columns, rows) of one picture that shows all the frames, row by row; cells that no frame fills are
+            black. None shows a picture per frame.
+
+    Raises:
+        ValueError: both or neither of `seconds` and `indices`; a grid with fewer cells than frames, or whose cells are
+            no whole pixels.
     """
 
     width: int
@@ -98,14 +153,27 @@ class FrameRequest:
     indices: tuple[int, ...] | None = None
     rounding: Rounding = "shown"
     unique: bool = False
+    region: Region | None = None
+    grid: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.indices is None):
             raise ValueError("a FrameRequest takes either seconds or indices")
+        if self.grid is not None:
+            columns, rows = self.grid
+            if min(columns, rows) < 1 or not 1 <= self.num_frames <= columns * rows:
+                raise ValueError(f"a grid of {columns}x{rows} cells cannot show {self.num_frames} frames")
+            if self.width % columns or self.height % rows:
+                raise ValueError(f"{self.width}x{self.height} pixels do not divide into {columns}x{rows} cells")
 
-    def __len__(self) -> int:
+    @property
+    def num_frames(self) -> int:
         """Number of frames asked for, the most that can come."""
         return len(self.seconds if self.seconds is not None else self.indices or ())
+
+    def __len__(self) -> int:
+        """Number of pictures asked for, the most that can come: what budgets count."""
+        return self.num_frames if self.grid is None else 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -210,7 +210,7 @@ class Trajectory:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Trajectory:
         def frames(records: Sequence[Mapping[str, Any]]) -> list[FrameRecord]:
-            return [FrameRecord(**record) for record in records]
+            return [FrameRecord.from_dict(record) for record in records]
 
         def call(record: Mapping[str, Any]) -> CallRecord:
             error = None if record.get("error") is None else CallError.parse(record["error"])
@@ -232,10 +232,7 @@ class Trajectory:
 
 
 def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
-    return [{name: getattr(frame, name) for name in _FRAME_FIELDS} for frame in frames]
-
-
-_FRAME_FIELDS = [each.name for each in fields(FrameRecord)]
+    return [frame.to_dict() for frame in frames]
 
 
 def _frames_in_words(indices: Sequence[int]) -> str:

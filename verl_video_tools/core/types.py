@@ -3,11 +3,13 @@
 Import the names from here. Nothing in this package imports torch, PyAV or verl.
 """
 
+from verl_video_tools.core.boxes import Box as Box
 from verl_video_tools.core.frames import FrameBatch as FrameBatch
 from verl_video_tools.core.frames import FrameRecord as FrameRecord
 from verl_video_tools.core.frames import FrameRequest as FrameRequest
 from verl_video_tools.core.frames import PixelEnvelope as PixelEnvelope
 from verl_video_tools.core.frames import Rounding as Rounding
+from verl_video_tools.core.frames import Tile as Tile
 from verl_video_tools.core.frames import VideoInfo as VideoInfo
 from verl_video_tools.core.messages import IMAGE_MARK as IMAGE_MARK
 from verl_video_tools.core.messages import Content as Content
@@ -20,6 +22,9 @@ from verl_video_tools.core.method import Compat as Compat
 from verl_video_tools.core.method import ContextPolicy as ContextPolicy
 from verl_video_tools.core.method import Method as Method
 from verl_video_tools.core.method import RolloutLimits as RolloutLimits
+from verl_video_tools.core.regions import BoxUnit as BoxUnit
+from verl_video_tools.core.regions import PixelBox as PixelBox
+from verl_video_tools.core.regions import Region as Region
 from verl_video_tools.core.sample import Sample as Sample
 from verl_video_tools.core.segments import segment_of as segment_of
 from verl_video_tools.core.services import AnswerLabel as AnswerLabel

@@ -3,7 +3,7 @@
 Importing this needs NumPy and PyAV, not torch.
 """
 
-from verl_video_tools.core.types import FrameBatch, FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.core.types import Box, FrameBatch, FrameRequest, PixelEnvelope, Region, VideoInfo
 from verl_video_tools.video.pool import (
     cache_stats,
     decode_frames,
@@ -17,13 +17,15 @@ from verl_video_tools.video.pool import (
 )
 from verl_video_tools.video.resize import fit_box, fit_envelope, fit_pixels
 from verl_video_tools.video.sampling import fps_seconds, linspace_indices, nearest_indices, not_before, uniform_seconds
-from verl_video_tools.video.tokens import envelope_of, image_tokens
+from verl_video_tools.video.tokens import envelope_of, image_tokens, request_tokens
 from verl_video_tools.video.video import Video
 
 __all__ = [
+    "Box",
     "FrameBatch",
     "FrameRequest",
     "PixelEnvelope",
+    "Region",
     "Video",
     "VideoInfo",
     "cache_stats",
@@ -42,6 +44,7 @@ __all__ = [
     "open_video",
     "planned_frames",
     "pool_stats",
+    "request_tokens",
     "run_decode",
     "run_with_reader",
     "uniform_seconds",

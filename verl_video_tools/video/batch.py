@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from verl_video_tools.core.types import FrameBatch
+from verl_video_tools.core.types import FrameBatch, PixelBox
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,12 @@ class FrameFacts:
 
 
 class BatchBuilder:
-    """Rows of a batch of `num_frames` images; `frames_THWC` is theirs to write into."""
+    """Rows of a batch of `num_frames` images, of a region or whole; `frames_THWC` is theirs to write into."""
 
-    def __init__(self, num_frames: int, height: int, width: int) -> None:
+    def __init__(self, num_frames: int, height: int, width: int, region: PixelBox | None = None) -> None:
         self.height = height
         self.width = width
+        self.region = region
         self.frames_THWC: npt.NDArray[np.uint8] = np.empty((num_frames, height, width, 3), dtype=np.uint8)
         self._timestamps_seconds = np.empty(num_frames, dtype=np.float64)
         self._corrupt = np.zeros(num_frames, dtype=np.bool_)
@@ -46,7 +47,9 @@ class BatchBuilder:
 
     def build(self) -> FrameBatch:
         """The batch; every row must have been written and labelled."""
-        return FrameBatch(self.frames_THWC, self._timestamps_seconds, self._corrupt, self._indices, self._num_cached)
+        return FrameBatch(
+            *(self.frames_THWC, self._timestamps_seconds, self._corrupt, self._indices, self._num_cached, self.region)
+        )
 
 
 BatchRow = tuple[BatchBuilder, int]

@@ -9,6 +9,8 @@ from av.sidedata.sidedata import SideDataContainer
 from av.sidedata.sidedata import Type as SideDataType
 from av.video.reformatter import Interpolation, VideoReformatter
 
+from verl_video_tools.core.regions import PixelBox, scaled
+
 # Area averaging with exact rounding and full chroma comes within 40 dB of the antialiased bicubic resize that image
 # processors do, at half its cost; without the two flags it is 34 dB. When nothing shrinks, bicubic costs little.
 EXACT = Interpolation.ACCURATE_RND | Interpolation.FULL_CHR_H_INT
@@ -73,6 +75,23 @@ class FrameConverter:
         rgb = packer.reformat(planes, format="rgb24", threads=1)
         pixels_HWC = rgb.to_ndarray()
         return np.rot90(np.flipud(pixels_HWC) if is_mirrored(frame) else pixels_HWC, turns)
+
+    def cut(
+        self, frame: av.VideoFrame, width: int, height: int, region: PixelBox, region_of: tuple[int, int]
+    ) -> npt.NDArray[np.uint8]:
+        """As `convert`, of a part of the frame: all of it in RGB at its own size, cut, and then resized.
+
+        Not cut out of the decoder's planes, which would be cheaper: their colours are of half the size, and pixels at
+        the edges would differ from the whole frame's.
+
+        Args:
+            region: of the upright frame.
+            region_of: width and height of the frame that `region` counts the pixels of.
+        """
+        own_width, own_height = display_size(frame)
+        left, top, right, bottom = scaled(region, region_of, (own_width, own_height))
+        part_HWC = np.ascontiguousarray(self.convert(frame, own_width, own_height)[top:bottom, left:right])
+        return self.convert(av.VideoFrame.from_ndarray(part_HWC, format="rgb24"), width, height)
 
     def _scalers_for(self, width: int, height: int) -> tuple[VideoReformatter, VideoReformatter]:
         if (width, height) not in self._scalers:

@@ -44,13 +44,20 @@ STALE_SECONDS = 60.0
 
 @dataclass(frozen=True, order=True, slots=True)
 class FrameKey:
-    """A frame at a size."""
+    """A frame, or a part of one, at a size."""
 
     video: str
     """Names the file, in its state, and what decodes it; fit for a file name."""
     index: int
     width: int
     height: int
+    region: tuple[int, ...] = ()
+    """Left, top, right, bottom of the part in pixels of the displayed frame; empty for the whole."""
+
+    @property
+    def place(self) -> str:
+        """Which pixels of the video; fit for a file name."""
+        return "_".join(map(str, (self.index, *self.region)))
 
 
 class FrameStore:
@@ -195,7 +202,7 @@ class FrameStore:
             yield balance
 
     def _path(self, key: FrameKey) -> Path:
-        return self._frames / key.video / f"{key.index}-{key.width}x{key.height}"
+        return self._frames / key.video / f"{key.place}-{key.width}x{key.height}"
 
     def _warn(self, message: str) -> None:
         if not self._has_warned:
@@ -229,7 +236,7 @@ def _checksum_of(stored_bytes: int) -> int:
 
 def _checksum(key: FrameKey, header: bytes | bytearray, pixels: memoryview) -> int:
     """A frame under the name of another, or whose time was damaged, would be as wrong as one with other pixels."""
-    named = zlib.crc32(f"{key.video} {key.index}".encode())
+    named = zlib.crc32(f"{key.video} {key.place}".encode())
     return zlib.crc32(pixels, zlib.crc32(header[:-_CHECKSUM_BYTES], named))
 
 

@@ -16,10 +16,11 @@ from functools import cache
 from pathlib import Path
 
 from verl_video_tools.core.environment import installed_version
-from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest
+from verl_video_tools.core.types import Box, FrameBatch, FrameRecord, FrameRequest, Region
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.file_locks import StripedLocks
 from verl_video_tools.video.frame_store import FrameKey, FrameStore
+from verl_video_tools.video.grids import cells_of, tiled
 from verl_video_tools.video.settings import GIBIBYTE, VideoSettings
 from verl_video_tools.video.shared_folder import SharedFolder, shared_memory_root
 from verl_video_tools.video.source import NEVER, Deadline
@@ -83,18 +84,19 @@ class FrameProvider:
         Raises:
             FrameRangeError, UnreadableVideoError, DeadlineError: see `Video.frames_at`.
         """
-        requests, prefetch = (
-            [self._on_grid(request, video.info.duration_seconds) for request in asked] for asked in (requests, prefetch)
+        cells, prefetch = (
+            [self._on_grid(cells_of(request), video.info.duration_seconds) for request in asked]
+            for asked in (requests, prefetch)
         )
         if self._locks is None or not self._stores:
-            batches = video.decode_many(requests, deadline)
+            batches = video.decode_many(cells, deadline)
         else:
-            batches = _Collection(video, requests, prefetch, self._stores, self._locks, deadline).collect()
+            batches = _Collection(video, cells, prefetch, self._stores, self._locks, deadline).collect()
         num_hits = sum(batch.num_cached for batch in batches)
         with self._stats_lock:
             self._num_hits += num_hits
             self._num_misses += sum(map(len, batches)) - num_hits
-        return batches
+        return [tiled(batch, request) for batch, request in zip(batches, requests, strict=True)]
 
     def planned(self, video: Video, request: FrameRequest, deadline: Deadline = NEVER) -> list[FrameRecord]:
         """What the frames of a request are, before they are decoded; see `Video.planned`."""
@@ -150,7 +152,7 @@ class _Collection:
         """Where each frame was asked for."""
         for request in requests:
             keys = self._keys(request)
-            builder = BatchBuilder(len(keys), request.height, request.width)
+            builder = BatchBuilder(len(keys), request.height, request.width, video.region_of(request))
             self._builders.append(builder)
             for row, key in enumerate(keys):
                 self._rows[key].append((builder, row))
@@ -168,8 +170,9 @@ class _Collection:
         return [builder.build() for builder in self._builders]
 
     def _keys(self, request: FrameRequest) -> list[FrameKey]:
+        region = self._video.region_of(request) or ()
         indices = self._video.indices_of(request, self._deadline)
-        return [FrameKey(self._digest, index, request.width, request.height) for index in indices]
+        return [FrameKey(self._digest, index, request.width, request.height, region) for index in indices]
 
     def _by_group(self, keys: Sequence[FrameKey]) -> dict[int, list[FrameKey]]:
         numbers = self._video.groups_of([key.index for key in keys], self._deadline)
@@ -202,15 +205,20 @@ class _Collection:
         wanted = [key for key in keys if not self._load(key)]  # whoever held the lock before may have decoded it
         if wanted:
             wanted += [key for key in prefetch_keys if not any(store.has(key) for store in self._stores)]
-        by_size: dict[tuple[int, int], list[FrameKey]] = defaultdict(list)
+        by_view: dict[tuple[int, int, tuple[int, ...]], list[FrameKey]] = defaultdict(list)
         for key in wanted:
-            by_size[key.width, key.height].append(key)
+            by_view[key.width, key.height, key.region].append(key)
         requests = [
-            FrameRequest(width, height, indices=tuple(key.index for key in members))
-            for (width, height), members in by_size.items()
+            FrameRequest(
+                width,
+                height,
+                indices=tuple(key.index for key in members),
+                region=Region(Box(*region)) if region else None,
+            )
+            for (width, height, region), members in by_view.items()
         ]
         batches = self._video.decode_many(requests, self._deadline) if requests else []
-        for batch, members in zip(batches, by_size.values(), strict=True):
+        for batch, members in zip(batches, by_view.values(), strict=True):
             for row, (key, index) in enumerate(zip(members, batch.indices.tolist(), strict=True)):
                 facts = FrameFacts(index, float(batch.timestamps_seconds[row]), bool(batch.corrupt[row]))
                 for store in self._stores:

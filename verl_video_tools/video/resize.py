@@ -19,6 +19,26 @@ Aspect = Literal["fit", "stretch"]
 """What becomes of an image of another shape than its box: shrunk to fit in, or stretched to fill it."""
 
 
+def missing_sides(height: int | None, width: int | None, own_size: tuple[int, int]) -> tuple[int, int]:
+    """(height, width) of a picture: its own size if neither side is given, in proportion if only one is.
+
+    Args:
+        own_size: height and width in pixels.
+
+    Raises:
+        ValueError: a side is below one pixel.
+    """
+    own_height, own_width = own_size
+    if height is None:
+        height = own_height if width is None else max(1, round(own_height * width / own_width))
+        width = own_width if width is None else width
+    elif width is None:
+        width = max(1, round(own_width * height / own_height))
+    if height < 1 or width < 1:
+        raise ValueError(f"height and width must be at least 1 pixel, got {height} and {width}")
+    return height, width
+
+
 def fit_box(
     width: int,
     height: int,

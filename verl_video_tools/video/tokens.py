@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import PixelEnvelope
+from verl_video_tools.core.types import FrameRequest, PixelEnvelope
 from verl_video_tools.video.resize import fit_envelope
 
 
@@ -21,6 +21,15 @@ def image_tokens(width: int, height: int, factor: int) -> int:
             f"an image of {width}x{height} pixels is not made of {factor}-pixel cells; size it with `fit_box` first"
         )
     return (width // factor) * (height // factor)
+
+
+def request_tokens(request: FrameRequest, factor: int) -> int:
+    """Image placeholder tokens of all pictures of a request, before any is decoded; a grid is one picture.
+
+    Raises:
+        ValueError: see `image_tokens`.
+    """
+    return len(request) * image_tokens(request.width, request.height, factor)
 
 
 def envelope_of(processor: Any, overrides: Mapping[str, Any] | None = None) -> PixelEnvelope:

@@ -19,18 +19,23 @@ import numpy.typing as npt
 
 from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import FrameRangeError, UnreadableVideoError, VideoError
-from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, VideoInfo
+from verl_video_tools.core.types import FrameBatch, FrameRecord, FrameRequest, PixelBox, VideoInfo
 from verl_video_tools.video.backends import FrameDecoder, chosen_backend, open_backend
 from verl_video_tools.video.batch import BatchBuilder, BatchRow, FrameFacts
 from verl_video_tools.video.clipped_reader import ClippedDecoder, clipped
 from verl_video_tools.video.frame_converter import FrameConverter, display_size
+from verl_video_tools.video.grids import cells_of, tiled, tiled_records
 from verl_video_tools.video.identity import file_identity
 from verl_video_tools.video.opening_check import check_opening
 from verl_video_tools.video.readers import FrameReader, open_reader
 from verl_video_tools.video.reading import report_as_unreadable
+from verl_video_tools.video.resize import missing_sides
 from verl_video_tools.video.source import MAX_DURATION_SECONDS, NEVER, Deadline, LostFileError, VideoSource
 
 logger = logging.getLogger(__name__)
+
+_Wanted = tuple[list[int], tuple[int, int, PixelBox | None]]
+"""Indices of frames; their height and width, and the part of each."""
 
 HALF_WAY_TOLERANCE_SECONDS = 2e-6
 """Keeps float error from taking half way between two frames for nearer to the earlier one."""
@@ -158,11 +163,11 @@ class Video:
             UnreadableVideoError: no frame near a damaged one can be decoded.
             DeadlineError: decoding took too long.
         """
-        size = self._size(height, width)
+        size = self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(seconds)} frames")
         with self._held(deadline):
             indices = [self._index_at(time, deadline) for time in seconds]
-            return self._batches([(indices, *size)], deadline)[0]
+            return self._batches([(indices, (*size, None))], deadline)[0]
 
     def frames_at_indices(
         self,
@@ -172,10 +177,10 @@ class Video:
         deadline_seconds: float | None = None,
     ) -> FrameBatch:
         """Frames by their index in presentation order, 0 <= index < num_frames; else as `frames_at`."""
-        checked, size = self._checked(indices), self._size(height, width)
+        checked, size = self._checked(indices), self._sides(height, width)
         deadline = Deadline(deadline_seconds, f"{self.path}: decode {len(checked)} frames")
         with self._held(deadline):
-            return self._batches([(checked, *size)], deadline)[0]
+            return self._batches([(checked, (*size, None))], deadline)[0]
 
     def timestamps_seconds(self, deadline: Deadline = NEVER) -> npt.NDArray[np.float64]:
         """Presentation times of all frames, from the first one: float64, shape (num_frames,). Nothing is decoded."""
@@ -211,12 +216,19 @@ class Video:
         Raises:
             VideoError: as `frames_at`; one request that cannot be met fails all.
         """
-        sizes = [self._size(request.height, request.width) for request in requests]
+        cells = [cells_of(request) for request in requests]
+        views = [(*self._sides(each.height, each.width), self.region_of(each)) for each in cells]
         with self._held(deadline):
-            wanted = [
-                (self._indices_of(request, deadline), *size) for request, size in zip(requests, sizes, strict=True)
-            ]
-            return self._batches(wanted, deadline)
+            wanted = [(self._indices_of(each, deadline), view) for each, view in zip(cells, views, strict=True)]
+            return [tiled(*pair) for pair in zip(self._batches(wanted, deadline), requests, strict=True)]
+
+    def region_of(self, request: FrameRequest) -> PixelBox | None:
+        """The part of each displayed frame that a request asks for, in whole pixels; None for all of it.
+
+        Raises:
+            FrameRangeError: it leaves the frame.
+        """
+        return None if request.region is None else request.region.in_pixels(self.info.width, self.info.height)
 
     def indices_of(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[int]:
         """Indices of the frames that a request asks for; none is decoded.
@@ -229,20 +241,20 @@ class Video:
             return self._indices_of(request, deadline)
 
     def planned(self, request: FrameRequest, deadline: Deadline = NEVER) -> list[FrameRecord]:
-        """Indices and presentation times of the frames that a request asks for; none is decoded.
+        """What a request will show, indices and presentation times and all but pixels; nothing is decoded.
 
         Decoding shows the same, but where a frame turns out to be damaged and another stands in for it.
 
         Raises:
-            VideoError: see `indices_of`.
+            VideoError: see `indices_of`; or the region leaves the frame.
         """
+        region = self.region_of(request)
         with self._held(deadline):
-            return [
-                FrameRecord(
-                    index, self._seconds_of(self._reader.pts_at(index, deadline)), request.width, request.height
-                )
-                for index in self._indices_of(request, deadline)
-            ]
+            indices = self._indices_of(request, deadline)
+            times = [self._seconds_of(self._reader.pts_at(index, deadline)) for index in indices]
+        told = zip(indices, times, strict=True)
+        records = [FrameRecord(index, time, request.width, request.height, region) for index, time in told]
+        return tiled_records(records, request)
 
     def groups_of(self, indices: Sequence[int], deadline: Deadline = NEVER) -> list[int]:
         """For each frame the number of the group of pictures that decoding has to begin with.
@@ -339,33 +351,30 @@ class Video:
             indices = self._checked(request.indices or ())
         return list(dict.fromkeys(indices)) if request.unique else indices
 
-    def _batches(self, wanted: Sequence[tuple[list[int], int, int]], deadline: Deadline) -> list[FrameBatch]:
-        """One batch for each (indices, height, width), decoded in one pass."""
-        builders = [BatchBuilder(len(indices), height, width) for indices, height, width in wanted]
+    def _batches(self, wanted: Sequence[_Wanted], deadline: Deadline) -> list[FrameBatch]:
+        """One batch for each (indices, (height, width, region)), decoded in one pass."""
+        builders = [BatchBuilder(len(indices), *view) for indices, view in wanted]
         rows_of_index: dict[int, list[BatchRow]] = defaultdict(list)
-        for builder, (indices, _, _) in zip(builders, wanted, strict=True):
+        for builder, (indices, _) in zip(builders, wanted, strict=True):
             for row, index in enumerate(indices):
                 rows_of_index[index].append((builder, row))
         for asked, shown, frame in self._frames(sorted(rows_of_index), deadline):
             time_seconds = self._seconds_of(self._reader.pts_at(shown, deadline))
             facts = FrameFacts(shown, time_seconds, corrupt=shown != asked or frame.is_corrupt)
             rows = rows_of_index[asked]
-            sizes = dict.fromkeys((builder.width, builder.height) for builder, _ in rows)
-            scaled_HWC = {size: self._converter.convert(frame, *size) for size in sizes}
+            views = dict.fromkeys((builder.width, builder.height, builder.region) for builder, _ in rows)
+            scaled_HWC = {view: self._scaled(frame, *view) for view in views}
             for builder, row in rows:
-                builder.put(row, scaled_HWC[builder.width, builder.height], facts)
+                builder.put(row, scaled_HWC[builder.width, builder.height, builder.region], facts)
         return [builder.build() for builder in builders]
 
-    def _size(self, height: int | None, width: int | None) -> tuple[int, int]:
-        if height is None and width is None:
-            height, width = self.info.height, self.info.width
-        elif height is None and width is not None:
-            height = max(1, round(self.info.height * width / self.info.width))
-        elif width is None and height is not None:
-            width = max(1, round(self.info.width * height / self.info.height))
-        if height is None or width is None or height < 1 or width < 1:
-            raise ValueError(f"height and width must be at least 1 pixel, got {height} and {width}")
-        return height, width
+    def _scaled(self, frame: av.VideoFrame, width: int, height: int, region: PixelBox | None) -> npt.NDArray[np.uint8]:
+        if region is None:
+            return self._converter.convert(frame, width, height)
+        return self._converter.cut(frame, width, height, region, (self.info.width, self.info.height))
+
+    def _sides(self, height: int | None, width: int | None) -> tuple[int, int]:
+        return missing_sides(height, width, (self.info.height, self.info.width))
 
     def _frames(self, indices: Sequence[int], deadline: Deadline) -> Iterator[tuple[int, int, av.VideoFrame]]:
         """(asked index, shown index, frame) for ascending distinct indices; the nearest frame where one is damaged."""

@@ -5,6 +5,12 @@ arguments; prompts and templates; graders and rewards. Frames by time and number
 policies of the synthetic world in `methods.toolkit.oracle`.
 """
 
+from verl_video_tools.core.boxes import box_giou as box_giou
+from verl_video_tools.core.boxes import box_iou as box_iou
+from verl_video_tools.core.boxes import centre_distance as centre_distance
+from verl_video_tools.core.boxes import centre_reward as centre_reward
+from verl_video_tools.core.boxes import giou_reward as giou_reward
+from verl_video_tools.core.boxes import point_in_box as point_in_box
 from verl_video_tools.core.choices import grade_multiple_choice as grade_multiple_choice
 from verl_video_tools.core.config import require as require
 from verl_video_tools.core.errors import CallError as CallError
@@ -20,11 +26,17 @@ from verl_video_tools.core.prompt_files import load_prompt as load_prompt
 from verl_video_tools.core.templates import Template as Template
 from verl_video_tools.core.templates import render as render
 from verl_video_tools.core.temporal import temporal_iou as temporal_iou
+from verl_video_tools.core.tracks import box_at as box_at
+from verl_video_tools.core.tracks import mean_iou_on_track as mean_iou_on_track
+from verl_video_tools.core.tracks import track_iou as track_iou
 from verl_video_tools.core.types import AnswerLabel as AnswerLabel
+from verl_video_tools.core.types import Box as Box
+from verl_video_tools.core.types import BoxUnit as BoxUnit
 from verl_video_tools.core.types import CallRecord as CallRecord
 from verl_video_tools.core.types import Compat as Compat
 from verl_video_tools.core.types import Content as Content
 from verl_video_tools.core.types import ContextPolicy as ContextPolicy
+from verl_video_tools.core.types import FrameRecord as FrameRecord
 from verl_video_tools.core.types import FrameRequest as FrameRequest
 from verl_video_tools.core.types import FrameSelector as FrameSelector
 from verl_video_tools.core.types import ImagePart as ImagePart
@@ -32,7 +44,9 @@ from verl_video_tools.core.types import Judge as Judge
 from verl_video_tools.core.types import Message as Message
 from verl_video_tools.core.types import Method as Method
 from verl_video_tools.core.types import ParsedTurn as ParsedTurn
+from verl_video_tools.core.types import PixelBox as PixelBox
 from verl_video_tools.core.types import PixelEnvelope as PixelEnvelope
+from verl_video_tools.core.types import Region as Region
 from verl_video_tools.core.types import Retriever as Retriever
 from verl_video_tools.core.types import RolloutLimits as RolloutLimits
 from verl_video_tools.core.types import Sample as Sample
@@ -51,10 +65,14 @@ from verl_video_tools.core.types import segment_of as segment_of
 from verl_video_tools.methods.toolkit.arguments import finite_number as finite_number
 from verl_video_tools.methods.toolkit.arguments import format_seconds as format_seconds
 from verl_video_tools.methods.toolkit.arguments import seconds_argument as seconds_argument
+from verl_video_tools.methods.toolkit.arguments import time_argument as time_argument
 from verl_video_tools.methods.toolkit.blocks import Block as Block
 from verl_video_tools.methods.toolkit.blocks import find_between as find_between
 from verl_video_tools.methods.toolkit.blocks import find_blocks as find_blocks
 from verl_video_tools.methods.toolkit.blocks import without_blocks as without_blocks
+from verl_video_tools.methods.toolkit.box_argument import box_in_words as box_in_words
+from verl_video_tools.methods.toolkit.box_argument import format_box as format_box
+from verl_video_tools.methods.toolkit.box_argument import region_argument as region_argument
 from verl_video_tools.methods.toolkit.choose_frames import NUMBER_AND_TIME as NUMBER_AND_TIME
 from verl_video_tools.methods.toolkit.choose_frames import ChooseFrames as ChooseFrames
 from verl_video_tools.methods.toolkit.frame_lines import FRAME_TEMPLATES as FRAME_TEMPLATES
@@ -62,7 +80,9 @@ from verl_video_tools.methods.toolkit.frame_lines import frame_lines as frame_li
 from verl_video_tools.methods.toolkit.frame_lines import numbered_frames as numbered_frames
 from verl_video_tools.methods.toolkit.frame_range import read_frame_range as read_frame_range
 from verl_video_tools.methods.toolkit.frame_size import frame_size as frame_size
+from verl_video_tools.methods.toolkit.frame_size import pixel_bounds as pixel_bounds
 from verl_video_tools.methods.toolkit.frame_size import spread_frames as spread_frames
+from verl_video_tools.methods.toolkit.grid import Grid as Grid
 from verl_video_tools.methods.toolkit.group_terms import curiosity_bonus as curiosity_bonus
 from verl_video_tools.methods.toolkit.group_terms import looked_at_spans as looked_at_spans
 from verl_video_tools.methods.toolkit.group_terms import relative_length_penalty as relative_length_penalty
@@ -71,7 +91,9 @@ from verl_video_tools.methods.toolkit.group_terms import tool_necessity as tool_
 from verl_video_tools.methods.toolkit.group_terms import uses_tools as uses_tools
 from verl_video_tools.methods.toolkit.group_terms import written_characters as written_characters
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
+from verl_video_tools.methods.toolkit.picture_labels import picture_label as picture_label
 from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
 from verl_video_tools.methods.toolkit.refusals import format_error as format_error
 from verl_video_tools.methods.toolkit.refusals import malformed_call as malformed_call
 from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls as refuse_surplus_calls
+from verl_video_tools.methods.toolkit.zoom import Zoom as Zoom

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import VideoInfo
 
 
 def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
@@ -19,6 +20,21 @@ def seconds_argument(arguments: Mapping[str, Any], name: str) -> float:
     seconds = finite_number(value, read_text=False)
     if seconds is None:
         raise CallRejected(CallErrorCode.MALFORMED_CALL, f"{name} must be a number of seconds, got {value!r:.80}")
+    return seconds
+
+
+def time_argument(arguments: Mapping[str, Any], name: str, info: VideoInfo) -> float:
+    """A time of the video in seconds.
+
+    Raises:
+        CallRejected: `malformed_call` if it is no finite number, `out_of_range` if it is outside the video.
+    """
+    seconds = seconds_argument(arguments, name)
+    if not 0 <= seconds <= info.duration_seconds:
+        raise CallRejected(
+            CallErrorCode.OUT_OF_RANGE,
+            f"{name} {seconds:g} is outside the video, which lasts from 0 to {format_seconds(info.duration_seconds)} s",
+        )
     return seconds
 
 

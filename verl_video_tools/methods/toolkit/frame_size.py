@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.video.resize import fit_envelope
 from verl_video_tools.video.sampling import linspace_indices
@@ -12,10 +14,19 @@ PATCH_FACTOR = 28
 
 def frame_size(info: VideoInfo, min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> tuple[int, int]:
     """Width and height of shown frames in pixels: multiples of the model's factor, area within all bounds."""
+    return fit_envelope(info.width, info.height, pixel_bounds(min_pixels, max_pixels, envelope))
+
+
+def pixel_bounds(min_pixels: int, max_pixels: int, envelope: PixelEnvelope) -> PixelEnvelope:
+    """A tool's own bounds on the area of a picture, within the model's; where they contradict, the model's hold.
+
+    There is always a size within them: both bounds leave room for a whole number of the model's cells.
+    """
     factor = PATCH_FACTOR if envelope.factor == 1 else envelope.factor
-    most = min(max_pixels, envelope.max_pixels)
-    bounds = PixelEnvelope(factor, min(max(min_pixels, envelope.min_pixels), most), most)
-    return fit_envelope(info.width, info.height, bounds)
+    cell = factor**2
+    most = max(min(max_pixels, envelope.max_pixels), math.ceil(envelope.min_pixels / cell) * cell)
+    least = min(max(min_pixels, envelope.min_pixels), most // cell * cell)
+    return PixelEnvelope(factor, least, most)
 
 
 def spread_frames(info: VideoInfo, num_frames: int, size: tuple[int, int]) -> FrameRequest:

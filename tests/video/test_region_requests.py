@@ -1,0 +1,242 @@
+"""A region of a frame is the whole decoded frame, cut, and then resized: to the last bit, on every kind of file, with
+every backend, from the caches and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from tests.video.conftest import Reference
+from tests.video.provider.providing import provider_of
+from tests.video.test_backends import DECODABLE, skip_unless_usable
+from tests.videos.files import write_video
+from verl_video_tools.core.errors import FrameRangeError
+from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Tile
+from verl_video_tools.video import Video
+from verl_video_tools.video.frame_converter import FrameConverter
+from verl_video_tools.video.provider import FrameProvider
+
+sizes = st.tuples(st.integers(1, 130), st.integers(1, 130))
+
+
+@st.composite
+def boxes(draw: st.DrawFn, width: int, height: int) -> PixelBox:
+    left, top = draw(st.integers(0, width - 1)), draw(st.integers(0, height - 1))
+    return PixelBox(left, top, draw(st.integers(left + 1, width)), draw(st.integers(top + 1, height)))
+
+
+def cut(picture_HWC: npt.NDArray[np.uint8], box: PixelBox) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(picture_HWC[box.top : box.bottom, box.left : box.right])
+
+
+def resized(picture_HWC: npt.NDArray[np.uint8], width: int, height: int) -> npt.NDArray[np.uint8]:
+    return FrameConverter().convert(av.VideoFrame.from_ndarray(picture_HWC, format="rgb24"), width, height)
+
+
+def of(box: PixelBox, *indices: int, size: tuple[int, int] | None = None) -> FrameRequest:
+    return FrameRequest(*(size or (box.width, box.height)), indices=indices, region=Region(Box(*box)))
+
+
+# ---------------------------------------------------------------------------------------------- against the whole frame
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_every_kind_of_file(reference: Reference, data: st.DataObject) -> None:
+    with Video(reference.path) as video:
+        box = data.draw(boxes(video.info.width, video.info.height))
+        size = data.draw(st.just((box.width, box.height)) | sizes)
+        indices = data.draw(st.lists(st.integers(0, len(reference.numbers) - 1), min_size=1, max_size=2))
+        request = of(box, *indices, size=size)
+        batch = video.frames(request)
+        for picture, index in zip(batch.frames_THWC, indices, strict=True):
+            part = cut(reference.pictures[index], box)
+            if size == (box.width, box.height):
+                np.testing.assert_array_equal(picture, part)  # no resampler at all
+            np.testing.assert_array_equal(picture, resized(part, *size))
+        assert batch.region == box and batch.indices.tolist() == indices
+        assert batch.records() == video.planned(request)
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"), [(backend, name) for backend in DECODABLE for name in sorted(DECODABLE[backend])]
+)
+def test_every_backend(backend: str, name: str, reference_of: Callable[[str], Reference]) -> None:
+    skip_unless_usable(backend)
+    with Video(reference_of(name).path, backend=backend) as video:
+        width, height = video.info.width, video.info.height
+        whole = video.frames_at_indices([3, 17]).frames_THWC
+        for box in (PixelBox(0, 0, width, height), PixelBox(5, 3, 42, 40), PixelBox(width - 1, 0, width, 1)):
+            for size in ((box.width, box.height), (28, 56), (112, 84)):
+                pictures = video.frames(of(box, 3, 17, size=size)).frames_THWC
+                for picture, frame in zip(pictures, whole, strict=True):
+                    np.testing.assert_array_equal(picture, resized(cut(frame, box), *size))
+
+
+@pytest.fixture(scope="module")
+def opened(reference_of: Callable[[str], Reference]) -> Iterator[Video]:
+    with Video(reference_of("h264.mp4").path) as video:
+        yield video
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_caches_keep_regions_and_whole_frames_apart(
+    opened: Video, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    request = st.builds(
+        lambda box, index, size: FrameRequest(*size, indices=index, region=box and Region(Box(*box))),
+        box=st.none() | boxes(96, 64),
+        index=st.lists(st.integers(0, 99), min_size=1, max_size=3),
+        size=st.sampled_from([(28, 28), (56, 28)]),
+    )
+    requests = data.draw(st.lists(request, min_size=1, max_size=4))
+    expected = opened.decode_many(requests)
+    provider = provider_of(tmp_path_factory.mktemp("cache"))
+    for is_again in (False, True):
+        batches = provider.provide(opened, requests)
+        for batch, wanted in zip(batches, expected, strict=True):
+            np.testing.assert_array_equal(batch.frames_THWC, wanted.frames_THWC)
+            assert batch.records() == wanted.records()
+            assert batch.num_cached == (len(batch) if is_again else 0)
+
+
+def test_a_region_comes_from_the_file_though_its_frame_is_cached_smaller(
+    opened: Video, reference_of: Callable[[str], Reference], tmp_path: Path
+) -> None:
+    box, provider = PixelBox(10, 20, 66, 48), provider_of(tmp_path)
+    provider.provide(opened, [FrameRequest(12, 8, indices=(30,)), FrameRequest(96, 64, indices=(30,))])
+    (batch,) = provider.provide(opened, [of(box, 30)])
+    assert batch.num_cached == 0
+    np.testing.assert_array_equal(batch.frames_THWC[0], cut(reference_of("h264.mp4").pictures[30], box))
+    assert len(list((tmp_path / "frames").rglob("30*"))) == 3
+
+
+def test_two_units_of_one_region_share_a_cached_frame(opened: Video, tmp_path: Path) -> None:
+    provider = provider_of(tmp_path)
+    pixels = of(PixelBox(24, 16, 72, 48), 5, size=(28, 28))
+    shares = FrameRequest(28, 28, indices=(5,), region=Region(Box(0.25, 0.25, 0.75, 0.75), "normalised"))
+    assert provider.provide(opened, [pixels])[0].num_cached == 0
+    assert provider.provide(opened, [shares])[0].num_cached == 1
+
+
+def test_what_siblings_decode_along_is_their_region(opened: Video, tmp_path: Path) -> None:
+    provider, box = provider_of(tmp_path), PixelBox(10, 20, 66, 48)
+    provider.provide(opened, [FrameRequest(96, 64, indices=(30,))], prefetch=[of(box, 31)])
+    (batch,) = provider.provide(opened, [of(box, 31)])
+    assert batch.num_cached == 1
+    np.testing.assert_array_equal(batch.frames_THWC, opened.frames(of(box, 31)).frames_THWC)
+
+
+# ---------------------------------------------------------------------------------------------------------- coordinates
+
+
+@pytest.mark.parametrize("name", ["rotated_90.mp4", "rotated_180.mp4", "rotated_270.mp4"])
+def test_a_region_of_a_turned_video_is_of_what_is_displayed(
+    name: str, reference_of: Callable[[str], Reference]
+) -> None:
+    with Video(reference_of(name).path) as video:
+        shown = video.frames_at_indices([7]).frames_THWC[0]
+        height, width = shown.shape[:2]
+        box = PixelBox(0, 0, width // 2, height // 4)
+        picture = video.frames(of(box, 7)).frames_THWC[0]
+        np.testing.assert_array_equal(picture, shown[: height // 4, : width // 2])
+        with pytest.raises(FrameRangeError, match="leaves the frame"):
+            video.frames(of(PixelBox(0, 0, width + 1, height), 7))
+
+
+def test_a_mirrored_video(tmp_path: Path) -> None:
+    path = write_video(tmp_path / "m.mp4", num_frames=9, rotation_degrees=90, mirrored=True)
+    with Video(path) as video:
+        shown = video.frames_at_indices([7]).frames_THWC[0]
+        np.testing.assert_array_equal(video.frames(of(PixelBox(3, 5, 40, 60), 7)).frames_THWC[0], shown[5:60, 3:40])
+
+
+def test_pixels_that_are_not_square(tmp_path: Path) -> None:
+    """They are shown as they are stored, as whole frames are, and a region is of that picture."""
+    path = write_video(tmp_path / "wide.mp4", num_frames=9, codec_options={"x264-params": "sar=2/1"})
+    with av.open(str(path)) as container:
+        assert container.streams.video[0].sample_aspect_ratio == Fraction(2, 1)
+    with Video(path) as video:
+        shown = video.frames_at_indices([7]).frames_THWC[0]
+        assert shown.shape == (64, 96, 3)
+        half = FrameRequest(48, 64, indices=(7,), region=Region(Box(0.5, 0, 1, 1), "normalised"))
+        np.testing.assert_array_equal(video.frames(half).frames_THWC[0], shown[:, 48:])
+
+
+def test_frames_of_another_size_show_the_same_part(tmp_path: Path) -> None:
+    """A stream may change its size half way; coordinates are those of the first frame."""
+    first = write_video(tmp_path / "first.ts", num_frames=24, gop_frames=12)
+    second = write_video(tmp_path / "second.ts", num_frames=24, gop_frames=12, width=192, height=128, start_seconds=0.8)
+    (tmp_path / "joined.ts").write_bytes(first.read_bytes() + second.read_bytes())
+    with Video(tmp_path / "joined.ts") as video:
+        assert (video.info.width, video.info.height, video.info.num_frames) == (96, 64, 48)
+        whole = video.frames_at_indices([40], height=128, width=192).frames_THWC[0]
+        picture = video.frames(of(PixelBox(8, 4, 56, 60), 40, size=(96, 112))).frames_THWC[0]
+        np.testing.assert_array_equal(picture, whole[8:120, 16:112])
+
+
+def test_a_shrunk_region_looks_like_one_of_another_library(opened: Video) -> None:
+    box = PixelBox(2, 2, 90, 62)
+    picture = opened.frames(of(box, 30, size=(44, 30))).frames_THWC[0]
+    whole = Image.fromarray(opened.frames_at_indices([30]).frames_THWC[0])
+    expected = np.asarray(whole.crop(box).resize((44, 30), Image.Resampling.BOX))
+    assert np.abs(picture.astype(int) - expected).mean() < 2
+
+
+# ---------------------------------------------------------------------------------------------------------------- grids
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), columns=st.integers(1, 4), rows=st.integers(1, 3), cell=st.sampled_from([(24, 16), (31, 17)]))
+def test_a_grid_is_its_frames_row_by_row(
+    opened: Video,
+    tmp_path_factory: pytest.TempPathFactory,
+    data: st.DataObject,
+    columns: int,
+    rows: int,
+    cell: tuple[int, int],
+) -> None:
+    indices = tuple(data.draw(st.lists(st.integers(0, 99), min_size=1, max_size=columns * rows)))
+    region = data.draw(st.none() | st.just(Region(Box(0.1, 0, 0.7, 0.5), "normalised")))
+    width, height = cell
+    request = FrameRequest(columns * width, rows * height, indices=indices, region=region, grid=(columns, rows))
+    alone = opened.frames(FrameRequest(width, height, indices=indices, region=region))
+    stored = provider_of(tmp_path_factory.mktemp("cache"))
+    for batch in (
+        opened.frames(request),
+        *FrameProvider(()).provide(opened, [request]),
+        *stored.provide(opened, [request]),
+        *stored.provide(opened, [request]),
+    ):
+        assert len(batch) == len(request) == 1
+        picture = batch.frames_THWC[0]
+        assert picture.shape == (rows * height, columns * width, 3)
+        for place in range(columns * rows):
+            y, x = place // columns * height, place % columns * width
+            expected = alone.frames_THWC[place] if place < len(indices) else 0
+            np.testing.assert_array_equal(picture[y : y + height, x : x + width], expected)
+        tiles = tuple(Tile(record.index, record.timestamp_seconds) for record in alone.records())
+        assert batch.records()[0].tiles == tiles
+        assert batch.records() == opened.planned(request) == stored.planned(opened, request)
+    assert batch.num_cached == 1
+    (cells,) = stored.provide(opened, [FrameRequest(width, height, indices=indices, region=region)])
+    assert cells.num_cached == len(indices)  # a cell is kept like a frame that is shown alone
+
+
+@pytest.mark.parametrize(
+    ("grid", "size", "what"),
+    [((2, 1), (56, 28), "3 frames"), ((0, 3), (56, 28), "3 frames"), ((3, 1), (56, 28), "do not divide")],
+)
+def test_a_grid_that_makes_no_sense_is_refused(grid: tuple[int, int], size: tuple[int, int], what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        FrameRequest(*size, indices=(1, 2, 3), grid=grid)
