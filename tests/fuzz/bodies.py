@@ -49,8 +49,14 @@ CHAT = {
 }
 MODELS = {"object": "list", "data": [{"id": "judge", "object": "model"}]}
 ASKED = ("verdict", "verdict", "verdict", "text", "models", "version")
-TOOLS = ("list_videos", "probe_video", "show_frames_at", "show_frames_between", "frame_number_at", "search_frames", "x")
-ARGUMENTS = ("video", "contains", "seconds", "frame_pixels", "start_seconds", "end_seconds", "num_frames", "text")
+TOOLS = (
+    *("list_videos", "probe_video", "show_frames_at", "show_frames_between", "zoom", "show_grid"),
+    *("frame_number_at", "search_frames", "x"),
+)
+ARGUMENTS = (
+    *("video", "contains", "seconds", "frame_pixels", "start_seconds", "end_seconds", "num_frames", "text"),
+    *("box", "unit", "columns"),
+)
 NAMES = (
     "clip.mp4",
     "clip.mp4",
@@ -216,6 +222,11 @@ def _body(random: Random, value: Any) -> list[Any]:
 def _argument(random: Random, name: str) -> Any:
     if name == "video" and random.random() < 0.9:
         return random.choice(NAMES)
+    if name == "unit" and random.random() < 0.7:
+        return random.choice(("normalised", "pixels"))
+    if name == "box" and random.random() < 0.7:
+        edges = [texts.number(random, 50.0) for _ in range(random.choice((4, 4, 4, 3)))]
+        return sorted(edges, key=str) if random.random() < 0.5 else [0, 0, random.random(), random.random()]
     if name == "seconds" and random.random() < 0.7:
         return [texts.number(random, 0.4) for _ in range(random.randrange(6))]
     return texts.number(random, 5.0) if random.random() < 0.7 else texts.value(random)

@@ -30,7 +30,10 @@ from verl_video_tools.video import Video
 REPO = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "verl_video_tools.cli", "mcp"]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "VVT_FRAME_CACHE_BYTES": "0"}
-TOOLS = ["list_videos", "probe_video", "show_frames_at", "show_frames_between", "frame_number_at"]
+TOOLS = [
+    *("list_videos", "probe_video", "show_frames_at", "show_frames_between"),
+    *("zoom", "show_grid", "frame_number_at"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +140,28 @@ async def test_size_and_format(root: Path) -> None:
         assert large.size == (96, 64)
 
 
+async def test_a_part_of_a_frame(root: Path) -> None:
+    box = {"video": "clip.mp4", "seconds": 3.0, "box": [0.25, 0, 0.75, 0.5]}
+    async with client(root) as asked:
+        labels, (picture,) = frames(await asked.call_tool("zoom", box))
+        in_pixels = {**box, "box": [24, 0, 72, 32], "unit": "pixels", "frame_pixels": 24 * 16}
+        _, (small,) = frames(await asked.call_tool("zoom", in_pixels))
+    assert labels == ["frame 30 at 3.000 s, pixels [24, 0, 72, 32] of 96x64:"]
+    with Video(root / "clip.mp4") as video:
+        whole = video.frames_at([3.0]).frames_THWC[0]
+    np.testing.assert_array_equal(np.asarray(picture), whole[:32, 24:72])
+    assert small.size == (24, 16)
+
+
+async def test_frames_in_one_picture(root: Path) -> None:
+    part = {"video": "clip.mp4", "start_seconds": 1.0, "end_seconds": 3.0, "num_frames": 3, "columns": 2}
+    async with client(root) as asked:
+        labels, (picture,) = frames(await asked.call_tool("show_grid", part))
+    assert labels == ["row by row: frame 10 at 1.000 s, frame 20 at 2.000 s, frame 30 at 3.000 s:"]
+    cells = np.asarray(picture).reshape(2, 64, 2, 96, 3).swapaxes(1, 2).reshape(4, 64, 96, 3)
+    assert [read_number(cell) for cell in cells[:3]] == [10, 20, 30] and not cells[3].any()
+
+
 class NearFrame40:
     """A retriever that likes frame 40, and notes what it was asked."""
 
@@ -193,6 +218,19 @@ async def test_no_other_file_is_opened(root: Path) -> None:
         ),
         ("show_frames_between", {"end_seconds": 60, "num_frames": 2}, "time 60.0 s is outside"),
         ("frame_number_at", {"seconds": 1e9}, "is outside"),
+        ("zoom", {"seconds": 9.0, "box": [0, 0, 1, 1]}, "time 9.0 s is outside"),
+        (
+            "zoom",
+            {"seconds": 1.0, "box": [0, 0, 96, 64]},
+            "box_outside: box [0, 0, 96, 64] leaves the frame, which is [0,",
+        ),
+        ("zoom", {"seconds": 1.0, "box": [0.5, 0, 0.2, 1]}, "reversed_box: "),
+        ("zoom", {"seconds": 1.0, "box": [0, 0, 1]}, "malformed_call: box must be [left, top, right, bottom]"),
+        ("zoom", {"seconds": 1.0, "box": [0, 0, 1, 1], "unit": "percent"}, "unit"),
+        ("show_grid", {"num_frames": 5}, "too_many_frames"),
+        ("show_grid", {"num_frames": 3, "end_seconds": 1}, "and a call shows 15000; ask for fewer frames"),
+        ("show_grid", {"num_frames": 2, "start_seconds": 3, "end_seconds": 1}, "reversed_segment"),
+        ("show_grid", {"num_frames": 2, "columns": 0}, "columns"),
         ("search_frames", {"text": "a cat"}, "search_frames"),
     ],
 )

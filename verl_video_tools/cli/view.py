@@ -46,7 +46,8 @@ class View:
 
         left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
         megabytes = view.num_bytes / 1e6
-        num_images = sum(map(len, view.thumbnails.jpeg_of.values()))
+        by_video = (*view.thumbnails.jpeg_of.values(), *view.thumbnails.part_jpeg_of.values())
+        num_images = sum(map(len, by_video))
         print(f"{self.out}: {view.num_rollouts} rollouts{left_out}, {num_images} thumbnails, {megabytes:.1f} MB")
         if view.thumbnails.notes:
             example = next(iter(view.thumbnails.notes.values()))

@@ -37,9 +37,6 @@ class PixelBox(NamedTuple):
     def height(self) -> int:
         return self.bottom - self.top
 
-    def __str__(self) -> str:
-        return str(list(self))
-
     def in_unit(self, unit: BoxUnit, width: int, height: int) -> Box:
         """The same box in another unit, of a frame of so many pixels."""
         right, bottom = frame_edges(unit, width, height)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
-from verl_video_tools.core.types import VideoInfo
 from verl_video_tools.video import fit_pixels
 
 
@@ -38,15 +37,18 @@ class CallLimits:
                 f"a call shows 1 to {self.max_frames} frames, and this one asks for {num_frames}",
             )
 
-    def frame_size(self, info: VideoInfo, num_frames: int, frame_pixels: int) -> tuple[int, int]:
-        """Width and height of each of `num_frames` frames of at most `frame_pixels`, never enlarged.
+    def frame_size(self, own_size: tuple[int, int], num_frames: int, frame_pixels: int) -> tuple[int, int]:
+        """Width and height of each of `num_frames` frames, or parts, of at most `frame_pixels`, never enlarged.
+
+        Args:
+            own_size: width and height in the video.
 
         Raises:
             CallRejected: `image_budget` where their area is above `max_pixels`; `malformed_call` for no pixels at all.
         """
         if frame_pixels < 1:
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"frame_pixels must be at least 1, got {frame_pixels}")
-        width, height = fit_pixels(info.width, info.height, frame_pixels)
+        width, height = fit_pixels(*own_size, frame_pixels)
         if num_frames * width * height > self.max_pixels:
             raise CallRejected(
                 CallErrorCode.IMAGE_BUDGET,

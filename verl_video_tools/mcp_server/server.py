@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -17,9 +18,10 @@ from pydantic import Field, RootModel
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
 from verl_video_tools.core.image_files import encode_image
-from verl_video_tools.core.types import FrameRequest, Retriever, VideoInfo
+from verl_video_tools.core.types import FrameRecord, FrameRequest, Retriever, VideoInfo
 from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
+from verl_video_tools.methods.toolkit.box_argument import region_argument
 from verl_video_tools.methods.toolkit.selectors import NUM_CANDIDATES
 from verl_video_tools.video import Video, decode_frames, linspace_indices, open_video, run_with_reader, uniform_seconds
 
@@ -27,10 +29,13 @@ MAX_LISTED = 1000
 """Names that one call lists at most."""
 FRAME_PIXELS = 448 * 448
 """Area of a frame where a call does not name one."""
+GRID_FRAME_PIXELS = 224 * 224
+"""The same of a frame of a grid."""
 
 INSTRUCTIONS = (
     "Frames of the videos of one folder. Times are seconds from the first frame; frame numbers count from 0. "
-    "Start with list_videos and probe_video, skim with show_frames_between, then look closer at what matters."
+    "Start with list_videos and probe_video, skim with show_frames_between, then look closer at what matters. "
+    "zoom shows small text and things as large as the video has them."
 )
 
 VideoName = Annotated[str, Field(description="Name of a video, as list_videos tells it.")]
@@ -121,6 +126,45 @@ class VideoTools:
             indices = await self._indices_at(opened, uniform_seconds(*part, num_frames))
             return await self._shown(opened, tuple(dict.fromkeys(indices)), frame_pixels)
 
+    async def zoom(
+        self,
+        video: VideoName,
+        seconds: Annotated[float, Field(description="Time of the frame, 0 to the duration of the video.")],
+        box: Annotated[list[float], Field(description="[left, top, right, bottom], the upper left corner is [0, 0].")],
+        unit: Annotated[
+            Literal["normalised", "pixels"],
+            Field(description="Of the box: shares of the frame's width and height (0 to 1), or its pixels."),
+        ] = "normalised",
+        frame_pixels: FramePixels = FRAME_PIXELS,
+    ) -> list[ContentBlock]:
+        """Show a part of the frame that is on screen at a time, cut out of the video at full resolution."""
+        async with self._opened(video) as opened:
+            region, pixels = region_argument({"box": box}, "box", opened.info, unit)
+            width, height = self._limits.frame_size((pixels.width, pixels.height), 1, frame_pixels)
+            indices = await self._indices_at(opened, (seconds,))
+            return await self._pictures(opened, FrameRequest(width, height, indices=indices, region=region))
+
+    async def show_grid(
+        self,
+        video: VideoName,
+        start_seconds: Start = 0.0,
+        end_seconds: End = None,
+        num_frames: NumFrames = 9,
+        columns: Annotated[int, Field(description="Frames of a row, at least 1.", ge=1)] = 3,
+        frame_pixels: FramePixels = GRID_FRAME_PIXELS,
+    ) -> list[ContentBlock]:
+        """Show frames spread evenly over a part of a video, row by row in one picture: many frames at a low price."""
+        self._checked_count(num_frames)
+        async with self._opened(video) as opened:
+            part = _part(opened.info, start_seconds, end_seconds)
+            found = await self._indices_at(opened, uniform_seconds(*part, num_frames))
+            indices = tuple(dict.fromkeys(found))
+            columns = min(columns, len(indices))
+            rows = math.ceil(len(indices) / columns)
+            width, height = self._limits.frame_size(_size(opened), columns * rows, frame_pixels)
+            request = FrameRequest(width * columns, height * rows, indices=indices, grid=(columns, rows))
+            return await self._pictures(opened, request)
+
     async def frame_number_at(
         self, video: VideoName, seconds: Annotated[float, Field(description="A time, 0 to the duration.")]
     ) -> FrameNumber:
@@ -185,13 +229,14 @@ class VideoTools:
         )
 
     async def _shown(self, video: Video, indices: tuple[int, ...], frame_pixels: int) -> list[ContentBlock]:
-        width, height = self._limits.frame_size(video.info, len(indices), frame_pixels)
-        request = FrameRequest(width=width, height=height, indices=indices)
+        width, height = self._limits.frame_size(_size(video), len(indices), frame_pixels)
+        return await self._pictures(video, FrameRequest(width=width, height=height, indices=indices))
+
+    async def _pictures(self, video: Video, request: FrameRequest) -> list[ContentBlock]:
         batch = await decode_frames(video, request, deadline_seconds=self._limits.deadline_seconds)
         content: list[ContentBlock] = []
-        for position, pixels_HWC in enumerate(batch.frames_THWC):
-            damaged = ", the nearest that is not damaged" if batch.corrupt[position] else ""
-            label = f"frame {batch.indices[position]} at {batch.timestamps_seconds[position]:.3f} s{damaged}:"
+        for record, is_corrupt, pixels_HWC in zip(batch.records(), batch.corrupt, batch.frames_THWC, strict=True):
+            label = _label(record, video, is_corrupt)
             kind, data = encode_image(pixels_HWC, self._jpeg_quality)
             picture = ImageContent(data=base64.b64encode(data).decode(), mime_type=f"image/{kind}")
             content += [TextContent(text=label), picture]
@@ -212,12 +257,30 @@ def make_server(tools: VideoTools, searches: bool) -> MCPServer[Any]:
         tools.probe_video,
         tools.show_frames_at,
         tools.show_frames_between,
+        tools.zoom,
+        tools.show_grid,
         tools.frame_number_at,
         *([tools.search_frames] if searches else []),
     ]
     for tool in offered:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     return server
+
+
+def _size(video: Video) -> tuple[int, int]:
+    return video.info.width, video.info.height
+
+
+def _label(record: FrameRecord, video: Video, is_corrupt: bool) -> str:
+    """What a picture shows, as its reader is told."""
+    shown = record.tiles or (record,)
+    frames = ", ".join(f"frame {each.index} at {each.timestamp_seconds:.3f} s" for each in shown)
+    if record.tiles:
+        damaged = ", some of them the nearest that is not damaged" if is_corrupt else ""
+        return f"row by row: {frames}{damaged}:"
+    damaged = ", the nearest that is not damaged" if is_corrupt else ""
+    part = "" if record.region is None else f", pixels {list(record.region)} of {video.info.width}x{video.info.height}"
+    return f"{frames}{part}{damaged}:"
 
 
 def _part(info: VideoInfo, start_seconds: float, end_seconds: float | None) -> tuple[float, float]:

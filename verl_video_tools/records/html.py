@@ -110,8 +110,11 @@ def _blocks(
     }
     for path, number in numbers.items():
         if path in thumbnails.jpeg_of:
-            jpegs = thumbnails.jpeg_of[path]
-            blocks[f"video-{number}"] = {index: base64.b64encode(jpeg).decode() for index, jpeg in jpegs.items()}
+            # As the script names them: by frame, and by frame and edges of the part.
+            parts = thumbnails.part_jpeg_of.get(path, {})
+            jpegs = {str(index): jpeg for index, jpeg in thumbnails.jpeg_of[path].items()}
+            jpegs |= {",".join(map(str, (index, *region))): jpeg for (index, region), jpeg in parts.items()}
+            blocks[f"video-{number}"] = {name: base64.b64encode(jpeg).decode() for name, jpeg in jpegs.items()}
     ids: set[int] = set()
     for number, line in enumerate(lines):
         record = _record(line)

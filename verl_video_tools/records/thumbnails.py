@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from verl_video_tools.core.errors import VideoError
-from verl_video_tools.core.types import FrameRecord, Trajectory, VideoInfo
+from verl_video_tools.core.types import Box, FrameRecord, FrameRequest, PixelBox, Region, Trajectory, VideoInfo
 from verl_video_tools.video import Video, fit_box, linspace_indices
+from verl_video_tools.video.source import Deadline
 
 SIDE_PIXELS = 128
 """Longer side of a thumbnail at most."""
@@ -21,12 +24,29 @@ _FRAMES_PER_LOOK = (16, 8, 4, 2, 1)
 _DEADLINE_SECONDS = 60.0
 
 
+Part = tuple[int, PixelBox]
+"""A frame's index, and the part of it."""
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is to be decoded of one video."""
+
+    indices: list[int]
+    parts: list[Part]
+
+    def __len__(self) -> int:
+        return len(self.indices) + len(self.parts)
+
+
 @dataclass(frozen=True)
 class Thumbnails:
     """What could be decoded."""
 
     jpeg_of: Mapping[str, Mapping[int, bytes]] = field(default_factory=dict)
-    """Video path to frame index to JPEG file."""
+    """Video path to frame index to JPEG file, of whole frames also where only a part was shown."""
+    part_jpeg_of: Mapping[str, Mapping[Part, bytes]] = field(default_factory=dict)
+    """Video path to JPEG file of each part of a frame that was shown."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Video path to why it has none."""
 
@@ -36,7 +56,8 @@ def decode_thumbnails(
     progress: Callable[[int, int], None] | None = None,
     max_thumbnails: int = MAX_THUMBNAILS,
 ) -> Thumbnails:
-    """Thumbnails of the frames that rollouts were shown; each frame of a video once, however often it was shown.
+    """Thumbnails of the frames that rollouts were shown; each frame of a video once, however often it was shown, and
+    each part of one.
 
     Where there are too many frames, each look keeps fewer of them, evenly spread, and at last only the first
     videos have any. A video that cannot be read, or is not the recorded one, gets a note.
@@ -49,36 +70,41 @@ def decode_thumbnails(
     for path, trajectory in rollouts:
         if trajectory.video is not None:
             videos[path].append(trajectory)
-    wanted: dict[str, list[int]] = {}
+    wanted: dict[str, _Wanted] = {}
     for frames_per_look in _FRAMES_PER_LOOK:
-        wanted = {path: _indices(trajectories, frames_per_look) for path, trajectories in videos.items()}
+        wanted = {path: _wanted(trajectories, frames_per_look) for path, trajectories in videos.items()}
         if sum(map(len, wanted.values())) <= max_thumbnails:
             break
 
     jpeg_of: dict[str, dict[int, bytes]] = {}
+    part_jpeg_of: dict[str, dict[Part, bytes]] = {}
     notes: dict[str, str] = {}
     num_left = max_thumbnails
-    for number, (path, indices) in enumerate(wanted.items(), start=1):
-        if len(indices) > num_left:
+    for number, (path, of_video) in enumerate(wanted.items(), start=1):
+        if len(of_video) > num_left:
             notes[path] = f"the page already holds as many as it may ({max_thumbnails} at most)"
         else:
             recorded = {trajectory.video for trajectory in videos[path] if trajectory.video is not None}
             try:
-                jpeg_of[path] = _decode(path, indices, recorded)
-                num_left -= len(indices)
+                jpeg_of[path], part_jpeg_of[path] = _decode(path, of_video, recorded)
+                num_left -= len(of_video)
             except VideoError as error:
                 notes[path] = f"{type(error).__name__}: {error}"
         if progress is not None:
             progress(number, len(wanted))
-    return Thumbnails(jpeg_of, notes)
+    return Thumbnails(jpeg_of, part_jpeg_of, notes)
 
 
-def _indices(trajectories: Sequence[Trajectory], frames_per_look: int) -> list[int]:
+def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> _Wanted:
     indices: set[int] = set()
+    parts: set[Part] = set()
     for trajectory in trajectories:
         for look in (trajectory.initial_frames, *(call.frames for call in trajectory.executed_calls())):
-            indices.update(frame.index for frame in _spread(look, frames_per_look))
-    return sorted(indices)
+            for frame in _spread(look, frames_per_look):
+                indices.update((frame.index, *(tile.index for tile in frame.tiles)))
+                if frame.region is not None and not frame.tiles:
+                    parts.add((frame.index, frame.region))
+    return _Wanted(sorted(indices), sorted(parts))
 
 
 def _spread(frames: Sequence[FrameRecord], count: int) -> list[FrameRecord]:
@@ -87,17 +113,27 @@ def _spread(frames: Sequence[FrameRecord], count: int) -> list[FrameRecord]:
     return [frames[position] for position in linspace_indices(0, len(frames) - 1, count)]
 
 
-def _decode(path: str, indices: Sequence[int], recorded: set[VideoInfo]) -> dict[int, bytes]:
+def _decode(path: str, wanted: _Wanted, recorded: set[VideoInfo]) -> tuple[dict[int, bytes], dict[Part, bytes]]:
     with Video(path, _DEADLINE_SECONDS) as video:
         if any(info.num_frames != video.info.num_frames for info in recorded):
             raise VideoError(f"{path}: it has {video.info.num_frames} frames now, and had others when it was recorded")
-        if not indices:
-            return {}
-        width, height = fit_box(video.info.width, video.info.height, SIDE_PIXELS, SIDE_PIXELS)
-        frames_THWC = video.frames_at_indices(indices, height, width, _DEADLINE_SECONDS).frames_THWC
-    jpegs: dict[int, bytes] = {}
-    for index, pixels_HWC in zip(indices, frames_THWC, strict=True):
-        file = io.BytesIO()
-        Image.fromarray(pixels_HWC).save(file, "JPEG", quality=70)
-        jpegs[index] = file.getvalue()
-    return jpegs
+        if not wanted.indices:
+            return {}, {}
+        size = fit_box(video.info.width, video.info.height, SIDE_PIXELS, SIDE_PIXELS)
+        whole = FrameRequest(*size, indices=tuple(wanted.indices))
+        requests = [whole, *(_part_request(index, region) for index, region in wanted.parts)]
+        batches = video.decode_many(requests, Deadline(_DEADLINE_SECONDS, f"{path}: decode thumbnails"))
+    frames, *parts = ([_jpeg(pixels_HWC) for pixels_HWC in batch.frames_THWC] for batch in batches)
+    told = zip(wanted.parts, (jpeg for (jpeg,) in parts), strict=True)
+    return dict(zip(wanted.indices, frames, strict=True)), dict(told)
+
+
+def _part_request(index: int, region: PixelBox) -> FrameRequest:
+    width, height = fit_box(region.width, region.height, SIDE_PIXELS, SIDE_PIXELS)
+    return FrameRequest(width, height, indices=(index,), region=Region(Box(*region)))
+
+
+def _jpeg(pixels_HWC: npt.NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels_HWC).save(file, "JPEG", quality=70)
+    return file.getvalue()

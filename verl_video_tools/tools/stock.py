@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from verl_video_tools.verl_plugin.stock_toolkit import GridTool as GridTool
+from verl_video_tools.verl_plugin.stock_toolkit import ZoomTool as ZoomTool
 from verl_video_tools.verl_plugin.stock_tools import SearchTool, VideoTool
 
 

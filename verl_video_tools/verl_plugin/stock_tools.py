@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from verl_video_tools.core.errors import (
     UsageError,
     VideoError,
 )
-from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, Sample, ToolContext
+from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, Sample, Tool, ToolContext, VideoInfo
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.hermes import tool_schema
 from verl_video_tools.rollout.special_tokens import escape_text
@@ -66,12 +66,18 @@ class VideoTool(BaseTool):
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
         fields = {name: value for name, value in config.items() if name != "type"}
-        self._method = get_method(self.method_name, **fields)
-        self._tool = next(tool for tool in self._method.tool_descriptions if tool.name == self.tool_name)
+        self._configure(fields)
         self._video_paths: dict[str, str | None] = {}
         if tool_schema is not None and tool_schema.function.name != self.tool_name:
             raise UsageError(f"tool_schema must be called {self.tool_name!r}, got {tool_schema.function.name!r}")
         super().__init__(dict(config), tool_schema or self._own_schema())
+
+    def _configure(self, fields: Mapping[str, Any]) -> None:
+        """Set what plans the calls on a video, how it is described, and the time that a call may take."""
+        method = get_method(self.method_name, **fields)
+        self._tool = next(tool for tool in method.tool_descriptions if tool.name == self.tool_name)
+        self._planner: Callable[[VideoInfo], Tool] = lambda info: method.tools(info)[self.tool_name]
+        self._deadline_seconds = method.tool_deadline_seconds
 
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
         """Bind the row's video to the call; ``create_kwargs={"video_path": str}``."""
@@ -95,7 +101,7 @@ class VideoTool(BaseTool):
             error = rejection
         except DeadlineError as failure:
             logger.warning("%s: %s", self.name, failure)
-            seconds = self._method.tool_deadline_seconds
+            seconds = self._deadline_seconds
             error = CallRejected(CallErrorCode.DEADLINE, f"the frames were not ready within {seconds:g} s")
         except RetrievalError as failure:
             logger.warning("%s: %s", self.name, failure)
@@ -136,14 +142,14 @@ class VideoTool(BaseTool):
         if not video_path:
             logger.error("%s: the row has no extra_info.tools_kwargs.%s.create_kwargs.video_path", self.name, self.name)
             raise CallRejected(CallErrorCode.VIDEO_ERROR, "no video belongs to this question")
-        deadline_seconds = self._method.tool_deadline_seconds
+        deadline_seconds = self._deadline_seconds
         video = await open_video(video_path, deadline_seconds=deadline_seconds)
         # A planner of ours looks at the video alone; the question stays with verl's loop. Sizes are the method's own:
         # verl gives a tool no processor to ask, so the processor resizes to its multiples.
         sample = Sample(question="", ground_truth="", video_path=video_path, question_type="open")
         find = partial(index_at, video, deadline_seconds)
         context = ToolContext(video.info, sample, PixelEnvelope(), find, self._retriever())
-        plan = await self._method.tools(video.info)[self.tool_name].plan(parameters, context)
+        plan = await self._planner(video.info).plan(parameters, context)
         if plan.frames is None:
             return _Observation(self.render(parameters, plan.result, ()))
         batch = await decode_frames(video, plan.frames, deadline_seconds=deadline_seconds)

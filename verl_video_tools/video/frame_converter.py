@@ -55,6 +55,8 @@ class FrameConverter:
 
     def __init__(self) -> None:
         self._scalers: dict[tuple[int, int], tuple[VideoReformatter, VideoReformatter]] = {}
+        self._parts: FrameConverter | None = None
+        """For parts, whose many sizes would else drive out the scalers of whole frames."""
 
     def convert(self, frame: av.VideoFrame, width: int, height: int) -> npt.NDArray[np.uint8]:
         """RGB pixels (H, W, 3) uint8, upright, at exactly width x height."""
@@ -91,7 +93,9 @@ class FrameConverter:
         own_width, own_height = display_size(frame)
         left, top, right, bottom = scaled(region, region_of, (own_width, own_height))
         part_HWC = np.ascontiguousarray(self.convert(frame, own_width, own_height)[top:bottom, left:right])
-        return self.convert(av.VideoFrame.from_ndarray(part_HWC, format="rgb24"), width, height)
+        if self._parts is None:
+            self._parts = FrameConverter()
+        return self._parts.convert(av.VideoFrame.from_ndarray(part_HWC, format="rgb24"), width, height)
 
     def _scalers_for(self, width: int, height: int) -> tuple[VideoReformatter, VideoReformatter]:
         if (width, height) not in self._scalers:

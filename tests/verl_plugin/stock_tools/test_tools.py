@@ -7,22 +7,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 
 from tests.verl_plugin.stock_tools.shown import ZOOM, numbers
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import Box, FrameRequest, Region
 from verl_video_tools.tools.stock import (
     ChooseFramesTool,
     ClipSampleTool,
     FrameAtTool,
     GetFrameNumberTool,
+    GridTool,
     UniformSampleTool,
     VideoClipTool,
     VideoZoomTool,
+    ZoomTool,
 )
 from verl_video_tools.verl_plugin import stock_tools as stock
+from verl_video_tools.video import Video
 
 
 async def call(tool: BaseTool, arguments: Any, video: Path | str | None) -> tuple[ToolResponse, float, dict[str, Any]]:
@@ -82,6 +87,29 @@ async def test_uniform_sample_shows_the_frames_and_lists_them(video: Path) -> No
     assert response.text.startswith("Shown above, in order: frame 0 (0.00 s), frame 1 (0.03 s), ")
 
 
+async def test_zoom_shows_the_part_and_repeats_its_box(video: Path) -> None:
+    tool = ZoomTool(config={"type": "native", "min_pixels": 1, "min_side_pixels": 8})
+    response, reward, metrics = await call(tool, {"time": 4, "box": [0.25, 0, 0.75, 0.5]}, video)
+    assert response.text == "Shown above: 4.00 s, part [0.25, 0, 0.75, 0.5]"
+    (picture,) = response.image or []
+    request = FrameRequest(*picture.size, indices=(120,), region=Region(Box(0.25, 0, 0.75, 0.5), "normalised"))
+    with Video(video) as opened:
+        np.testing.assert_array_equal(np.asarray(picture), opened.frames(request).frames_THWC[0])
+    assert (reward, metrics["ok"], metrics["num_frames"]) == (0.0, True, 1)
+    box = tool.tool_schema.function.parameters.properties["box"]
+    assert box.type == "array" and "shares of the frame's width" in box.description
+    own = ZoomTool(config={"type": "native", "unit": "thousandths", "min_side_pixels": 8})
+    response, _, _ = await call(own, {"time": 4, "box": [250, 0, 750, 500]}, video)
+    assert response.text == "Shown above: 4.00 s, part [250, 0, 750, 500]"
+
+
+async def test_grid_is_one_picture_and_lists_the_times(video: Path) -> None:
+    response, _, metrics = await call(GridTool(config={"type": "native"}), {"start_time": 2, "end_time": 4}, video)
+    times = ", ".join(f"{index / 30:.2f} s" for index in (60, 67, 75, 82, 90, 97, 105, 112, 120))
+    assert response.text == f"Shown above, row by row: {times}"
+    assert metrics["num_frames"] == len(response.image or []) == 1
+
+
 async def test_clip_sample_asks_the_retriever_of_its_config(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class LastFirst:
         async def best_frames(
@@ -128,6 +156,12 @@ async def test_clip_sample_without_a_retriever_says_so(video: Path, caplog: pyte
         (VideoZoomTool, {"segment": [0, 10], "fps": 2}, "too_many_frames: 2 fps over [0, 10] are 20 frames; a zoom"),
         (VideoZoomTool, {"segment": 4, "fps": 2}, "malformed_call: segment"),
         (VideoZoomTool, {"segment": [2, 4]}, "malformed_call: fps"),
+        (ZoomTool, {"time": 11, "box": [0, 0, 1, 1]}, "out_of_range: time 11 is outside the video, which lasts from 0"),
+        (ZoomTool, {"frame": 0, "box": [0, 0, 1, 1]}, "malformed_call: time"),
+        (ZoomTool, {"time": 4, "box": [0.5, 0, 0.4, 1]}, "reversed_box: "),
+        (ZoomTool, {"time": 4, "box": [0, 0, 2, 1]}, "box_outside: "),
+        (ZoomTool, {"time": 4, "box": [0, 0, 0.1, 1]}, "box_too_small: "),
+        (GridTool, {"start_time": 4, "end_time": 3}, "reversed_segment: "),
     ],
 )
 async def test_a_refused_call_is_answered_with_its_error(
@@ -189,6 +223,15 @@ async def test_a_bug_is_logged_and_does_not_reach_the_loop(
     assert metrics["ok"] is False
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
     assert "planted" in caplog.text
+
+
+def test_config_of_a_tool_of_no_method_takes_its_own_fields() -> None:
+    with pytest.raises(UsageError, match="Zoom has no field 'max_pixel'"):
+        ZoomTool(config={"type": "native", "max_pixel": 3})
+    with pytest.raises(UsageError, match=r"Zoom.unit takes .*, got 'percent'"):
+        ZoomTool(config={"type": "native", "unit": "percent"})
+    with pytest.raises(UsageError, match="tool_deadline_seconds must be above 0"):
+        GridTool(config={"type": "native", "tool_deadline_seconds": 0})
 
 
 async def test_config_takes_the_fields_of_the_method(video: Path) -> None:

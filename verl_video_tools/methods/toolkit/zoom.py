@@ -58,7 +58,6 @@ class Zoom:
                 "time": ("number", "Time of the frame in seconds, within the video."),
                 "box": ("array", box_in_words(self.unit)),
             },
-            frame_label="{frame.timestamp_seconds:.2f} s, part {frame.region} of the frame in pixels",
         )
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:

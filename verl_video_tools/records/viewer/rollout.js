@@ -14,7 +14,7 @@ function showRollout(id) {
   add(heading(summary, trajectory), element("p", { class: "text" }, trajectory.question), answers(record));
   if (trajectory.error) add(element("p", { class: "bad" }, trajectory.error));
   add(...videoSection(summary, record));
-  add(element("h3", {}, plural(trajectory.turns.length, "turn")), ...trajectory.turns.map((turn, number) => turnView(turn, number, summary)));
+  add(element("h3", {}, plural(trajectory.turns.length, "turn")), ...trajectory.turns.map((turn, number) => turnView(turn, number, summary, trajectory.video)));
   add(element("h3", {}, "Reward"), rewardTable(summary, record));
   const group = groupTable(id);
   if (group !== null) add(element("h3", {}, "Group"), group);
@@ -47,20 +47,17 @@ function videoSection(summary, record) {
   const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
   if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad note" }, `No thumbnails: ${video.note}`));
-  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary));
+  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 
-function frameStrip(frames, summary) {
+function frameStrip(frames, summary, video) {
   const pictures = summary.video === null ? null : block(`video-${summary.video}`);
   const strip = element("div", { class: "frames" });
   let untold = 0;
   for (const frame of frames) {
-    const jpeg = pictures === null ? undefined : pictures[frame.index];
-    if (jpeg === undefined) { untold += 1; continue; }
-    const caption = element("figcaption", { title: `frame ${frame.index}, shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
-    const image = element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: `frame ${frame.index}`, loading: "lazy" });
-    strip.append(element("figure", {}, image, caption));
+    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video) : frameFigure(frame, pictures, video);
+    if (shown === null) untold += 1; else strip.append(shown);
   }
   if (untold === 0) return strip;
   const times = frames.map((frame) => clock(frame.timestamp_seconds)).join(" ");
@@ -68,7 +65,38 @@ function frameStrip(frames, summary) {
   return element("div", {}, strip, element("div", { class: "soft" }, told));
 }
 
-function turnView(turn, position, summary) {
+// A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
+function frameFigure(frame, pictures, video) {
+  const jpeg = pictures[frame.index];
+  if (jpeg === undefined) return null;
+  const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${told}shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
+  const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
+  if (!frame.region) return element("figure", {}, whole, caption);
+  whole.append(boxOver(frame.region, video));
+  const part = pictures[[frame.index, ...frame.region].join(",")];
+  const pair = element("div", { class: "pair" }, whole, part === undefined ? null : picture(part, `part of frame ${frame.index}`));
+  return element("figure", {}, pair, caption);
+}
+
+// The frames of one picture. Null unless each has a thumbnail.
+function gridFigure(frame, pictures, video) {
+  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video));
+  if (cells.includes(null)) return null;
+  const title = `one picture of ${plural(cells.length, "frame")}, row by row, shown at ${frame.width}×${frame.height} pixels`;
+  return element("figure", { class: "grid", title }, element("div", { class: "frames" }, ...cells), element("figcaption", {}, `one picture of ${plural(cells.length, "frame")}`));
+}
+
+function picture(jpeg, name) {
+  return element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: name, loading: "lazy" });
+}
+
+function boxOver([left, top, right, bottom], video) {
+  const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "boxes" };
+  return svgElement("svg", frame, svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
+}
+
+function turnView(turn, position, summary, video) {
   const marks = [turn.truncated ? "cut by its token limit" : null, turn.well_formed ? "well-formed" : "not well-formed",
     turn.answer === null ? null : "answers"].filter((mark) => mark !== null).join(", ");
   const body = element("div", { class: "body" });
@@ -80,7 +108,7 @@ function turnView(turn, position, summary) {
       element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
-      call.frames.length ? frameStrip(call.frames, summary) : null));
+      call.frames.length ? frameStrip(call.frames, summary, video) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);

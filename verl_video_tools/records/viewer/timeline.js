@@ -40,12 +40,13 @@ function timelineSvg(trajectory, evidenceSeconds, width) {
     const top = row * ROW_HEIGHT + 16;
     const label = svgElement("text", { x: MARGIN, y: top - 4, ...(look.refused ? { class: "refused" } : {}) }, look.label);
     svg.append(label, svgElement("rect", { class: "track", x: MARGIN, y: top, width: width - 2 * MARGIN, height: 14, rx: 3 }));
-    const times = look.frames.map((frame) => frame.timestamp_seconds);
+    const frames = look.frames.flatMap((frame) => frame.tiles || [frame]);
+    const times = frames.map((frame) => frame.timestamp_seconds);
     if (look.kind === "tool" && times.length) {
       const [first, last] = [Math.min(...times), Math.max(...times)];
       svg.append(svgElement("rect", { class: "span", x: x(first) - 1, y: top, width: x(last) - x(first) + 2, height: 14 }));
     }
-    for (const frame of look.frames) {
+    for (const frame of frames) {
       const at = x(frame.timestamp_seconds);
       const title = svgElement("title", {}, `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}`);
       svg.append(svgElement("line", { class: look.kind, x1: at, x2: at, y1: top + 1, y2: top + 13 }, title));
