@@ -160,6 +160,6 @@ def test_replies_without_a_grammar() -> None:
 @pytest.mark.parametrize("method", list(TURNS))
 @pytest.mark.parametrize("tag", ["<think>", "</think>", "<think></think>", "<think>a</think><answer>B</answer>"])
 def test_the_time_is_linear_in_the_length(method: str, tag: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     take_apart(tag * (400_000 // len(tag)), get_method(method))
-    assert time.perf_counter() - started < 3.0
+    assert time.process_time() - started < 3.0
