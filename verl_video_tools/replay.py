@@ -33,7 +33,8 @@ from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.services.judge import JudgeConfig, make_judge
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
-_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames")
+_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text")
+"""`text` only of calls that answered in words."""
 
 
 def replay(
@@ -144,7 +145,7 @@ def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, An
         "turns": [
             {
                 "text": turn["text"],
-                "calls": [{name: call[name] for name in _CALL_FIELDS} for call in turn["calls"]],
+                "calls": [{name: call[name] for name in _CALL_FIELDS if name in call} for call in turn["calls"]],
                 "observation": turn["observation"],
             }
             for turn in record["turns"]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from verl_video_tools.core.errors import BUDGET_CODES, FAILURE_CODES, CallError
+from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
 
@@ -65,6 +65,9 @@ class ToolPlan:
     frames: FrameRequest | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts, e.g. ``{"frame_number": 815}``; kept in the record, for rewards."""
+    text: str | None = None
+    """What the call answers in words: alone, or before its frames. Recorded, and counted by the budget like all that
+    an observation holds."""
 
 
 @dataclass
@@ -84,10 +87,16 @@ class CallRecord:
     latency_ms: float = 0.0
     retrieved_frames: list[list[int]] = field(default_factory=list)
     """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
+    text: str | None = None
+    """What the call answered in words (`ToolPlan.text`); None in records of calls that answered none."""
 
     def failed(self) -> bool:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
         return self.error is not None and self.error.code in FAILURE_CODES
+
+    def found_nothing(self) -> bool:
+        """Whether it was a right call that had nothing to show (`errors.EMPTY_CODES`)."""
+        return self.error is not None and self.error.code in EMPTY_CODES
 
     def exceeded_budget(self) -> bool:
         """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
@@ -201,6 +210,9 @@ class Trajectory:
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)
                 record["error"] = None if call.error is None else str(call.error)
+                for name, nothing in _LEFT_OUT.items():
+                    if record[name] == nothing:
+                        del record[name]
         return data
 
     @classmethod
@@ -230,6 +242,9 @@ class Trajectory:
 def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
     return [{name: getattr(frame, name) for name in _FRAME_FIELDS} for frame in frames]
 
+
+_LEFT_OUT: Mapping[str, Any] = {"text": None}
+"""Fields of a call that its record holds only where they say something: few calls have any."""
 
 _FRAME_FIELDS = [each.name for each in fields(FrameRecord)]
 

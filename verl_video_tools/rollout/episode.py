@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from verl_video_tools.core.errors import (
+    INTACT_CODES,
     CallError,
     CallErrorCode,
     CallRejected,
     DeadlineError,
     PolicyError,
     RetrievalError,
+    ToolModelError,
     VideoError,
 )
 from verl_video_tools.core.prompt_files import prompt_digest
@@ -49,6 +51,7 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
+from verl_video_tools.rollout.history import History
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
 from verl_video_tools.services.retrieval.recorded import RecordingRetriever
@@ -79,6 +82,7 @@ class Episode:
 
     trajectory: Trajectory = field(init=False)
     _video: Video | None = field(default=None, init=False)
+    _history: History = field(default_factory=History, init=False)
 
     def __post_init__(self) -> None:
         self.trajectory = Trajectory(
@@ -134,6 +138,7 @@ class Episode:
                 return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
+        self._history.show([message.content for message in messages])
         return messages
 
     async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
@@ -170,6 +175,7 @@ class Episode:
             reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
+        self._history.say(text)
 
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
@@ -230,7 +236,8 @@ class Episode:
 
     def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
         find = partial(index_at, video, self.method.tool_deadline_seconds)
-        return ToolContext(video.info, self.sample, self.envelope, find, retriever)
+        history = self._history
+        return ToolContext(video.info, self.sample, self.envelope, find, retriever, history.shown, history.turns)
 
     def _recording_retriever(self, answers: list[list[int]]) -> Retriever | None:
         return None if self.retriever is None else RecordingRetriever(self.retriever, answers)
@@ -240,7 +247,7 @@ class Episode:
         tools = self.method.tools(video.info)
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
-        if self.method.end_on_call_error and any(not record.ok and not record.failed() for record in turn.calls):
+        if self.method.end_on_call_error and any(map(_is_refused, turn.calls)):
             self._leave_undone(turn, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
@@ -256,9 +263,8 @@ class Episode:
             planned = []
 
         outcomes = [await self._take(record, plan, self._decode) for record, plan in plans]
-        # A search that failed leaves the video and what was shown of it intact, so the model reads that and goes on.
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
-        lost = [error for error in errors if error.code != CallErrorCode.RETRIEVAL_ERROR]
+        lost = [error for error in errors if error.code not in INTACT_CODES]
         if self.method.end_on_call_error and lost:
             self._leave_undone(turn, "another call of the turn failed")
             self._end_with_video_error(lost[0])
@@ -273,6 +279,8 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
+        self._history.settle(turn)
+        self._history.show([observation])
         if reason := self.method.ends_after(self.trajectory):
             self._end(reason)
             return None
@@ -295,10 +303,10 @@ class Episode:
             context = self._tool_context(video, retriever)
             try:
                 plan = await tool.plan(call.arguments, context)
-                record.ok, record.result = True, dict(plan.result)
+                record.ok, record.result, record.text = True, dict(plan.result), plan.text
             except CallRejected as rejection:
                 record.error = rejection.error
-            except (RetrievalError, VideoError) as error:  # a tool that looks before it chooses; not the policy's fault
+            except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
                 code = _failure_code(error)
                 record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
@@ -357,7 +365,7 @@ class Episode:
     def _fail(records: Sequence[CallRecord], code: CallErrorCode, why: str) -> None:
         for record in records:
             record.ok, record.error = False, CallError(code, why)
-            record.frames, record.result = [], {}
+            record.frames, record.result, record.text = [], {}, None
 
     def _end_with_video_error(self, error: VideoError | CallError) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor the mean of its group should learn
@@ -373,7 +381,13 @@ def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:
     return [[image.record for image in outcome.images] for outcome in outcomes]
 
 
-def _failure_code(error: RetrievalError | VideoError) -> CallErrorCode:
+def _is_refused(record: CallRecord) -> bool:
+    return not (record.ok or record.failed() or record.found_nothing())
+
+
+def _failure_code(error: RetrievalError | ToolModelError | VideoError) -> CallErrorCode:
     if isinstance(error, RetrievalError):
         return CallErrorCode.RETRIEVAL_ERROR
+    if isinstance(error, ToolModelError):
+        return CallErrorCode.MODEL_ERROR
     return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR

@@ -30,5 +30,5 @@ def prompt_messages(method: Method, sample: Sample, info: VideoInfo, images: Seq
     spell."""
     return [
         Message(message.role, escape_special_tokens(message.content))
-        for message in with_subtitles(method.prompt(sample, info, images), sample.subtitles)
+        for message in with_subtitles(method.prompt(sample, info, images), method.prompt_subtitles(sample))
     ]

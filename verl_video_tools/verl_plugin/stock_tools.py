@@ -27,6 +27,7 @@ from verl_video_tools.core.errors import (
     CallRejected,
     DeadlineError,
     RetrievalError,
+    ToolModelError,
     UsageError,
     VideoError,
 )
@@ -100,6 +101,9 @@ class VideoTool(BaseTool):
         except RetrievalError as failure:
             logger.warning("%s: %s", self.name, failure)
             error = CallRejected(CallErrorCode.RETRIEVAL_ERROR, "frames could not be searched")
+        except ToolModelError as failure:
+            logger.warning("%s: %s", self.name, failure)
+            error = CallRejected(CallErrorCode.MODEL_ERROR, "the model of this tool could not be asked")
         except VideoError as failure:
             logger.warning("%s: %s", self.name, failure)
             # The model reads this: no path, since a file's name may give the answer away.
@@ -145,10 +149,11 @@ class VideoTool(BaseTool):
         context = ToolContext(video.info, sample, PixelEnvelope(), find, self._retriever())
         plan = await self._method.tools(video.info)[self.tool_name].plan(parameters, context)
         if plan.frames is None:
-            return _Observation(self.render(parameters, plan.result, ()))
+            return _Observation(self.render(parameters, plan.result, ()) if plan.text is None else plan.text)
         batch = await decode_frames(video, plan.frames, deadline_seconds=deadline_seconds)
         images = tuple(Image.fromarray(pixels_HWC) for pixels_HWC in batch.frames_THWC)
-        return _Observation(self.render(parameters, plan.result, batch.records()), images)
+        shown = self.render(parameters, plan.result, batch.records())
+        return _Observation(shown if plan.text is None else f"{shown}\n{plan.text}", images)
 
     def _retriever(self) -> Retriever | None:
         """What finds frames by text; tools that only look at given places have none."""

@@ -35,8 +35,12 @@ from verl_video_tools.core.types import ParsedTurn as ParsedTurn
 from verl_video_tools.core.types import PixelEnvelope as PixelEnvelope
 from verl_video_tools.core.types import Retriever as Retriever
 from verl_video_tools.core.types import RolloutLimits as RolloutLimits
+from verl_video_tools.core.types import SaidCall as SaidCall
+from verl_video_tools.core.types import SaidTurn as SaidTurn
 from verl_video_tools.core.types import Sample as Sample
+from verl_video_tools.core.types import ShownFrame as ShownFrame
 from verl_video_tools.core.types import StopReason as StopReason
+from verl_video_tools.core.types import Subtitle as Subtitle
 from verl_video_tools.core.types import Tool as Tool
 from verl_video_tools.core.types import ToolCall as ToolCall
 from verl_video_tools.core.types import ToolContext as ToolContext
@@ -68,3 +72,7 @@ from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
 from verl_video_tools.methods.toolkit.refusals import format_error as format_error
 from verl_video_tools.methods.toolkit.refusals import malformed_call as malformed_call
 from verl_video_tools.methods.toolkit.refusals import refuse_surplus_calls as refuse_surplus_calls
+from verl_video_tools.methods.toolkit.spans import span_argument as span_argument
+from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt as SubtitlesAt
+from verl_video_tools.methods.toolkit.subtitle_tools import SubtitleSearch as SubtitleSearch
+from verl_video_tools.methods.toolkit.text_results import with_text as with_text

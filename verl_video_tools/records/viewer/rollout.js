@@ -80,6 +80,7 @@ function turnView(turn, position, summary) {
       element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
+      call.text ? element("div", { class: "text" }, call.text) : null,
       call.frames.length ? frameStrip(call.frames, summary) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
