@@ -21,6 +21,7 @@ from verl_video_tools.core.types import (
     QuestionType,
     Retriever,
     Sample,
+    ToolModel,
     Trajectory,
 )
 from verl_video_tools.methods import get_method
@@ -31,10 +32,12 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
 from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.services.judge import JudgeConfig, make_judge
+from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.tool_model.client import EndpointToolModel
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
-_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text")
-"""`text` only of calls that answered in words."""
+_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text", "model_calls")
+"""`text` only of calls that answered in words, `model_calls` only of those whose tool asked a model."""
 
 
 def replay(
@@ -49,6 +52,7 @@ def replay(
     judge_base_url: str | None = None,
     retriever: Retriever | None = None,
     html: Path | None = None,
+    tool_model: ToolModelConfig | ToolModel | None = None,
 ) -> dict[str, Any]:
     """Run `turns` as the assistant's turns of one rollout, and score it.
 
@@ -65,6 +69,8 @@ def replay(
         retriever: for methods that find frames by text, such as `services.retrieval.local` gives. Without one such a
             call fails (`retrieval_error`).
         html: file to draw the rollout in, as `vvt view` draws recorded ones.
+        tool_model: for tools that ask a model: an endpoint, or a stand-in such as
+            `services.tool_model.ScriptedToolModel`. Without one such a call fails (`model_error`).
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
@@ -76,7 +82,20 @@ def replay(
         JudgeError: the judge gave no verdict.
     """
     return asyncio.run(
-        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url, retriever, html),
+        areplay(
+            method,
+            video,
+            question,
+            answer,
+            turns,
+            extra,
+            settings,
+            processor,
+            judge_base_url,
+            retriever,
+            html,
+            tool_model,
+        ),
     )
 
 
@@ -92,6 +111,7 @@ async def areplay(
     judge_base_url: str | None = None,
     retriever: Retriever | None = None,
     html: Path | None = None,
+    tool_model: ToolModelConfig | ToolModel | None = None,
 ) -> dict[str, Any]:
     """`replay` for callers that run an event loop."""
     if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
@@ -107,7 +127,10 @@ async def areplay(
         judge = None
         if judge_base_url is not None:
             judge = await stack.enter_async_context(make_judge(JudgeConfig(base_url=judge_base_url)))
-        trajectory = await Episode(configured, sample, envelope, budget, retriever).run(policy)
+        if isinstance(tool_model, ToolModelConfig):
+            tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
+        episode = Episode(configured, sample, envelope, budget, retriever, tool_model=tool_model)
+        trajectory = await episode.run(policy)
         reward = await configured.score(trajectory, sample, judge)
     if html is not None:
         await asyncio.to_thread(_draw, trajectory, sample, reward, html)

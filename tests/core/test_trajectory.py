@@ -11,6 +11,7 @@ import pytest
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.frames import FrameRecord
+from verl_video_tools.core.model_calls import ModelCall
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
 
 
@@ -27,8 +28,10 @@ def example() -> Trajectory:
 def test_the_same_text_as_before() -> None:
     trajectory = example()
     trajectory.turns[0].calls[1].text = "two of them"
+    trajectory.turns[0].calls[1].model_calls = [ModelCall("how many? <image>", trajectory.initial_frames[:1], "two")]
     expected = asdict(trajectory)
-    del expected["turns"][0]["calls"][0]["text"]
+    for name in ("text", "model_calls"):
+        del expected["turns"][0]["calls"][0][name]
     for turn in expected["turns"]:
         for call in turn["calls"]:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))

@@ -144,6 +144,11 @@ class Method(ABC):
         """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
         return False
 
+    @property
+    def asks_model(self) -> bool:
+        """A tool of this config asks a model, which takes one that is set up (docs/tools.md)."""
+        return False
+
     def check_sample(self, sample: Sample, judge: object | None) -> None:
         """Say, before or after a rollout, that its answer could not be graded.
 

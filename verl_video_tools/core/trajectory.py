@@ -10,6 +10,7 @@ from typing import Any
 from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
+from verl_video_tools.core.model_calls import ModelCall
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
@@ -89,6 +90,8 @@ class CallRecord:
     """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
     text: str | None = None
     """What the call answered in words (`ToolPlan.text`); None in records of calls that answered none."""
+    model_calls: list[ModelCall] = field(default_factory=list)
+    """What the tool asked of its model while the call was planned, in order, failed questions included."""
 
     def failed(self) -> bool:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
@@ -222,7 +225,9 @@ class Trajectory:
 
         def call(record: Mapping[str, Any]) -> CallRecord:
             error = None if record.get("error") is None else CallError.parse(record["error"])
-            return CallRecord(**{**record, "error": error, "frames": frames(record["frames"])})
+            asked = [ModelCall(**{**each, "frames": frames(each["frames"])}) for each in record.get("model_calls", ())]
+            own = {"error": error, "frames": frames(record["frames"]), "model_calls": asked}
+            return CallRecord(**{**record, **own})
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
         video = VideoInfo(**data["video"]) if data["video"] is not None else None
@@ -243,7 +248,7 @@ def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
     return [{name: getattr(frame, name) for name in _FRAME_FIELDS} for frame in frames]
 
 
-_LEFT_OUT: Mapping[str, Any] = {"text": None}
+_LEFT_OUT: Mapping[str, Any] = {"text": None, "model_calls": []}
 """Fields of a call that its record holds only where they say something: few calls have any."""
 
 _FRAME_FIELDS = [each.name for each in fields(FrameRecord)]

@@ -23,6 +23,10 @@ from verl_video_tools.core.method import Compat as Compat
 from verl_video_tools.core.method import ContextPolicy as ContextPolicy
 from verl_video_tools.core.method import Method as Method
 from verl_video_tools.core.method import RolloutLimits as RolloutLimits
+from verl_video_tools.core.model_calls import ModelCall as ModelCall
+from verl_video_tools.core.model_calls import ModelLimits as ModelLimits
+from verl_video_tools.core.model_calls import ModelReply as ModelReply
+from verl_video_tools.core.model_calls import ToolModel as ToolModel
 from verl_video_tools.core.sample import Sample as Sample
 from verl_video_tools.core.segments import segment_of as segment_of
 from verl_video_tools.core.services import AnswerLabel as AnswerLabel

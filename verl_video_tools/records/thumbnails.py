@@ -76,7 +76,9 @@ def decode_thumbnails(
 def _indices(trajectories: Sequence[Trajectory], frames_per_look: int) -> list[int]:
     indices: set[int] = set()
     for trajectory in trajectories:
-        for look in (trajectory.initial_frames, *(call.frames for call in trajectory.executed_calls())):
+        calls = trajectory.executed_calls()
+        asked = (exchange.frames for call in calls for exchange in call.model_calls)
+        for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked):
             indices.update(frame.index for frame in _spread(look, frames_per_look))
     return sorted(indices)
 

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from verl_video_tools.core.errors import (
     INTACT_CODES,
@@ -41,7 +40,7 @@ from verl_video_tools.core.types import (
     StopReason,
     Tool,
     ToolCall,
-    ToolContext,
+    ToolModel,
     ToolOutcome,
     ToolPlan,
     Trajectory,
@@ -51,11 +50,10 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
-from verl_video_tools.rollout.history import History
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
-from verl_video_tools.services.retrieval.recorded import RecordingRetriever
-from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
+from verl_video_tools.rollout.tool_contexts import ToolContexts
+from verl_video_tools.video import Video, cache_stats, decode_frames, open_video, planned_frames
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
@@ -79,16 +77,22 @@ class Episode:
     group: Sequence[Method] = ()
     """Configs of the rollouts of the group, where they differ. What their initial frames take from the stretches of
     video that this one decodes goes into the frame cache along with it, so that a group decodes once."""
+    tool_model: ToolModel | None = None
+    """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
     _video: Video | None = field(default=None, init=False)
-    _history: History = field(default_factory=History, init=False)
+    _contexts: ToolContexts = field(init=False)
 
     def __post_init__(self) -> None:
         self.trajectory = Trajectory(
             method=self.method.name,
             question=self.sample.question,
             prompt_digest=prompt_digest(self.method.prompt_file),
+        )
+        deadline_seconds = self.method.tool_deadline_seconds
+        self._contexts = ToolContexts(
+            self.sample, self.envelope, self._decode, deadline_seconds, self.retriever, self.tool_model
         )
 
     async def run(self, policy: Policy) -> Trajectory:
@@ -138,7 +142,7 @@ class Episode:
                 return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
-        self._history.show([message.content for message in messages])
+        self._contexts.history.show([message.content for message in messages])
         return messages
 
     async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
@@ -175,7 +179,7 @@ class Episode:
             reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
-        self._history.say(text)
+        self._contexts.history.say(text)
 
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
@@ -208,8 +212,7 @@ class Episode:
         planned = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
         if self.method.initial_frames_selector is None:
             return planned
-        retriever = self._recording_retriever(self.trajectory.retrieved_frames)
-        context = self._tool_context(video, retriever)
+        context = self._contexts.of_selector(video, self.trajectory.retrieved_frames)
         select = load_selector(self.method.initial_frames_selector)
         try:
             chosen = await select(planned, context, self.method.tool_deadline_seconds)
@@ -233,14 +236,6 @@ class Episode:
             method.plan_initial_frames(self._opened_video().info, self.sample, self.envelope) for method in different
         }
         return tuple(requests - {request})
-
-    def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
-        find = partial(index_at, video, self.method.tool_deadline_seconds)
-        history = self._history
-        return ToolContext(video.info, self.sample, self.envelope, find, retriever, history.shown, history.turns)
-
-    def _recording_retriever(self, answers: list[list[int]]) -> Retriever | None:
-        return None if self.retriever is None else RecordingRetriever(self.retriever, answers)
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
         video = self._opened_video()
@@ -279,8 +274,8 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
-        self._history.settle(turn)
-        self._history.show([observation])
+        self._contexts.history.settle(turn)
+        self._contexts.history.show([observation])
         if reason := self.method.ends_after(self.trajectory):
             self._end(reason)
             return None
@@ -298,9 +293,7 @@ class Episode:
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
         if record.error is None and tool is not None:
-            video = self._opened_video()
-            retriever = self._recording_retriever(record.retrieved_frames)
-            context = self._tool_context(video, retriever)
+            context = self._contexts.of_call(self._opened_video(), record)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text

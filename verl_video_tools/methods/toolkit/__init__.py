@@ -11,6 +11,7 @@ from verl_video_tools.core.errors import CallError as CallError
 from verl_video_tools.core.errors import CallErrorCode as CallErrorCode
 from verl_video_tools.core.errors import CallRejected as CallRejected
 from verl_video_tools.core.errors import RetrievalError as RetrievalError
+from verl_video_tools.core.errors import ToolModelError as ToolModelError
 from verl_video_tools.core.errors import UsageError as UsageError
 from verl_video_tools.core.errors import VideoError as VideoError
 from verl_video_tools.core.grading import answer_score as answer_score
@@ -31,6 +32,7 @@ from verl_video_tools.core.types import ImagePart as ImagePart
 from verl_video_tools.core.types import Judge as Judge
 from verl_video_tools.core.types import Message as Message
 from verl_video_tools.core.types import Method as Method
+from verl_video_tools.core.types import ModelReply as ModelReply
 from verl_video_tools.core.types import ParsedTurn as ParsedTurn
 from verl_video_tools.core.types import PixelEnvelope as PixelEnvelope
 from verl_video_tools.core.types import Retriever as Retriever
@@ -45,6 +47,7 @@ from verl_video_tools.core.types import Tool as Tool
 from verl_video_tools.core.types import ToolCall as ToolCall
 from verl_video_tools.core.types import ToolContext as ToolContext
 from verl_video_tools.core.types import ToolDescription as ToolDescription
+from verl_video_tools.core.types import ToolModel as ToolModel
 from verl_video_tools.core.types import ToolOutcome as ToolOutcome
 from verl_video_tools.core.types import ToolPlan as ToolPlan
 from verl_video_tools.core.types import Trajectory as Trajectory
@@ -55,6 +58,7 @@ from verl_video_tools.core.types import segment_of as segment_of
 from verl_video_tools.methods.toolkit.arguments import finite_number as finite_number
 from verl_video_tools.methods.toolkit.arguments import format_seconds as format_seconds
 from verl_video_tools.methods.toolkit.arguments import seconds_argument as seconds_argument
+from verl_video_tools.methods.toolkit.ask_model import AskModel as AskModel
 from verl_video_tools.methods.toolkit.blocks import Block as Block
 from verl_video_tools.methods.toolkit.blocks import find_between as find_between
 from verl_video_tools.methods.toolkit.blocks import find_blocks as find_blocks

@@ -81,10 +81,19 @@ function turnView(turn, position, summary) {
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
+      ...(call.model_calls || []).map((asked) => modelCallView(asked, summary)),
       call.frames.length ? frameStrip(call.frames, summary) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
+}
+
+// What a tool asked of its model: frames, question, reply.
+function modelCallView(asked, summary) {
+  const tokens = asked.prompt_tokens + asked.completion_tokens;
+  const title = `Asked ${asked.model || "the model"}: ${asked.error || `${number(asked.latency_ms, 1)} ms${tokens ? `, ${tokens} tokens` : ""}`}`;
+  return lazyDetails(title, () => element("div", {}, asked.frames.length ? frameStrip(asked.frames, summary) : null,
+    element("div", { class: "text soft" }, asked.request), element("div", { class: asked.reply === null ? "bad" : "text" }, asked.reply === null ? asked.error : asked.reply)));
 }
 
 function rewardTable(summary, record) {
