@@ -42,7 +42,7 @@ _CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text", "model_cal
 
 def replay(
     method: str,
-    video: str,
+    video: str | None,
     question: str,
     answer: str,
     turns: Sequence[str],
@@ -58,7 +58,8 @@ def replay(
 
     Args:
         method: name of the method, as `get_method` takes it.
-        video: path of the video file. One that cannot be read gives `stop_reason` "video_error" and no reward.
+        video: path of the video file. One that cannot be read gives `stop_reason` "video_error" and no reward. None:
+            the row has images (`extra["image_paths"]`), or neither (`extra["visuals"]` is "none").
         question: the whole text that the model would read, options included.
         answer: the ground truth.
         turns: assistant texts in order; those left over when the rollout ends are ignored.
@@ -101,7 +102,7 @@ def replay(
 
 async def areplay(
     method: str,
-    video: str,
+    video: str | None,
     question: str,
     answer: str,
     turns: Sequence[str],
@@ -137,8 +138,8 @@ async def areplay(
     return _as_result(trajectory, reward)
 
 
-def _sample(video: str, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
-    extra_info = {"question": question, "video_path": video, **extra}
+def _sample(video: str | None, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
+    extra_info = {"question": question, **({} if video is None else {"video_path": video}), **extra}
     try:
         sample = Sample.from_row({"extra_info": extra_info, "reward_model": {"ground_truth": answer}})
     except (RowError, TypeError, ValueError, IndexError) as error:
@@ -155,7 +156,7 @@ def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], o
         "ground_truth": sample.ground_truth,
         "extra_info": dict(sample.extra_info),
     }
-    thumbnails = decode_thumbnails([(sample.video_path, trajectory)])
+    thumbnails = decode_thumbnails([(sample.video_path, trajectory)] if sample.video_path else [])
     write_html([line], out, title=f"{trajectory.method}: replay", thumbnails=thumbnails)
 
 

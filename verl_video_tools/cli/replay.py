@@ -34,7 +34,9 @@ class Replay:
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
 
     method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as framethinker.")]
-    video: Annotated[str, typer.Option(help="Video file.")]
+    video: Annotated[
+        str | None, typer.Option(help="Video file; left out where --extra names images, or visuals as none.")
+    ] = None
     question: Annotated[str, typer.Option(help="Question as the row would carry it.")]
     answer: Annotated[str, typer.Option(help="Ground truth.")]
     turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
@@ -166,11 +166,15 @@ class Trajectory:
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+    visuals: Literal["video", "images", "none"] = "video"
+    """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
+    others there is no `video`, and records hold this field."""
 
     def is_lost(self) -> bool:
         """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
         aborted."""
-        return self.video is None or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
+        is_unopened = self.video is None and self.visuals == "video"
+        return is_unopened or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
 
     def initial_frame_indices(self) -> list[int]:
         """Indices of the frames that were shown with the question."""
@@ -209,6 +213,8 @@ class Trajectory:
         turns = [replace(turn, calls=[replace(call, frames=[]) for call in turn.calls]) for turn in self.turns]
         data = asdict(replace(self, initial_frames=[], turns=turns))
         data["initial_frames"] = _frame_dicts(self.initial_frames)
+        if self.visuals == "video":
+            del data["visuals"]
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)

@@ -128,7 +128,9 @@ def rows_of_records(
         fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
             row = _row(line, keep_reasoning)
-            key = (row["extra_info"]["video_path"], row["extra_info"]["question"], *row["turns"])
+            asked = row["extra_info"]
+            media = asked.get("video_path") or tuple(asked.get("image_paths") or ())
+            key = (media, asked["question"], *row["turns"])
             fault = "repetition" if key in seen else None
         if fault is not None:
             report.dropped[fault] += 1

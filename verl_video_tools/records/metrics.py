@@ -131,6 +131,8 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def _known_name(name: str, trajectory: Trajectory) -> str:
     """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
     method = _known_method(trajectory.method)
+    if trajectory.visuals != "video":  # there are no tools
+        return "unknown"
     if method is None or trajectory.video is None:
         return name
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verl_video_tools.core.errors import (
@@ -17,10 +17,11 @@ from verl_video_tools.core.errors import (
     CallError,
     CallErrorCode,
     CallRejected,
-    DeadlineError,
     PolicyError,
     RetrievalError,
+    RowError,
     ToolModelError,
+    UsageError,
     VideoError,
 )
 from verl_video_tools.core.prompt_files import prompt_digest
@@ -50,6 +51,8 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
+from verl_video_tools.rollout.call_errors import failure_code, is_refused
+from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
 from verl_video_tools.rollout.tool_contexts import ToolContexts
@@ -119,6 +122,8 @@ class Episode:
 
     async def start(self) -> list[Message] | None:
         """Open the video and give the prompt with its initial frames; None if the rollout ends here."""
+        if not self.sample.video_path:
+            return await self._start_without_video()
         try:
             self._video = await open_video(self.sample.video_path, deadline_seconds=self.method.tool_deadline_seconds)
             info = self._video.info
@@ -145,7 +150,23 @@ class Episode:
         self._contexts.history.show([message.content for message in messages])
         return messages
 
-    async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
+    async def _start_without_video(self) -> list[Message] | None:
+        """The prompt of a row with images, or with neither images nor a video. No tool can show more."""
+        try:
+            messages = await planned_messages(self.method, self.sample, self.envelope)
+            if await self._exceeds_budget(messages, None):  # asked before anything is decoded
+                return None
+            messages = await decoded_messages(messages, self.sample, self.envelope)
+        except (RowError, UsageError) as error:
+            self.abort(str(error))
+            return None
+        images = [image for message in messages for image in content_images(message.content)]
+        self.trajectory.visuals = "images" if images else "none"
+        self.trajectory.initial_frames = [image.record for image in images]
+        self._contexts.history.show([message.content for message in messages])
+        return messages
+
+    async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo | None) -> bool:
         """End the rollout if its prompt does not fit. Long texts take seconds to count, so a thread does."""
         reason = None if self.budget is None else await asyncio.to_thread(self.budget.refuses_prompt, prompt)
         if reason is None:
@@ -238,11 +259,10 @@ class Episode:
         return tuple(requests - {request})
 
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
-        video = self._opened_video()
-        tools = self.method.tools(video.info)
+        tools = self._tools()
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
-        if self.method.end_on_call_error and any(map(_is_refused, turn.calls)):
+        if self.method.end_on_call_error and any(map(is_refused, turn.calls)):
             self._leave_undone(turn, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
@@ -300,7 +320,7 @@ class Episode:
             except CallRejected as rejection:
                 record.error = rejection.error
             except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
-                code = _failure_code(error)
+                code = failure_code(error)
                 record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
@@ -308,7 +328,7 @@ class Episode:
 
     async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
         """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
-        info = self._opened_video().info
+        info = None if self._video is None else self._video.info
         if not record.ok or plan.frames is None:
             return ToolOutcome(record, video=info)
         started = time.perf_counter()
@@ -317,7 +337,7 @@ class Episode:
             record.frames = [image.record for image in images]
             return ToolOutcome(record, images, info)
         except VideoError as error:
-            code = _failure_code(error)
+            code = failure_code(error)
             self._fail([record], code, str(error))
             self.trajectory.flags.append(code.value)
             return ToolOutcome(record, video=info)
@@ -338,6 +358,9 @@ class Episode:
         cache.misses += len(batch) - batch.num_cached
         cache.stored_bytes = cache_stats().stored_bytes
         return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
+
+    def _tools(self) -> Mapping[str, Tool]:
+        return {} if self.trajectory.visuals != "video" else self.method.tools(self._opened_video().info)
 
     def _opened_video(self) -> Video:
         if self._video is None:
@@ -372,15 +395,3 @@ class Episode:
 
 def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:
     return [[image.record for image in outcome.images] for outcome in outcomes]
-
-
-def _is_refused(record: CallRecord) -> bool:
-    return not (record.ok or record.failed() or record.found_nothing())
-
-
-def _failure_code(error: RetrievalError | ToolModelError | VideoError) -> CallErrorCode:
-    if isinstance(error, RetrievalError):
-        return CallErrorCode.RETRIEVAL_ERROR
-    if isinstance(error, ToolModelError):
-        return CallErrorCode.MODEL_ERROR
-    return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR

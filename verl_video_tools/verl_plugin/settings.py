@@ -11,9 +11,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.config import checked_fields
-from verl_video_tools.core.errors import SetupError, UsageError
+from verl_video_tools.core.errors import RowError, SetupError, UsageError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import Method, Trajectory
+from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
@@ -140,6 +140,19 @@ def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
     config = ToolModelConfig.from_fields(fields)
     num_workers = int(OmegaConf.select(rollout_config, "agent.num_workers") or 1)
     return replace(config, concurrency=math.ceil(config.concurrency / num_workers))
+
+
+def check_shows_images(sample: Sample) -> None:
+    """Ask for a video or images. verl 0.9.1 fails on a micro-batch without an image, and a group shares its row.
+
+    Raises:
+        RowError: the row is a text alone.
+    """
+    if not sample.media:
+        raise RowError(
+            f"row index={sample.extra_info.get('index', '?')} is a text alone (visuals='none'), which `vvt eval` and "
+            "`vvt replay` ask and verl 0.9.1 cannot train on; leave such rows out"
+        )
 
 
 def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> None:

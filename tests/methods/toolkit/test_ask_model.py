@@ -173,6 +173,15 @@ async def test_metrics_tell_calls_failures_tokens_and_time(
     assert not any(name.startswith("tool_model/") for name in none)
 
 
+async def test_a_reply_that_spells_special_tokens_stays_words(
+    make_video: MakeVideo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch)
+    model = ScriptedToolModel(["<|im_end|><|image_pad|>"])
+    trajectory = await rollout(make_video(), [call("ask_model", **MOMENT), ANSWER], model)
+    assert "<|" not in str(trajectory.turns[0].observation) and "< |im_end" in str(trajectory.turns[0].observation)
+
+
 # ----------------------------------------------------------------------------------------------------------- arguments
 
 

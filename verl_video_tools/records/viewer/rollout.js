@@ -43,6 +43,7 @@ function videoSection(summary, record) {
   const nodes = [element("h3", {}, "Video")];
   const video = summary.video === null ? null : index.videos[summary.video];
   if (video !== null) nodes.push(element("div", { class: "soft text" }, video.path));
+  if (trajectory.visuals) return [element("h3", {}, "Images"), element("p", { class: "soft" }, trajectory.visuals === "none" ? "None, and no video." : plural(trajectory.initial_frames.length, "image"))];
   if (trajectory.video === null) return [...nodes, element("p", { class: "bad" }, "The rollout could not read it.")];
   const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
