@@ -210,7 +210,7 @@ class Trajectory:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able dict; `from_dict` is its inverse. The error of a call is a text, as `CallError` writes it."""
         # `asdict` copies each value of each frame by itself: 30 ms for 752 frames, on the event loop of all rollouts.
-        turns = [replace(turn, calls=[replace(call, frames=[]) for call in turn.calls]) for turn in self.turns]
+        turns = [replace(turn, calls=[_without_frames(call) for call in turn.calls]) for turn in self.turns]
         data = asdict(replace(self, initial_frames=[], turns=turns))
         data["initial_frames"] = _frame_dicts(self.initial_frames)
         if self.visuals == "video":
@@ -218,6 +218,8 @@ class Trajectory:
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)
+                for exchange, asked in zip(call.model_calls, record["model_calls"], strict=True):
+                    asked["frames"] = _frame_dicts(exchange.frames)
                 record["error"] = None if call.error is None else str(call.error)
                 for name, nothing in _LEFT_OUT.items():
                     if record[name] == nothing:
@@ -248,6 +250,10 @@ class Trajectory:
                 "cache": CacheUse(**data.get("cache", {})),
             }
         )
+
+
+def _without_frames(call: CallRecord) -> CallRecord:
+    return replace(call, frames=[], model_calls=[replace(exchange, frames=[]) for exchange in call.model_calls])
 
 
 def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, ToolModelError
@@ -65,8 +65,10 @@ class RecordingToolModel:
 
 
 def recorded_exchanges(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """What a rollout asked of its tools' model, in order, JSON-able: the argument of `RecordedToolModel`."""
-    return [asdict(exchange) for call in trajectory.calls() for exchange in call.model_calls]
+    """What a rollout asked of its tools' model, in order, JSON-able: the argument of `RecordedToolModel`. Without
+    frames: the replay has its own."""
+    exchanges = (exchange for call in trajectory.calls() for exchange in call.model_calls)
+    return [asdict(replace(exchange, frames=[])) for exchange in exchanges]
 
 
 class RecordedToolModel:
