@@ -1,5 +1,5 @@
 """The record as a dict: what `dataclasses.asdict` makes of it, in the same order, but for errors, which are texts, and
-for what only pictures of a region or of several frames have."""
+for what few pictures or calls have, which the others leave out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.frames import FrameRecord, Tile
+from verl_video_tools.core.model_calls import ModelCall
 from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
 
@@ -27,7 +28,12 @@ def example() -> Trajectory:
 
 def test_the_same_text_as_before() -> None:
     trajectory = example()
+    trajectory.turns[0].calls[1].text = "two of them"
+    trajectory.turns[0].calls[1].model_calls = [ModelCall("how many? <image>", trajectory.initial_frames[:1], "two")]
     expected = asdict(trajectory)
+    del expected["visuals"]
+    for name in ("text", "model_calls"):
+        del expected["turns"][0]["calls"][0][name]
     for turn in expected["turns"]:
         for call in turn["calls"]:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))

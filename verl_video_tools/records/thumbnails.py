@@ -99,7 +99,9 @@ def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> _Wanted
     indices: set[int] = set()
     parts: set[Part] = set()
     for trajectory in trajectories:
-        for look in (trajectory.initial_frames, *(call.frames for call in trajectory.executed_calls())):
+        calls = trajectory.executed_calls()
+        asked = (exchange.frames for call in calls for exchange in call.model_calls)
+        for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked):
             for frame in _spread(look, frames_per_look):
                 indices.update((frame.index, *(tile.index for tile in frame.tiles)))
                 if frame.region is not None and not frame.tiles:
