@@ -4,7 +4,7 @@ for what few pictures or calls have, which the others leave out."""
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -23,7 +23,10 @@ def example() -> Trajectory:
     )
     shown = CallRecord(name="crop", arguments={"spans": [[1, 2]]}, ok=True, error=None, frames=frames[2:])
     turns = [Turn("a", [refused, shown], observation="seen"), Turn("b", answer="B")]
-    return Trajectory("longvt", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER)
+    parts = {"tools": ["crop"]}
+    return Trajectory(
+        "compose", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER, made_of=parts
+    )
 
 
 def test_the_same_text_as_before() -> None:
@@ -42,6 +45,11 @@ def test_the_same_text_as_before() -> None:
         assert frame.pop("region") is None and frame.pop("tiles") == ()
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)
     assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
+
+
+def test_what_a_methods_name_tells_is_not_recorded() -> None:
+    plain = replace(example(), made_of=None)
+    assert "made_of" not in plain.to_dict() and Trajectory.from_dict(plain.to_dict()) == plain
 
 
 def test_a_dict_of_its_own() -> None:

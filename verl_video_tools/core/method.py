@@ -56,7 +56,9 @@ class Method(GroupRules, ABC):
 
     name: ClassVar[str]
     reward_components: ClassVar[tuple[str, ...]]
-    """Names of the breakdown that `score` returns beside `score` itself, in every case."""
+    """Names of the breakdown that `score` returns beside `score` itself, in every case. A method whose file says which
+    (`methods.compose`) gives each config its own, so read this, the next one, `recipe_budget` and `thought_tag` from a
+    config and not from its class."""
     unpaid_components: ClassVar[tuple[str, ...]] = ()
     """Those of `reward_components` that say something of the rollout and are no part of the sum."""
     renamed_fields: ClassVar[Mapping[str, str]] = {"first_look_selector": "initial_frames_selector"}
@@ -139,6 +141,11 @@ class Method(GroupRules, ABC):
         Raises:
             UsageError: a value is out of its range.
         """
+
+    def made_of(self) -> dict[str, Any] | None:
+        """What records say of a config whose name does not tell its parts: names of its reward components, `rewards`,
+        and of its tools, `tools`, and whatever else identifies it. None where the name tells all."""
+        return None
 
     @property
     def searches(self) -> bool:

@@ -173,6 +173,8 @@ class Trajectory:
     visuals: Literal["video", "images", "none"] = "video"
     """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
     others there is no `video`, and records hold this field."""
+    made_of: dict[str, Any] | None = None
+    """`Method.made_of`: what the method's name does not tell of it."""
 
     def is_lost(self) -> bool:
         """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
@@ -219,6 +221,8 @@ class Trajectory:
         data["initial_frames"] = _frame_dicts(self.initial_frames)
         if self.visuals == "video":
             del data["visuals"]
+        if self.made_of is None:  # as for most methods
+            del data["made_of"]
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)

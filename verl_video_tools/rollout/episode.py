@@ -92,6 +92,7 @@ class Episode:
             method=self.method.name,
             question=self.sample.question,
             prompt_digest=prompt_digest(self.method.prompt_file),
+            made_of=self.method.made_of(),
         )
         deadline_seconds = self.method.tool_deadline_seconds
         self._contexts = ToolContexts(
