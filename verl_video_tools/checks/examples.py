@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from verl_video_tools.core.errors import CallErrorCode
 from verl_video_tools.core.types import CallRecord, Method, ParsedTurn, Trajectory
 
 _PER_TOOL = 3
@@ -37,8 +38,8 @@ class Calls:
         """The first turn found."""
         return next((turns[0] for turns in self.turns.values()), None)
 
-    def add(self, turn: str, executed: Sequence[CallRecord]) -> None:
-        for record in executed:
+    def add(self, turn: str, records: Sequence[CallRecord]) -> None:
+        for record in records:
             if len(self.turns.setdefault(record.name, [])) < _PER_TOOL and turn not in self.turns[record.name]:
                 self.turns[record.name].append(turn)
                 self.records.setdefault(record.name, []).append(record)
@@ -90,8 +91,14 @@ def find_calls(method: Method, candidates: Iterable[str], names: Sequence[str], 
             trajectory = run([text])
         except Exception:  # `rollouts_end` tells of it
             continue
-        calls.add(text, trajectory.executed_calls())
+        # Frames that cannot be decoded were planned: `plans_lie_in_the_video` looks at them.
+        planned = [call for call in trajectory.calls() if call.ok or _could_not_be_decoded(call)]
+        calls.add(text, planned)
     return calls
+
+
+def _could_not_be_decoded(call: CallRecord) -> bool:
+    return call.error is not None and call.error.code == CallErrorCode.VIDEO_ERROR
 
 
 def find_refused(method: Method, valid: str, run: Run) -> str | None:

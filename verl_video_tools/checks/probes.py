@@ -111,7 +111,7 @@ def valid_probes(subject: Subject, info: VideoInfo | None = None, envelope: Pixe
         (tool, name, arguments)
         for name, tool in subject.method.tools(info or subject.info).items()
         for valid in valid_arguments(subject, name)
-        for arguments in (valid, *_scaled(valid))
+        for arguments in (valid, *_scaled(valid), *_up_to_the_end(valid, info or subject.info))
     ]
     return [probe for probe in plan_all(subject, calls, info, envelope) if probe.plan is not None]
 
@@ -155,6 +155,16 @@ def _scaled(valid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**valid, key: [value[0], *(value[0] + 1e-3 for _ in value[1:])]}
             yield {**valid, key: [0, *value[1:]]}
             yield {**valid, key: [number + 5 for number in value]}
+
+
+def _up_to_the_end(valid: Mapping[str, Any], info: VideoInfo) -> Iterator[dict[str, Any]]:
+    """The arguments with one number, or the last of a list, at an end of the video."""
+    ends = (0, info.num_frames - 1, info.num_frames, info.duration_seconds, int(info.duration_seconds))
+    for key, value in valid.items():
+        if _is_number(value):
+            yield from ({**valid, key: type(value)(end)} for end in ends)
+        elif isinstance(value, list) and value and all(map(_is_number, value)):
+            yield from ({**valid, key: [*value[:-1], end]} for end in ends)
 
 
 def _is_number(value: Any) -> bool:

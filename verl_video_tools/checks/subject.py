@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -223,8 +224,9 @@ class Subject:
     def score(
         self, trajectory: Trajectory, sample: Sample, judge: Judge | None = None, method: Method | None = None
     ) -> dict[str, float]:
-        """The reward of a rollout, asked anew; the judge knows the synthetic world."""
-        return asyncio.run((method or self.method).score(trajectory, sample, judge or WorldJudge()))
+        """The reward of a rollout, asked anew and on a copy; the judge knows the synthetic world."""
+        scored = (method or self.method).score(copy.deepcopy(trajectory), sample, judge or WorldJudge())
+        return self.wait(scored)
 
     def reward(self, rollout: Rollout) -> Mapping[str, float]:
         """The reward of one of the `rollouts`, asked once."""

@@ -112,7 +112,11 @@ class RankingRetriever:
 
 
 class NoJudge:
-    """A judge that is out of reach."""
+    """A judge that is out of reach, and knows whether it was asked."""
+
+    def __init__(self) -> None:
+        self.was_asked = False
 
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
+        self.was_asked = True
         raise JudgeError("the judge is out of reach")

@@ -88,7 +88,7 @@ def config_is_frozen(subject: Subject) -> None:
             raise fail(f"the field {own.name} can change in place", value, "use a tuple or a number") from None
 
 
-@holds("config", requires=("config_has_defaults", "config_fields_are_declared"))
+@holds("config", requires=("config_is_frozen", "config_fields_are_declared"))
 def config_fields_are_typed(subject: Subject) -> None:
     """Each value is of its annotated type, because `--set` and Hydra's values are checked against the annotation."""
     method = subject.method
@@ -155,7 +155,7 @@ def python_paths_resolve(subject: Subject) -> None:
             raise fail(f"`{attribute}` {path!r} cannot be imported", error, "write it as module:name") from error
 
 
-@holds("config", requires=("config_fields_are_typed",))
+@holds("config", requires=("config_fields_are_typed", "configs_compare_by_value"))
 def rollouts_of_a_group_differ_in_rollout_fields(subject: Subject) -> None:
     """`for_session` changes no field but a number, flag or choice, because rows and records may set nothing else."""
     for number, validate in _sessions():

@@ -26,10 +26,15 @@ from verl_video_tools.core.types import (
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import ScriptedPolicy
 
-_FORMS = ("parse_never_raises", "parse_returns_a_parsed_turn", "prompt_of_any_video", "tools_of_any_video")
+_FORMS = (
+    "parse_returns_a_parsed_turn",
+    "parse_depends_on_the_text_alone",
+    "prompt_is_messages",
+    "initial_frames_lie_in_the_video",
+)
 
 
-@holds("episode", requires=(*_FORMS, "tools_refuse_by_code", "observations_answer_anything"))
+@holds("episode", requires=(*_FORMS, "plans_lie_in_the_video", "observations_answer_anything"))
 def rollouts_end(subject: Subject) -> None:
     """Every rollout ends with a stop reason and none raises, because one that raises takes its whole group along."""
     try:
@@ -247,7 +252,7 @@ def failures_hide_the_file(subject: Subject) -> None:
                 )
 
 
-@holds("episode", requires=("rollouts_end",))
+@holds("episode", requires=("rollouts_end", "plans_are_repeatable", "observations_are_pure"))
 def observations_hide_the_truth(subject: Subject) -> None:
     """An observation does not depend on the truth or its place, because the policy would learn to read them."""
     turn = subject.call_turn()
@@ -269,7 +274,7 @@ def _first_observation(subject: Subject, turn: str, sample: object) -> tuple[str
     return rollout.turns[0].observation, [frame.index for call in rollout.calls() for frame in call.frames]
 
 
-@holds("episode", requires=("rollouts_end",))
+@holds("episode", requires=("rollouts_end", "observations_are_pure"))
 def executed_calls_are_answered(subject: Subject) -> None:
     """An executed call has an observation that shows or tells something, because rewards count such calls."""
     for rollout in subject.rollouts:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
+from verl_video_tools.checks import candidates
 from verl_video_tools.checks.outcome import Failed, NotApplicable, fail
 from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.subject import Subject
@@ -16,7 +19,9 @@ from verl_video_tools.checks.texts import hostile_texts
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 
 _NUM_TEXTS = 1500
-_SECONDS_OF_A_SLOW_PARSE = 0.25
+_SECONDS_OF_A_SLOW_PARSE = 0.1
+_TAG = re.compile(r"</?\w+>|\w+\(")
+_USUAL_BEGINNINGS = ("<think>", "<answer>", "<tool_call>", "<tool_call>{", "<", "{", '"', " ", "a", "<answer>a</answer")
 _ADVICE = "give turns that work: the class attribute `check_examples`, or --turns FILE (a JSON list of texts)"
 
 
@@ -72,39 +77,35 @@ def answers_are_stripped(subject: Subject) -> None:
 @holds("grammar", requires=("parse_never_raises",))
 def parse_depends_on_the_text_alone(subject: Subject) -> None:
     """`parse` gives the same for the same text, whatever it read before, because rollouts share one config."""
-    texts = _texts(subject)[::3]
-    first = [repr(subject.method.parse(text)) for text in texts]
     copy = replace(subject.method)
+    texts = [text for number, turn in enumerate(_turns_to_repeat(subject)) for text in _never_read(turn, number)]
+    first = [repr(subject.method.parse(text)) for text in texts]
     for text, before in zip(reversed(texts), reversed(first), strict=True):
         if (again := repr(copy.parse(text))) != before:
             raise fail(f"parse({text[:80]!r}) gave {before:.200}, and later", again, "keep nothing between turns")
 
 
+def _turns_to_repeat(subject: Subject) -> list[str]:
+    guessed = candidates.guessed_calls(subject.method, subject.info, [])
+    return [*subject.given, *_found(subject), *islice(guessed, 8), *list(hostile_texts(subject.given, 200, seed=1))]
+
+
+def _never_read(turn: str, number: int) -> list[str]:
+    """The turn with a word that no other has, before it and within its first tag."""
+    return [f"word{number} {turn}", turn.replace(">", f">word{number} ", 1)]
+
+
 @holds("grammar", requires=("parse_never_raises",))
 def parse_takes_linear_time(subject: Subject) -> None:
     """`parse` takes time in proportion to the text, because a policy that repeats itself would stop all rollouts."""
-    seeds = [
-        *_found(subject),
-        "<think>",
-        "<answer>",
-        "<tool_call>",
-        "<tool_call>{",
-        "<",
-        "{",
-        '"',
-        " ",
-        "a",
-        "<answer>a</answer",
-    ]
-    for seed in seeds:
-        opening = seed[: max(1, seed.find(">") + 1)]
-        for unit in dict.fromkeys((seed, opening)):
-            small, large = (
-                _parse_seconds(subject, (unit * (size // len(unit) + 1))[:size]) for size in (8_000, 64_000)
-            )
-            if large > _SECONDS_OF_A_SLOW_PARSE and large > 24 * small:
-                took = f"{small:.3f} s for 8,000 characters and {large:.3f} s for 64,000"
-                raise fail(f"parse of {unit[:40]!r} repeated", took, "find tags by str.find (`toolkit.find_blocks`)")
+    turns = [*_found(subject), *subject.given[:4]]
+    tags = [tag for turn in turns for tag in _TAG.findall(turn)]
+    for unit in dict.fromkeys([*turns[:6], *tags, *_USUAL_BEGINNINGS]):
+        repeated = [(unit * (size // len(unit) + 1))[:size] for size in (4_000, 32_000)]
+        small, large = (_parse_seconds(subject, text) for text in repeated)
+        if large > _SECONDS_OF_A_SLOW_PARSE and large > 24 * small:
+            took = f"{small:.3f} s for 4,000 characters and {large:.3f} s for 32,000"
+            raise fail(f"parse of {unit[:40]!r} repeated", took, "find tags by str.find (`toolkit.find_blocks`)")
 
 
 def _parse_seconds(subject: Subject, text: str) -> float:
@@ -119,7 +120,15 @@ def _parse_seconds(subject: Subject, text: str) -> float:
     return fastest
 
 
-@holds("grammar", requires=("parse_never_raises", "tools_of_any_video", "prompt_of_any_video"))
+@holds(
+    "grammar",
+    requires=(
+        "parse_depends_on_the_text_alone",
+        "tools_of_any_video",
+        "prompt_is_messages",
+        "initial_frames_lie_in_the_video",
+    ),
+)
 def a_valid_call_of_each_tool_is_found(subject: Subject) -> None:
     """A turn is known that calls each tool and is carried out, because most other properties are asked by calling."""
     if not subject.tool_names:
@@ -131,7 +140,7 @@ def a_valid_call_of_each_tool_is_found(subject: Subject) -> None:
         )
 
 
-@holds("grammar", requires=("parse_never_raises", "prompt_of_any_video"))
+@holds("grammar", requires=("parse_depends_on_the_text_alone", "prompt_is_messages"))
 def a_valid_answer_is_found(subject: Subject) -> None:
     """A turn is known that answers with any text, because without it no rollout ends by itself."""
     if subject.answering is None:

@@ -10,7 +10,7 @@ from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.subject import Subject
 
 
-@holds("pickling", requires=("config_is_frozen",))
+@holds("pickling", requires=("config_fields_are_typed",))
 def configs_compare_by_value(subject: Subject) -> None:
     """Two configs with the same values are equal and hash alike, because rollouts of a group are told apart by it."""
     copy = replace(subject.method)

@@ -50,7 +50,13 @@ def records_earn_the_same(subject: Subject) -> None:
 
 @holds(
     "records",
-    requires=("records_are_json", "observations_are_pure", "plans_are_repeatable", "parse_depends_on_the_text_alone"),
+    requires=(
+        "records_are_json",
+        "initial_frames_are_repeatable",
+        "prompt_is_repeatable",
+        "observations_are_pure",
+        "plans_are_repeatable",
+    ),
 )
 def records_replay(subject: Subject) -> None:
     """The recorded turns give the same record again, because exports and evaluation replay them."""

@@ -13,6 +13,7 @@ from verl_video_tools.checks.subject import Rollout, Subject
 from verl_video_tools.checks.world import NoJudge
 from verl_video_tools.core.errors import CallError, CallErrorCode, JudgeError, UsageError
 from verl_video_tools.core.types import CallRecord, StopReason, Trajectory
+from verl_video_tools.synthetic.seconds import WorldJudge
 
 _TINY = 1e-9
 
@@ -23,25 +24,33 @@ def _group_components(subject: Subject) -> tuple[str, ...]:
 
 
 @holds("reward", requires=("rollouts_end",))
+def reward_has_all_keys(subject: Subject) -> None:
+    """`components` gives each of `reward_components` and nothing else, because verl stacks the rows of a batch."""
+    group = set(_group_components(subject))
+    wanted = set(subject.method.reward_components)
+    for rollout in subject.rollouts:
+        try:
+            scored = subject.method.components(copy.deepcopy(rollout.trajectory), rollout.sample, WorldJudge())
+            got = set(subject.wait(scored))
+        except Exception:  # `score_never_raises` tells of it
+            continue
+        if not wanted - group <= got <= wanted | group:
+            told = f"components of a rollout of the kind {rollout.kind!r}, of {sorted(wanted)}"
+            raise fail(told, sorted(got), "return each of `reward_components`, also where it is 0")
+
+
+@holds("reward", requires=("reward_has_all_keys",))
 def score_never_raises(subject: Subject) -> None:
     """`score` gives a reward for every rollout, because one that raises costs the step."""
     for rollout in subject.rollouts:
         try:
-            subject.reward(rollout)
+            reward = subject.reward(rollout)
         except Exception as error:
             raise fail(
                 f"score of a rollout of the kind {rollout.kind!r} raises", error, "pay nothing for what is missing"
             ) from error
-
-
-@holds("reward", requires=("score_never_raises",))
-def reward_has_all_keys(subject: Subject) -> None:
-    """Every reward has `score` and each component, because verl stacks the rows of a batch."""
-    for rollout in subject.rollouts:
-        wanted = {"score", *subject.method.reward_components}
-        got = set(subject.reward(rollout)) - set(_group_components(subject))
-        if got != wanted - set(_group_components(subject)):
-            raise fail(f"keys of the reward, of {sorted(wanted)}", sorted(got), "return each of `reward_components`")
+        if missing := {"score", *subject.method.reward_components} - set(_group_components(subject)) - set(reward):
+            raise fail("keys that the reward lacks", sorted(missing), "override `components`, not `score`")
 
 
 @holds("reward", requires=("score_never_raises",))
@@ -60,7 +69,7 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-@holds("reward", requires=("reward_has_all_keys", "reward_is_finite"))
+@holds("reward", requires=("reward_is_finite",))
 def score_is_the_sum(subject: Subject) -> None:
     """`score` is the sum of the paid components, because reports explain it by them."""
     for rollout in subject.rollouts:
@@ -84,12 +93,12 @@ def score_is_repeatable(subject: Subject) -> None:
             )
 
 
-@holds("reward", requires=("score_never_raises",))
+@holds("reward", requires=("score_is_repeatable",))
 def score_changes_no_record(subject: Subject) -> None:
     """Scoring leaves the record as it is, because records are written after it."""
     for rollout in subject.rollouts:
         trajectory = copy.deepcopy(rollout.trajectory)
-        subject.score(trajectory, rollout.sample)
+        subject.wait(subject.method.score(trajectory, rollout.sample, WorldJudge()))
         if trajectory != rollout.trajectory:
             raise fail("the record after scoring", trajectory.to_dict(), "read it only")
 
@@ -234,7 +243,7 @@ def the_oracle_earns_most(subject: Subject) -> None:
             )
 
 
-@holds("reward", requires=("reward_is_finite", "a_valid_answer_is_found"))
+@holds("reward", requires=("right_answers_earn_more",))
 def acc_tells_right_from_wrong(subject: Subject) -> None:
     """`acc` is 1 for a right answer and 0 for a wrong one or none, because it is verl's accuracy."""
     wanted = {"good": 1.0, "wrong": 0.0, "silent": 0.0, "empty": 0.0}
@@ -268,14 +277,17 @@ def failing_judges_are_told(subject: Subject) -> None:
     trajectory = subject.run([subject.answer_turn("something that is green")], opened)
     if trajectory.answer is None:
         raise NotApplicable("the answer to an open question was not taken")
+    judge = NoJudge()
     try:
-        subject.score(trajectory, opened, NoJudge())
+        reward = subject.score(trajectory, opened, judge)
     except JudgeError:
         return
     except UsageError as error:
         raise NotApplicable(f"open questions are refused: {error}") from error
     except Exception as error:
         raise fail("score with a judge that is out of reach raises", error, "let JudgeError through") from error
+    if judge.was_asked:
+        raise fail("the reward of an answer that no judge could judge", reward, "let JudgeError through")
     raise NotApplicable("the judge is not asked for such an answer")
 
 

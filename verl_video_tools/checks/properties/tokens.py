@@ -48,7 +48,10 @@ def mask_is_on_sampled_tokens(subject: Subject) -> None:
             )
 
 
-@holds("tokens", requires=("mask_is_on_sampled_tokens",))
+@holds(
+    "tokens",
+    requires=("mask_is_on_sampled_tokens", "prompt_shows_its_frames", "observations_show_the_frames_of_the_call"),
+)
 def images_of_the_tokens_are_those_recorded(subject: Subject) -> None:
     """The model is shown the frames that the record holds, in that order, because rewards read the record."""
     for turns in _scripts(subject):
@@ -67,7 +70,7 @@ def images_of_the_tokens_are_those_recorded(subject: Subject) -> None:
                 )
 
 
-@holds("tokens", requires=("mask_is_on_sampled_tokens",))
+@holds("tokens", requires=("mask_is_on_sampled_tokens", "stop_strings_end_a_call"))
 def stop_strings_are_kept(subject: Subject) -> None:
     """The engine is told the stop strings, and a turn that ends with one keeps it, because the call is read with it."""
     stops, call = subject.method.stop, subject.call_turn()

@@ -85,7 +85,7 @@ def refusals_are_documented(subject: Subject) -> None:
             )
 
 
-@holds("tools", requires=("refusals_are_documented",))
+@holds("tools", requires=("refusals_are_documented", "plans_open_no_video"))
 def documented_refusals_are_reached(subject: Subject) -> None:
     """Each code in the docstring of `plan` is raised by some call, because a check that never fires checks nothing."""
     _tools(subject)
@@ -196,7 +196,7 @@ def no_call_costs_more_than_max_cost_call(subject: Subject) -> None:
                 )
 
 
-@holds("tools", requires=("a_valid_call_of_each_tool_is_found", "tools_refuse_by_code"))
+@holds("tools", requires=("plans_open_no_video",))
 def descriptions_are_what_tools_accept(subject: Subject) -> None:
     """A described tool exists, and takes and needs the arguments described, because models are told so."""
     descriptions = subject.method.tool_descriptions
