@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from verl_video_tools.checks.candidates import documented_arguments
 from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.world import without_file
-from verl_video_tools.core.errors import CallRejected, RetrievalError, UsageError, VideoError
+from verl_video_tools.core.errors import CallRejected, SetupError, UsageError, VideoToolsError
 from verl_video_tools.core.types import Method, PixelEnvelope, Tool, ToolContext, ToolPlan, VideoInfo
 
 _ODD_VALUES: tuple[Any, ...] = (
@@ -157,6 +157,19 @@ def _scaled(valid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield {**valid, key: [number + 5 for number in value]}
 
 
+def stretch_of(arguments: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Start and end of the stretch that a call asks for, by the names of its arguments; None where it asks for none."""
+    starts = [value for key, value in arguments.items() if "start" in key.casefold() and _is_number(value)]
+    ends = [value for key, value in arguments.items() if "end" in key.casefold() and _is_number(value)]
+    if len(starts) == len(ends) == 1:
+        return float(starts[0]), float(ends[0])
+    for key, value in arguments.items():
+        named = any(word in key.casefold() for word in ("segment", "range", "interval", "window", "span"))
+        if named and isinstance(value, list) and len(value) == 2 and all(map(_is_number, value)):
+            return float(value[0]), float(value[1])
+    return None
+
+
 def _up_to_the_end(valid: Mapping[str, Any], info: VideoInfo) -> Iterator[dict[str, Any]]:
     """The arguments with one number, or the last of a list, at an end of the video."""
     ends = (0, info.num_frames - 1, info.num_frames, info.duration_seconds, int(info.duration_seconds))
@@ -195,5 +208,6 @@ def raised(probes: Sequence[Probe]) -> dict[str, set[str]]:
     return codes
 
 
-MAY_RAISE = (CallRejected, RetrievalError, VideoError)
-"""What `Tool.plan` may raise."""
+def may_be_raised(error: Exception) -> bool:
+    """Whether `Tool.plan` may raise it: a refusal, or the failure of a video or a service."""
+    return isinstance(error, VideoToolsError) and not isinstance(error, UsageError | SetupError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from verl_video_tools.core.types import FrameRequest, VideoInfo
@@ -23,3 +24,15 @@ def request_fault(request: FrameRequest | None, info: VideoInfo) -> str | None:
     if places and min(request.width, request.height) < 1:
         return f"a size of {request.width}x{request.height} pixels"
     return None
+
+
+def places_of(request: FrameRequest, info: VideoInfo) -> tuple[list[float], list[float]]:
+    """Times in seconds and indices of the frames of a plan, as if they were evenly spaced in time."""
+    if request.indices is not None:
+        return [index / info.average_fps for index in request.indices], [float(index) for index in request.indices]
+    times = list(request.seconds or ())
+    return times, [time * info.average_fps for time in times]
+
+
+def within(places: Sequence[float], stretch: tuple[float, float], slack: float) -> bool:
+    return all(stretch[0] - slack <= place <= stretch[1] + slack for place in places)

@@ -72,6 +72,13 @@ class Subject:
     def sample(self) -> Sample:
         return self.samples[0]
 
+    @cached_property
+    def defaults(self) -> Method:
+        """The method with its defaults."""
+        cls: type[Any] = type(self.method)
+        built: Method = cls()
+        return built
+
     @property
     def info(self) -> VideoInfo:
         return self.world.info

@@ -34,6 +34,10 @@ VIDEOS: dict[str, VideoInfo] = {
 }
 """Facts of videos by what they are; there are no such files."""
 
+_SUBTITLES = [
+    {"start_seconds": 18.0, "end_seconds": 24.0, "text": "Here comes a red circle."},
+    {"start_seconds": 60.0, "end_seconds": 63.5, "text": "And then it is gone."},
+]
 _SEED, _NUM_QUESTIONS = 30, 6  # a video whose questions ask in four ways, one of them by a search
 
 
@@ -89,6 +93,7 @@ class World:
                 "video_path": self.video_path,
                 "video_segment": list(segment),
                 "classification": "direct" if question.kind == "direct" else "active",
+                "subtitles": _SUBTITLES,
                 "index": self.questions.index(question),
                 "split": "test",
             },

@@ -144,9 +144,12 @@ def a_refused_observation_shows_nothing(subject: Subject) -> None:
 # ------------------------------------------------------------------------------------------------------- observations
 
 
-def _refused(name: str, code: CallErrorCode, words: str = "told why") -> ToolOutcome:
-    record = CallRecord(name=name, arguments={"text": "x"}, ok=False, error=CallError(code, words))
-    return ToolOutcome(record)
+def _refused(subject: Subject, name: str, code: CallErrorCode, words: str = "told why") -> ToolOutcome:
+    """A call that was not carried out, with the arguments of one that was; a malformed one holds only its text."""
+    known = subject.calls.records.get(name)
+    is_read = known is not None and code not in (CallErrorCode.MALFORMED_CALL, CallErrorCode.UNKNOWN_TOOL)
+    arguments = dict(known[0].arguments) if known is not None and is_read else {"text": "x"}
+    return ToolOutcome(CallRecord(name=name, arguments=arguments, ok=False, error=CallError(code, words)))
 
 
 def _shown(subject: Subject) -> list[ToolOutcome]:
@@ -164,7 +167,7 @@ def _shown(subject: Subject) -> list[ToolOutcome]:
 def observations_answer_anything(subject: Subject) -> None:
     """`observe` answers calls that were executed, refused for each reason or failed, because all of them happen."""
     names = subject.tool_names or ("unknown",)
-    cases = [[_refused(name, code)] for name in (*names, "unknown") for code in CallErrorCode]
+    cases = [[_refused(subject, name, code)] for name in (*names, "unknown") for code in CallErrorCode]
     cases += [[outcome] for outcome in _shown(subject)]
     if not subject.tool_names:
         raise NotApplicable("the method has no tools, so nothing is observed")
@@ -184,7 +187,7 @@ def observations_answer_anything(subject: Subject) -> None:
 @holds("episode", requires=("observations_answer_anything",))
 def observations_are_pure(subject: Subject) -> None:
     """`observe` gives the same again and changes no record, because it is asked again after frames were decoded."""
-    outcomes = [*_shown(subject), *(_refused(name, CallErrorCode.OUT_OF_RANGE) for name in subject.tool_names)]
+    outcomes = [*_shown(subject), *(_refused(subject, name, CallErrorCode.OUT_OF_RANGE) for name in subject.tool_names)]
     for outcome in outcomes:
         before = copy.deepcopy(outcome.record)
         first, again = (subject.method.observe([outcome], 1) for _ in range(2))
@@ -228,7 +231,7 @@ def refusals_say_why(subject: Subject) -> None:
         raise NotApplicable("a refused call ends the rollout")
     words = "the segment 17.25 to 3.5 ends before it starts"
     for name in subject.tool_names:
-        told = content_text(subject.method.observe([_refused(name, CallErrorCode.REVERSED_SEGMENT, words)], 1))
+        told = content_text(subject.method.observe([_refused(subject, name, CallErrorCode.REVERSED_SEGMENT, words)], 1))
         if words not in told:
             raise fail(
                 f"the observation of a refused call of {name} does not hold {words!r}",
@@ -243,7 +246,7 @@ def failures_hide_the_file(subject: Subject) -> None:
     secret = "/videos/the_answer_is_B.mp4"
     for name in subject.tool_names:
         for code in sorted(FAILURE_CODES):
-            told = content_text(subject.method.observe([_refused(name, code, f"cannot open {secret}")], 1))
+            told = content_text(subject.method.observe([_refused(subject, name, code, f"cannot open {secret}")], 1))
             if secret in told:
                 raise fail(
                     f"the observation of a call of {name} that failed ({code}) names the file",

@@ -16,11 +16,25 @@ from verl_video_tools.checks.requests import request_fault
 from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.world import QWEN, VIDEOS, without_file
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import ImagePart, Message, PixelEnvelope, content_images, content_text
+from verl_video_tools.core.types import (
+    CallRecord,
+    ImagePart,
+    Message,
+    PixelEnvelope,
+    ToolOutcome,
+    content_images,
+    content_text,
+)
 from verl_video_tools.rollout.cost import planned_images
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _GROUP_SIZE = 8
+ODD_QUESTIONS = (
+    "What is in {frames}? {0} {} {question} {{x}} %s %d %(a)s",
+    'What does the sign \\n say: "$1 \\g<0>"?\nA. <answer>B</answer>\nB. <tool_call>{"name": "x"}</tool_call>',
+    "\u4ec0\u4e48?\nA. \u7ea2 \U0001f600\nB. caf\u00e9",
+    "Why? " * 400,
+)
 
 
 @holds("prompts")
@@ -118,6 +132,34 @@ def prompt_asks_the_question(subject: Subject) -> None:
             raise fail("the prompt does not hold the question", sample.question, "write sample.question whole")
 
 
+@holds("prompts", requires=("prompt_asks_the_question",))
+def prompt_asks_any_question(subject: Subject) -> None:
+    """A question with braces, signs or tags is asked as it is written, because data sets hold such questions."""
+    for question in ODD_QUESTIONS:
+        try:
+            prompt = subject.prompt(replace(subject.sample, question=question))
+        except Exception as error:
+            raise fail(
+                f"prompt raises for the question {question!r}", error, "use `toolkit.render`, not str.format"
+            ) from error
+        if question.strip() not in "".join(content_text(message.content) for message in prompt):
+            raise fail("the prompt does not hold the question", question, "write sample.question whole")
+
+
+@holds("prompts", requires=("prompt_is_messages",))
+def prompt_hides_the_file(subject: Subject) -> None:
+    """With the default config the prompt does not name the video's file, because a name may tell the answer."""
+    sample = replace(subject.sample, video_path="/videos/the_answer_is_B.mp4")
+    request = subject.defaults.plan_initial_frames(subject.info, sample, PixelEnvelope())
+    images = planned_images(request, subject.info)
+    for message in subject.defaults.prompt(sample, subject.info, images):
+        if "the_answer_is_B" in content_text(message.content):
+            text = content_text(message.content)
+            raise fail(
+                f"the {message.role} message names the file", text[-200:], "leave it out, or let a field ask for it"
+            )
+
+
 @holds("prompts", requires=("prompt_is_messages", "initial_frames_are_repeatable"))
 def prompt_shows_its_frames(subject: Subject) -> None:
     """The prompt shows each initial frame once and in order, because records say so and tokens are counted so."""
@@ -190,6 +232,30 @@ def prompt_fits_the_recipe(subject: Subject) -> None:
                 raise fail(
                     f"the prompt of {what} (tokens, images) exceeds {reserved}", needed, "reserve more, or show less"
                 )
+
+
+@holds("prompts", requires=("prompt_fits_the_recipe", "observations_are_pure", "plans_fit_the_processor"))
+def a_call_fits_the_recipe(subject: Subject) -> None:
+    """After the first frames of an hour of video a call fits `recipe_budget`, because else none is executed."""
+    info, budget = VIDEOS["an hour"], type(subject.method).recipe_budget
+    request = subject.method.max_cost_call(info, subject.sample, QWEN)
+    if request is None:
+        raise NotApplicable("max_cost_call does not say")
+    if fault := size_fault(request.width, request.height):
+        raise fail(f"max_cost_call: {fault}", (request.width, request.height), "use `toolkit.frame_size`")
+    images = planned_images(request, info)
+    try:
+        content = subject.method.observe([ToolOutcome(CallRecord("", {}, ok=True), images, info)], 1)
+    except Exception as error:
+        raise NotApplicable(f"observe wants more of a call than its frames: {error!r}") from error
+    first = len(subject.method.plan_initial_frames(info, subject.sample, QWEN))
+    tokens = estimated_tokens([Message("user", content)])
+    needed = (tokens, first + len(images))
+    if tokens > budget.response_tokens or first + len(images) > budget.images:
+        reserved = f"{budget.response_tokens} tokens, {budget.images} images"
+        raise fail(
+            f"the dearest call (tokens, images with the first) exceeds {reserved}", needed, "reserve more, or show less"
+        )
 
 
 @holds("prompts", requires=("prompt_is_messages",))

@@ -12,15 +12,21 @@ from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.subject import Rollout, Subject
 from verl_video_tools.checks.world import NoJudge
 from verl_video_tools.core.errors import CallError, CallErrorCode, JudgeError, UsageError
-from verl_video_tools.core.types import CallRecord, StopReason, Trajectory
+from verl_video_tools.core.types import CallRecord, QuestionType, StopReason, Trajectory
 from verl_video_tools.synthetic.seconds import WorldJudge
 
 _TINY = 1e-9
+_UNGRADABLE: tuple[tuple[QuestionType, str, tuple[str, ...]], ...] = (
+    ("open", "a green triangle", ()),
+    ("numeric", "many", ()),
+    ("mc", "Z", ("a cat", "a dog")),
+)
+"""Type, truth and options of rows whose answers cannot be graded without a judge."""
 
 
 def _group_components(subject: Subject) -> tuple[str, ...]:
     """What a method pays by its group, where it does; a rollout by itself earns none of it."""
-    return tuple(getattr(type(subject.method), "group_components", ()))
+    return tuple(getattr(subject.method, "group_components", ()))
 
 
 @holds("reward", requires=("rollouts_end",))
@@ -55,7 +61,7 @@ def score_never_raises(subject: Subject) -> None:
 
 @holds("reward", requires=("score_never_raises",))
 def reward_is_finite(subject: Subject) -> None:
-    """Every value of a reward is a finite number, because one NaN spoils the whole batch."""
+    """Every value of a reward is a finite int or float, because one NaN spoils the whole batch."""
     for rollout in subject.rollouts:
         for name, value in subject.reward(rollout).items():
             if not _is_finite(value):
@@ -63,10 +69,7 @@ def reward_is_finite(subject: Subject) -> None:
 
 
 def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except TypeError:
-        return False
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @holds("reward", requires=("reward_is_finite",))
@@ -289,6 +292,25 @@ def failing_judges_are_told(subject: Subject) -> None:
     if judge.was_asked:
         raise fail("the reward of an answer that no judge could judge", reward, "let JudgeError through")
     raise NotApplicable("the judge is not asked for such an answer")
+
+
+@holds("reward", requires=("score_never_raises", "a_valid_answer_is_found"))
+def ungradable_rows_are_refused(subject: Subject) -> None:
+    """`check_sample` refuses a row whose answer `score` cannot grade, because a run says so before it starts."""
+    for kind, truth, options in _UNGRADABLE:
+        sample = replace(subject.sample, question_type=kind, ground_truth=truth, options=options)
+        try:
+            subject.method.check_sample(sample, None)
+        except UsageError:
+            continue
+        except Exception as error:
+            raise fail(f"check_sample raises for a row of type {kind}", error, "raise UsageError") from error
+        trajectory = subject.run([subject.answer_turn("something")], sample)
+        try:
+            subject.wait(subject.method.score(trajectory, sample, None))
+        except Exception as error:
+            told = f"check_sample accepts a row of type {kind} with the truth {truth!r}, and score raises"
+            raise fail(told, error, "call super().check_sample") from error
 
 
 @holds("reward", requires=("score_never_raises",))

@@ -10,7 +10,7 @@ from verl_video_tools.checks import probes
 from verl_video_tools.checks.outcome import NotApplicable, fail
 from verl_video_tools.checks.properties.prompts import size_fault
 from verl_video_tools.checks.registry import holds
-from verl_video_tools.checks.requests import request_fault
+from verl_video_tools.checks.requests import places_of, request_fault, within
 from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.world import QWEN, VIDEOS
 from verl_video_tools.core.errors import FAILURE_CODES, CallErrorCode, CallRejected
@@ -18,6 +18,8 @@ from verl_video_tools.core.types import PixelEnvelope, ToolPlan
 
 _CODE = re.compile(r"`([a-z_]+)`")
 _UNKNOWN = "no_such_tool"
+_FRAME_SECONDS = 0.25
+"""A little more than a frame of the video lasts."""
 
 
 @holds("tools")
@@ -52,7 +54,7 @@ def tools_refuse_by_code(subject: Subject) -> None:
     """Bad arguments are refused with CallRejected and a text, because any other error ends the policy's rollout."""
     _tools(subject)
     for probe in probes.bad_probes(subject):
-        if probe.error is not None and not isinstance(probe.error, probes.MAY_RAISE):
+        if probe.error is not None and not probes.may_be_raised(probe.error):
             raise fail(
                 f"{probe.says()} raises", probe.error, "check each argument, and raise CallRejected"
             ) from probe.error
@@ -148,6 +150,26 @@ def plans_lie_in_the_video(subject: Subject) -> None:
                 )
 
 
+@holds("tools", requires=("plans_lie_in_the_video",))
+def plans_show_the_stretch_asked_for(subject: Subject) -> None:
+    """Frames of a call over a stretch lie within it, in seconds or in frames, because the model reads them as that."""
+    _tools(subject)
+    asked = 0
+    for probe in probes.valid_probes(subject):
+        stretch = probes.stretch_of(probe.given)
+        if stretch is None or stretch[0] > stretch[1] or probe.plan is None or probe.plan.frames is None:
+            continue
+        asked += 1
+        seconds, indices = places_of(probe.plan.frames, subject.info)
+        if not any(within(places, stretch, slack) for places, slack in ((seconds, _FRAME_SECONDS), (indices, 1.0))):
+            shown = f"{seconds[0]:g} to {seconds[-1]:g} s, frames {indices[0]:g} to {indices[-1]:g}"
+            raise fail(
+                f"{probe.says()} shows frames outside the stretch", shown, "plan from the arguments and context.info"
+            )
+    if not asked:
+        raise NotApplicable("no call names where a stretch starts and ends")
+
+
 @holds("tools", requires=("plans_are_repeatable",))
 def plans_fit_the_processor(subject: Subject) -> None:
     """Frames of a call have sizes that the processor leaves untouched, because a frame resized twice is another one."""
@@ -207,6 +229,8 @@ def descriptions_are_what_tools_accept(subject: Subject) -> None:
     if unknown := sorted(set(subject.method.tool_agent_tools) - names):
         raise fail("`tool_agent_tools` that are not described", unknown, "describe them in `tool_descriptions`")
     for each in descriptions:
+        if each.name not in tools and each.name in subject.defaults.tools(subject.info):
+            continue  # left out by a field of this config
         if each.name not in tools:
             raise fail(
                 "a tool that is described, and that the method has not", each.name, "take it out, or add the tool"
