@@ -44,6 +44,7 @@ class Frugal(vt.Method):
     def check_fields(self) -> None:
         for name in ("initial_frames", "call_frames"):
             vt.require(self, name, getattr(self, name) >= 2, "at least 2")
+        vt.require(self, "max_pixels", self.max_pixels >= 1, "at least 1")
         vt.require(self, "compat", self.compat == "strict", "'strict': there is no published code to follow")
 
     def plan_initial_frames(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:

@@ -11,6 +11,8 @@ from verl_video_tools.methods.toolkit import (
     CallErrorCode,
     CallRejected,
     FrameRequest,
+    PixelEnvelope,
+    Sample,
     Tool,
     ToolContext,
     ToolPlan,
@@ -77,6 +79,12 @@ class LongVTLookAround(LongVT):
             max_pixels=self.max_pixels,
         )
         return {**super().tools(info), around.name: around}
+
+    def max_cost_call(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        """Of a short video, a look around shows more frames than LongVT's crop."""
+        crop = super().max_cost_call(info, sample, envelope)
+        seconds = uniform_seconds(0.0, info.duration_seconds, self.around_frames)
+        return max(crop, FrameRequest(width=crop.width, height=crop.height, seconds=seconds), key=len)
 
     def tool_schemas(self) -> list[dict[str, Any]]:
         parameters = {"time": ("number", "The moment, in seconds from the start of the video.")}

@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from verl_video_tools import __version__
 from verl_video_tools.cli.budget import Budget
+from verl_video_tools.cli.check_method import CheckMethod
 from verl_video_tools.cli.classify import Classify
 from verl_video_tools.cli.convert import Convert
 from verl_video_tools.cli.decontaminate import Decontaminate
@@ -73,6 +74,7 @@ data_app = typer.Typer(help="Make, check and convert rows.")
 app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
 COMMANDS: dict[str, type] = {
     "budget": Budget,
+    "check-method": CheckMethod,
     "plan": Plan,
     "mcp": MCP,
     "report": Report,

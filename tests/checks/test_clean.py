@@ -1,0 +1,50 @@
+"""No clean method fails: those of the package, in their variants, and those of the examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.checks.conftest import Check, failures
+from verl_video_tools.methods import METHOD_NAMES, method_class
+
+EXAMPLES = ["examples.add_a_method.frugal:Frugal", "examples.add_a_tool.look_around:LongVTLookAround"]
+NOT_ASKED = {
+    "framethinker": {"stop_strings_end_a_call", "stop_strings_are_kept", "refusals_say_why"},
+    "videozoomer": {"answers_before_replies_do_not_execute"},
+    "longvt": {"stop_strings_end_a_call", "stop_strings_are_kept", "answers_before_replies_do_not_execute"},
+    "framemind": {"templates_can_be_replaced", "stop_strings_end_a_call", "stop_strings_are_kept"},
+    "videobrain": {
+        "stop_strings_end_a_call",
+        "stop_strings_are_kept",
+        "refusals_say_why",
+        "answers_before_replies_do_not_execute",
+    },
+}
+"""What cannot be asked of a method; all else is."""
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("framethinker", {"end_on_call_error": False}),
+    ("framethinker", {"ccv": False, "answer_grading": "choice", "bonus_condition": "always"}),
+    ("videozoomer", {"end_on_call_error": True, "bonus_condition": "always"}),
+    ("longvt", {"end_on_call_error": True, "crop_choice": "best"}),
+    ("longvt", {"tell_video_path": True, "time_reward": "tool"}),
+    ("videobrain", {"end_on_call_error": False, "format_gate": False}),
+    ("framemind", {"context": "last_evidence", "bad_calls": "void"}),
+    ("framemind", {"context": "initial_plus_last", "rung": 3, "empty_clip": "error"}),
+    ("direct", {"answering": "cot"}),
+]
+
+
+@pytest.mark.parametrize("name", [*METHOD_NAMES, *EXAMPLES])
+def test_no_clean_method_fails(name: str, check: Check) -> None:
+    found = check(method_class(name))
+    assert failures(found) == {}
+    if name in NOT_ASKED:
+        assert {each.property for each in found.values() if each.status == "not applicable"} == NOT_ASKED[name]
+
+
+@pytest.mark.parametrize(("name", "settings"), VARIANTS)
+def test_no_variant_fails(name: str, settings: dict[str, Any], check: Check) -> None:
+    assert failures(check(method_class(name), settings=settings)) == {}

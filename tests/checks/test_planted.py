@@ -1,0 +1,26 @@
+"""Each planted fault is caught by the property that is meant for it, and by no other."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from tests.checks.conftest import Check, failures
+from verl_video_tools.checks.properties import PROPERTIES
+
+FAULTS = sorted(path.stem for path in (Path(__file__).parent / "planted").glob("[a-z]*.py"))
+
+
+def test_there_are_enough_faults_for_different_properties() -> None:
+    caught = [import_module(f"tests.checks.planted.{name}").CAUGHT_BY for name in FAULTS]
+    assert len(FAULTS) >= 20
+    assert set(caught) <= PROPERTIES.keys() and len(set(caught)) >= 20
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_caught_by_name(name: str, check: Check) -> None:
+    fault = import_module(f"tests.checks.planted.{name}")
+    found = failures(check(fault.Planted))
+    assert list(found) == [fault.CAUGHT_BY], found

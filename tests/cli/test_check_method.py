@@ -1,0 +1,57 @@
+"""`vvt check-method`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from verl_video_tools.checks.properties import PROPERTIES
+from verl_video_tools.cli.main import run
+
+
+def test_a_line_for_each_property(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check-method", "direct"]) == 0
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert first == "direct:" and len(lines) == len(PROPERTIES)
+    assert "  pass            grammar/parse_never_raises" in lines
+    assert "  not applicable  tools/plans_are_repeatable: the method has no tools" in lines
+    assert last.startswith("direct: ") and " 0 fail, " in last
+
+
+def test_a_fault_is_told_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check-method", "tests.checks.test_properties:Mute"]) == 1
+    out = capsys.readouterr().out
+    assert "  fail            grammar/a_valid_answer_is_found: no turn was found that answers" in out
+
+
+def test_turns_and_settings_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "turns.json").write_text(json.dumps(["so:: B"]))
+    arguments = ["check-method", "tests.checks.test_properties:Mute", "--turns", str(tmp_path / "turns.json")]
+    assert run([*arguments, "--set", "initial_frames=4"]) == 0
+    assert " 0 fail, " in capsys.readouterr().out
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check-method", "tests.checks.test_properties:Mute", "--json"]) == 1
+    ((name, findings),) = json.loads(capsys.readouterr().out).items()
+    assert name == "tests.checks.test_properties:Mute"
+    assert [finding["property"] for finding in findings] == list(PROPERTIES)
+    assert {finding["status"] for finding in findings} == {"pass", "fail", "not applicable"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "give either the name of a method or --all"),
+        (["direct", "--all"], "give either the name of a method or --all"),
+        (["--all", "--set", "max_turns=1"], "--turns and --set are for one method"),
+        (["no_such_method"], "there is no method 'no_such_method'; choose one of: framethinker"),
+        (["direct", "--set", "frames=1"], "Direct has no field 'frames'"),
+        (["direct", "--turns", "no_such_file.json"], "--turns no_such_file.json: No such file"),
+    ],
+)
+def test_bad_usage(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check-method", *arguments]) == 2
+    assert told in capsys.readouterr().err

@@ -1,0 +1,102 @@
+"""Texts that may be turns of a method: its author's, its oracle's, its prompt's examples, and guesses from its tools.
+
+Nobody says what a method's grammar is, so what is found here is only tried; `examples` keeps what works.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pkgutil import resolve_name
+from typing import Any
+
+from verl_video_tools.core.types import Message, Method, Tool, VideoInfo, content_text
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.world import VideoSpec
+
+_BLOCK = re.compile(r"<(\w+)>[^<]{1,400}</\1>")
+_DOCUMENTED_ARGUMENT = re.compile(r'"(\w+)"\??: ?(\[?\w+)')
+_ANSWERS = ("<answer>B</answer>", "\\boxed{B}", "Answer: B", "B")
+_TEXT, _CLOCK = "a red circle", "0:10"
+
+
+def author_turns(method: Method) -> tuple[str, ...]:
+    """The class attribute `check_examples`: turns that call or answer, each as a policy would write it."""
+    given = getattr(type(method), "check_examples", ())
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def oracle_script(method: Method, spec: VideoSpec, question: Question) -> list[str] | None:
+    """The turns of the method's oracle for a question; None where there is none, or it has nothing to say."""
+    if method.oracle is None:
+        return None
+    try:
+        return list(resolve_name(method.oracle)(method=method).script(spec, question).turns)
+    except Exception:  # it may be another class's, or know no such video; `python_paths_resolve` looks at the path
+        return None
+
+
+def guessed_answers(method: Method, prompt: Sequence[Message]) -> Iterator[str]:
+    """Turns that may answer."""
+    mined = [block for block in _blocks(prompt) if "answer" in block.casefold()]
+    for body in (*mined, *_ANSWERS):
+        yield from _with_thought(method, body)
+
+
+def guessed_calls(method: Method, info: VideoInfo, prompt: Sequence[Message]) -> Iterator[str]:
+    """Turns that may call a tool: blocks between tags in the prompt, then the tools' arguments in usual forms."""
+    for body in _blocks(prompt):
+        yield from _with_thought(method, body)
+    for name, tool in method.tools(info).items():
+        for arguments in _guessed_arguments(_parameters(method, name, tool), info):
+            call = json.dumps({"name": name, "arguments": arguments})
+            values = ", ".join(json.dumps(value) for value in arguments.values())
+            for body in (
+                f"<tool_call>{call}</tool_call>",
+                f"<{name}>{json.dumps(arguments)}</{name}>",
+                f"<tool_call>{name}({values})</tool_call>",
+                call,
+            ):
+                yield from _with_thought(method, body)
+
+
+def _blocks(prompt: Sequence[Message]) -> list[str]:
+    texts = [content_text(message.content) for message in prompt]
+    return list(dict.fromkeys(match[0] for text in texts for match in _BLOCK.finditer(text)))
+
+
+def _with_thought(method: Method, body: str) -> Iterator[str]:
+    yield f"<{method.thought_tag}>so</{method.thought_tag}>{body}" if method.thought_tag else body
+
+
+def _parameters(method: Method, name: str, tool: Tool) -> Mapping[str, str]:
+    """JSON types of a tool's needed parameters by their names, from its description or the docstring of its `plan`."""
+    for description in method.tool_descriptions:
+        if description.name == name:
+            named = description.parameters.items()
+            return {key: kind for key, (kind, _) in named if key not in description.optional}
+    return documented_arguments(tool)
+
+
+def documented_arguments(tool: Tool) -> dict[str, str]:
+    """Arguments that the docstring of a tool's `plan` names, such as ``{"time": seconds}``, and what they hold."""
+    return dict(_DOCUMENTED_ARGUMENT.findall(inspect.getdoc(type(tool).plan) or ""))
+
+
+def _guessed_arguments(parameters: Mapping[str, str], info: VideoInfo) -> Iterator[dict[str, Any]]:
+    for unit in (1.0, info.average_fps):  # a part of 20 seconds, in seconds and in frames
+        length = info.duration_seconds * unit
+        start, end = round(0.2 * length), round(0.2 * length + 20 * unit)
+        yield {name: _guessed(name.casefold(), kind, start, end) for name, kind in parameters.items()}
+
+
+def _guessed(name: str, kind: str, start: int, end: int) -> Any:
+    if kind.startswith(("array", "[")):
+        return [start, end]
+    if kind.startswith("str"):
+        return _CLOCK if "time" in name else _TEXT
+    if "fps" in name or "rate" in name or "count" in name or name.startswith("num"):
+        return 1
+    return end if "end" in name or "stop" in name else start

@@ -1,0 +1,80 @@
+"""`vvt check-method`: one line a property of a method, exit 1 where one does not hold."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verl_video_tools.cli.options import Settings, command
+from verl_video_tools.cli.replay import read_turns
+from verl_video_tools.core.assignments import read_assignments
+from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.checks.run import Finding
+
+
+@command
+class CheckMethod:
+    """Ask whether a method keeps what loops, records and training rely on; exit 1 if not. No model is needed."""
+
+    method: Annotated[str | None, typer.Argument(metavar="NAME|module:Class", help="Method to check.")] = None
+    all_methods: Annotated[bool, typer.Option("--all", help="Check every method that is installed.")] = False
+    turns: Annotated[
+        Path | None, typer.Option(help="JSON file: list of turns that call or answer, where none are found.")
+    ] = None
+    settings: Settings = None
+    processor: Annotated[
+        str | None, typer.Option(help="Folder of a model's processor that counts the prompts' tokens.")
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object: findings by method.")] = False
+
+    def run(self) -> int:
+        if (self.method is None) != self.all_methods:
+            raise UsageError("give either the name of a method or --all")
+        if self.all_methods and (self.turns or self.settings):
+            raise UsageError("--turns and --set are for one method: give its name instead of --all")
+        from verl_video_tools.methods import method_names
+
+        names = [self.method] if self.method is not None else list(method_names())
+        with TemporaryDirectory(prefix="check_method_") as folder:
+            found = {name: self._findings(name, Path(folder)) for name in names}
+            if self.as_json:
+                made = {name: [asdict(finding) for finding in findings] for name, findings in found.items()}
+                print(json.dumps(made, indent=2, ensure_ascii=True))
+                return int(any(one["status"] == "fail" for findings in made.values() for one in findings))
+            failed = [_print(name, findings) for name, findings in found.items()]
+        return int(any(failed))
+
+    def _findings(self, name: str, folder: Path) -> Iterator[Finding]:
+        from verl_video_tools.checks.run import findings
+        from verl_video_tools.checks.world import World
+        from verl_video_tools.methods import method_class
+
+        model = None
+        if self.processor is not None:
+            from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+
+            model = load_model_tokens(self.processor)
+        turns = [] if self.turns is None else read_turns(self.turns)
+        settings = read_assignments(self.settings or [])
+        return findings(method_class(name), World(folder), turns, settings, model)
+
+
+def _print(name: str, findings: Iterator[Finding]) -> bool:
+    """Print the findings as they come; returns whether one failed."""
+    counts = Counter[str]()
+    print(f"{name}:")
+    for finding in findings:
+        counts[finding.status] += 1
+        reason = "" if finding.reason is None else f": {' '.join(finding.reason.split())}"
+        print(f"  {finding.status:14}  {finding.group}/{finding.property}{reason}", flush=True)
+    print(f"{name}: {counts['pass']} pass, {counts['fail']} fail, {counts['not applicable']} not applicable")
+    return counts["fail"] > 0
