@@ -47,7 +47,7 @@ def test_a_former_placeholder_is_refused_with_the_new_name(name: str, former: st
     prompt.write_text(f'Reply {{"a": 1}}. You see {{{former}}} frames.')
     with pytest.raises(UsageError, match=f"holds {{{former}}}, which is {now} now; write that instead"):
         get_method(name, prompt_file=str(prompt))
-    assert {of for of, *_ in FORMER} == set(METHOD_NAMES)
+    assert {of for of, *_ in FORMER} == set(METHOD_NAMES) - {"compose"}, "which has no former names"
 
 
 @pytest.mark.parametrize(("name", "former", "now"), FORMER)

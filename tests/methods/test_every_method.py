@@ -100,10 +100,10 @@ async def test_components_that_are_not_those_declared_are_named() -> None:
 def test_former_names_of_fields_are_refused_with_the_new_one(method: str, former: str, instead: str) -> None:
     with pytest.raises(UsageError, match=f"no field {former!r} any more; set {instead} instead"):
         get_method(method, **{former: 8})
-    assert {name for name, *_ in RENAMED} == set(METHOD_NAMES)
+    assert {name for name, *_ in RENAMED} == set(METHOD_NAMES) - {"compose"}, "which has no former names"
 
 
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize("method", [name for name in METHOD_NAMES if name != "compose"])  # its file says both
 def test_initial_frames_and_call_frames_mean_the_same_in_every_method(method: str) -> None:
     fields: dict[str, Any] = {"initial_frames": 6} if method == "direct" else {"initial_frames": 6, "call_frames": 10}
     configured = get_method(method, **fields)

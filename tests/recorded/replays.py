@@ -27,7 +27,7 @@ def replay_lines(folder: Path) -> Iterator[str]:
         for script in scripts():
             line: dict[str, Any] = {"id": script.id}
             try:
-                line["replay"] = _replay(script, folder, judge.base_url)
+                line["replay"] = replay_script(script, folder, judge.base_url)
             except VideoToolsError as error:
                 line["error"] = f"{type(error).__name__}: {error}"
             yield json.dumps(line, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace(
@@ -35,7 +35,8 @@ def replay_lines(folder: Path) -> Iterator[str]:
             )
 
 
-def _replay(script: Script, folder: Path, judge_base_url: str) -> dict[str, Any]:
+def replay_script(script: Script, folder: Path, judge_base_url: str) -> dict[str, Any]:
+    """What `replay` gives for a script, beside the videos of `VIDEOS` in a folder."""
     video = str(folder / f"{script.video}.mp4")
     settings = dict(script.settings)
     # One file per text: a process reads each path once.

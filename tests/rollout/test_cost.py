@@ -52,7 +52,7 @@ def arguments(tool: str, info: VideoInfo, rng: random.Random) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ASKING)
 async def test_no_call_shows_more_than_the_dearest_one(name: str, compat: str) -> None:
     rng = random.Random(0)
-    method = get_method(name) if name == "framemind" else get_method(name, compat=compat)
+    method = get_method(name) if name in ("framemind", "compose") else get_method(name, compat=compat)
     sample = Sample(QUESTION, "A", "video.mp4", "mc")
     is_reached = False
     for _ in range(300):

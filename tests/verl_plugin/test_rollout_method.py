@@ -37,6 +37,7 @@ ANSWERS = {
     "framemind": "<think>ok</think><answer>B</answer>",
     "direct": "<answer>B</answer>",
     "videobrain": "<thinking>ok</thinking><answer>B</answer>",
+    "compose": "<think>ok</think><answer>B</answer>",
 }
 LOOKS = {
     "framethinker": [
@@ -55,6 +56,9 @@ LOOKS = {
     "videobrain": [
         "<thinking>a</thinking><tool_call>"
         '{"name": "uniform_sample", "arguments": {"start_frame": 0, "end_frame": 100}}</tool_call>'
+    ],
+    "compose": [
+        '<think>a</think><tool_call>{"name": "crop_video", "arguments": {"start_time": 12, "end_time": 20}}</tool_call>'
     ],
 }
 ROW = {
@@ -93,8 +97,8 @@ def takes(method: Method, name: str, value: Any) -> bool:
 
 
 CASES = [(name, field_name, value) for name in METHOD_NAMES for field_name, value in numbers_of(get_method(name))]
-ONLY_VALUE = {("direct", "max_turns")}
-"""Fields that take one value."""
+ONLY_VALUE = {("direct", "max_turns"), ("compose", "rung")}
+"""Fields that take one value, as configured by default."""
 
 
 def config(**video_tools: Any) -> DictConfig:

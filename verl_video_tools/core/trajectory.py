@@ -154,6 +154,8 @@ class Trajectory:
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+    made_of: dict[str, Any] | None = None
+    """`Method.made_of`: what the method's name does not tell of it."""
 
     def is_lost(self) -> bool:
         """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was

@@ -23,6 +23,7 @@ REGISTERED = {
     "framemind": "verl_video_tools.methods.framemind.method:FrameMind",
     "direct": "verl_video_tools.methods.direct.method:Direct",
     "videobrain": "verl_video_tools.methods.videobrain.method:VideoBrain",
+    "compose": "verl_video_tools.methods.compose.method:Compose",
 }
 """Python path of each method by its name. A module that every process imports (VERL_USE_EXTERNAL_MODULES) may add
 its own; an installed distribution does it by entry point."""

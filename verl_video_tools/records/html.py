@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.metrics import reward_components
+from verl_video_tools.records.metrics import components_of
 from verl_video_tools.records.page import render, resource, source_hash, write_whole
 from verl_video_tools.records.thumbnails import Thumbnails
 
@@ -103,7 +103,7 @@ def _blocks(
     blocks: dict[str, Any] = {
         "index": {
             "num_left_out": num_left_out,
-            "components": _components({line["trajectory"].method for line in lines}),
+            "components": _components([line["trajectory"] for line in lines]),
             "videos": [{"path": path, "note": thumbnails.notes.get(path)} for path in paths],
             "rollouts": [_summary(line, numbers) for line in lines],
         }
@@ -123,10 +123,12 @@ def _blocks(
     return blocks
 
 
-def _components(methods: Iterable[str]) -> dict[str, list[str]]:
+def _components(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
     """Reward components by method; a method that this version does not know is left out."""
-    components = {name: list(reward_components(name)) for name in sorted(methods)}
-    return {name: members for name, members in components.items() if members}
+    components: dict[str, dict[str, None]] = {}
+    for trajectory in trajectories:
+        components.setdefault(trajectory.method, {}).update(dict.fromkeys(components_of(trajectory)))
+    return {name: list(members) for name, members in sorted(components.items()) if members}
 
 
 def _summary(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[str, Any]:

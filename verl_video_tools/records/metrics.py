@@ -55,8 +55,15 @@ class Rollout:
             num_prompt_tokens=line.get("num_prompt_tokens"),
             num_cached_tokens=line.get("num_cached_tokens"),
             num_sequences=line.get("num_sequences", 1),
-            components=reward_components(trajectory.method),
+            components=components_of(trajectory),
         )
+
+
+def components_of(trajectory: Trajectory) -> tuple[str, ...]:
+    """Reward components of a recorded rollout: those that it names itself, or its method's."""
+    if trajectory.made_of is None:
+        return reward_components(trajectory.method)
+    return tuple(str(name) for name in trajectory.made_of.get("rewards", ()))
 
 
 def reward_components(method: str) -> tuple[str, ...]:
@@ -129,6 +136,8 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def _known_name(name: str, trajectory: Trajectory) -> str:
     """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
+    if trajectory.made_of is not None:
+        return name if name in trajectory.made_of.get("tools", ()) else "unknown"
     method = _known_method(trajectory.method)
     if method is None or trajectory.video is None:
         return name

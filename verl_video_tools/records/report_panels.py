@@ -115,13 +115,21 @@ def _parts_of_reward(runs: Sequence[Run]) -> Panel:
     methods = sorted({method for own in trained for method in own})
     if any(len(own) > 1 for own in trained):
         return _by_method(runs, "Reward", "score")
-    parts = [reward_components(method) for method in methods]
+    parts = [_components(method, runs) for method in methods]
     common = [part for part in dict.fromkeys(chain(*parts)) if all(part in own for own in parts)]
     curves = [
         _curves(run.training, {part: f"video_tools/{method}/{part}/mean" for method in own for part in common})
         for run, own in zip(runs, trained, strict=True)
     ]
     return Panel(_PARTS.format(methods[0]) if len(methods) == 1 else "Parts of the reward", curves)
+
+
+def _components(method: str, runs: Sequence[Run]) -> tuple[str, ...]:
+    """Reward components of a method: those of its defaults, then others that the runs have recorded."""
+    pattern = re.compile(rf"video_tools/{re.escape(method)}/(?!(?:score|acc)/)([^/]+)/mean")
+    names = (name for run in runs for steps in (run.training, run.validation) for name in metric_names(steps))
+    recorded = (match[1] for name in names if (match := pattern.fullmatch(name)))
+    return tuple(dict.fromkeys((*reward_components(method), *recorded)))
 
 
 def _by_method(runs: Sequence[Run], title: str, key: str, share: bool = False) -> Panel:
@@ -142,7 +150,7 @@ def _method_panels(runs: Sequence[Run]) -> Iterable[Panel]:
         curves = [_curves(run.validation, validation) for run in runs]
         yield Panel("Held-out accuracy by method", curves, share=True, from_zero=True)
     for method in methods:
-        names = {component: f"video_tools/{method}/{component}/mean" for component in reward_components(method)}
+        names = {component: f"video_tools/{method}/{component}/mean" for component in _components(method, runs)}
         yield Panel(_PARTS.format(method), _of_training(runs, names))
 
 

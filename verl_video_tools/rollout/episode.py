@@ -85,6 +85,7 @@ class Episode:
             method=self.method.name,
             question=self.sample.question,
             prompt_digest=prompt_digest(self.method.prompt_file),
+            made_of=self.method.made_of(),
         )
 
     async def run(self, policy: Policy) -> Trajectory:

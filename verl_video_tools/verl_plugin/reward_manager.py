@@ -20,7 +20,12 @@ from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods.breakdown import reward_info
 from verl_video_tools.services.judge import JudgeCounters, LLMJudge, make_judge
-from verl_video_tools.verl_plugin.settings import judge_config, method_from_config, unpack_record
+from verl_video_tools.verl_plugin.settings import (
+    configured_methods,
+    judge_config,
+    method_from_config,
+    unpack_record,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +48,7 @@ class VideoToolsRewardManager(RewardManagerBase):
     ) -> None:
         super().__init__(config, tokenizer, compute_score)
         self._methods: dict[str, Method] = {}
+        self._configured = configured_methods(config.actor_rollout_ref.rollout)
         self._judge: LLMJudge | None = None
         judge = judge_config(config, reward_router_address)
         if judge is not None:
@@ -72,7 +78,8 @@ class VideoToolsRewardManager(RewardManagerBase):
                 flagged = unjudged = True
             answered_open = sample.question_type == "open" and trajectory.answer is not None
             spared = answered_open and decided_by_rule(trajectory.answer, sample) is not None
-        info = reward_info(method, reward, sample, flagged) | judge_info(counters, spared, unjudged)
+        info = reward_info(method, reward, sample, flagged, self._configured)
+        info |= judge_info(counters, spared, unjudged)
         return {"reward_score": reward["score"], "reward_extra_info": info}
 
     def _method(self, name: str) -> Method:

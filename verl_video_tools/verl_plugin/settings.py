@@ -33,6 +33,12 @@ def method_from_config(name: str, rollout_config: DictConfig) -> Method:
     return get_method(name, **plain_dict(OmegaConf.select(rollout_config, f"custom.video_tools.{name}")))
 
 
+def configured_methods(rollout_config: DictConfig) -> list[Method]:
+    """The methods that have a section of their own in `rollout.custom.video_tools`, as the run configures them."""
+    sections = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools"))
+    return [method_from_config(name, rollout_config) for name in method_names() if name in sections]
+
+
 _SAMPLING = ("temperature", "top_p", "top_k")
 
 

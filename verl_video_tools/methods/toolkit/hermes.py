@@ -33,7 +33,20 @@ def parse_calls(text: str, *, takes_parameters: bool = True) -> tuple[ToolCall, 
     Args:
         takes_parameters: `parameters` stands for `arguments`, as some models write, and is preferred.
     """
-    return tuple(_read_call(block.inner, takes_parameters) for block in find_blocks(text, "tool_call"))
+    return tuple(read_call(block.inner, takes_parameters) for block in find_blocks(text, "tool_call"))
+
+
+def read_call(text: str, takes_parameters: bool = True) -> ToolCall:
+    """A call from the text between its tags; one that cannot be read carries `malformed_call`.
+
+    Args:
+        takes_parameters: as of `parse_calls`.
+    """
+    try:
+        raw = load_object(text)
+    except ValueError as error:
+        return malformed_call(text, f"the call is not a JSON object ({error})", _ADVICE)
+    return _as_call(raw, text, takes_parameters)
 
 
 def parse_turn(text: str) -> ParsedTurn:
@@ -134,14 +147,6 @@ def tools_section(schemas: Sequence[Mapping[str, Any]]) -> str:
         '<tool_call>\n{"name": "NAME", "arguments": {"PARAMETER": VALUE}}\n</tool_call>\n'
         "What it returns comes between <tool_response> and </tool_response>; never write that yourself."
     )
-
-
-def _read_call(text: str, takes_parameters: bool) -> ToolCall:
-    try:
-        raw = load_object(text)
-    except ValueError as error:
-        return malformed_call(text, f"the call is not a JSON object ({error})", _ADVICE)
-    return _as_call(raw, text, takes_parameters)
 
 
 def _as_call(raw: Mapping[str, Any], text: str, takes_parameters: bool = True) -> ToolCall:

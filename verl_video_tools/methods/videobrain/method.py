@@ -235,7 +235,7 @@ class VideoBrain(vt.Method):
         return {
             "accuracy": self.accuracy_reward * score,
             "format": self.format_reward if self.format_gate else 0.0,
-            "behavior": self._behavior(sample, score >= self.right_from, gate.num_calls > 0),
+            "behavior": self.behavior(sample, score >= self.right_from, gate.num_calls > 0),
         }
 
     def gate(self, trajectory: vt.Trajectory) -> GateFindings:
@@ -263,7 +263,8 @@ class VideoBrain(vt.Method):
                 "adaptive_behavior and active_behavior to [0,0,0,0]"
             )
 
-    def _behavior(self, sample: vt.Sample, is_right: bool, has_called: bool) -> float:
+    def behavior(self, sample: vt.Sample, is_right: bool, has_called: bool) -> float:
+        """What a rollout earns for how it went, by the class of its question; nothing where the row names none."""
         question_class = self._question_class(sample)
         if question_class is None:
             return 0.0

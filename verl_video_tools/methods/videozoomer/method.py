@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.toolkit.frame_size import rate_frames
 from verl_video_tools.methods.videozoomer import grammar as protocol
 from verl_video_tools.methods.videozoomer import messages
 from verl_video_tools.methods.videozoomer.reference import grade_letter_reference, read_turns
 from verl_video_tools.methods.videozoomer.video_zoom import VideoZoom
 from verl_video_tools.video.resize import fit_pixels
-from verl_video_tools.video.sampling import fps_seconds, linspace_indices, not_before, uniform_seconds
+from verl_video_tools.video.sampling import linspace_indices, not_before, uniform_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,7 @@ class VideoZoomer(vt.Method):
             if len(indices) > self.initial_frames:
                 indices = linspace_indices(0, info.num_frames - 1, self.initial_frames)
             return vt.FrameRequest(width=width, height=height, indices=indices)
-        fps = min(self.glance_fps, info.average_fps)
-        seconds = fps_seconds(0.0, info.duration_seconds, fps, info.num_frames)
-        if len(seconds) > self.initial_frames:
-            last_frame_seconds = (info.num_frames - 1) / info.average_fps
-            seconds = uniform_seconds(0.0, last_frame_seconds, self.initial_frames)
-        return vt.FrameRequest(width=width, height=height, seconds=not_before(seconds, info.duration_seconds))
+        return rate_frames(info, self.glance_fps, self.initial_frames, (width, height))
 
     def prompt(self, sample: vt.Sample, info: vt.VideoInfo, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the frames, each after its label, and the question."""

@@ -1,0 +1,153 @@
+"""A composition at work: the loop, its messages, its reward's keys, and what records say of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.methods.compose.test_composition import GOOD, write
+from tests.methods.doubles import ScoringRetriever
+from tests.turns.tagged import answer, think, tool_call
+from tests.videos.files import MakeVideo
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Trajectory, VideoInfo
+from verl_video_tools.data.sft import execute
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.records.metrics import Rollout, rollout_metrics
+
+VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=64, height=36)
+SAMPLE = Sample("Which?\nA. a cat\nB. a dog", "A", "v.mp4", "mc", ("a cat", "a dog"))
+CROP = think(tool_call("crop_video", start_time=2, end_time=4))
+SEGMENT = replace(SAMPLE, question_type="segment", ground_truth="[10, 20]", options=())
+
+
+async def run(file: str, turns: list[str], video: str, **fields: Any) -> tuple[Trajectory, dict[str, float]]:
+    method = get_method("compose", file=file, **fields)
+    sample = replace(SAMPLE, video_path=video)
+    trajectory = await execute(method, sample, turns, ScoringRetriever())
+    return trajectory, await method.score(trajectory, sample)
+
+
+async def test_a_rollout_is_run_and_paid_by_the_file(tmp_path: Path, make_video: MakeVideo) -> None:
+    file = write(tmp_path, GOOD)
+    trajectory, reward = await run(file, [CROP, answer("A")], make_video(300))
+    assert [frame.index for frame in trajectory.initial_frames] == [0, 99, 199, 299]
+    (call,) = trajectory.executed_calls()
+    assert len(call.frames) == 4 and {(frame.width, frame.height) for frame in call.frames} == {(56, 28)}
+    assert trajectory.turns[0].observation is not None
+    assert trajectory.turns[0].observation.startswith("<tool_response>\nframe 60 at 2.0s: <image>\nframe 80 at 2.7s")
+    assert reward == {"score": 1.5, "accuracy": 1.0, "tool": 0.5}
+    _, wrong = await run(file, [CROP, answer("B")], make_video(300))
+    assert wrong == {"score": 0.0, "accuracy": 0.0, "tool": 0.0}
+
+
+async def test_turns_end_where_the_file_says(tmp_path: Path, make_video: MakeVideo) -> None:
+    file = write(tmp_path, GOOD)
+    trajectory, reward = await run(file, [CROP] * 4, make_video(300))
+    assert trajectory.stop_reason is StopReason.MAX_TURNS and len(trajectory.turns) == 3
+    assert reward == {"score": 0.0, "accuracy": 0.0, "tool": 0.0}
+    late = think(tool_call("crop_video", start_time=20, end_time=40))
+    trajectory, _ = await run(file, [late, answer("A")], make_video(300))
+    assert trajectory.stop_reason is StopReason.ANSWER
+    assert "Error: out_of_range" in str(trajectory.turns[0].observation)
+    ends = write(tmp_path / "..", GOOD.replace("max_turns: 3", "max_turns: 3, end_on_call_error: true"))
+    trajectory, _ = await run(ends, [late, answer("A")], make_video(300))
+    assert trajectory.stop_reason is StopReason.INVALID_ACTION
+
+
+async def test_messages_before_the_last_turn_and_results_in_words(tmp_path: Path, make_video: MakeVideo) -> None:
+    text = GOOD.replace("tools:", "tools:\n  - {name: get_frame_number}") + (
+        "messages:\n  result: 'Told: {text}'\n  observation_last: 'Last: {frames}'\n  between: ' + '\n"
+        "  turn: '{observations} ({turn} of {max_turns})'\n  frame: '#{position} {image}'\n  between_frames: ','\n"
+    )
+    told = think(tool_call("get_frame_number", time="00:01"))
+    both = told + tool_call("crop_video", start_time=2, end_time=2.1)
+    trajectory, _ = await run(write(tmp_path, text), [both, CROP, answer("A")], make_video(300))
+    first, second = (turn.observation for turn in trajectory.turns[:2])
+    assert first == (
+        "Told: Frame number at time 00:01 is: 30. + <tool_response>\n#0 <image>,#1 <image>\n</tool_response> (2 of 3)"
+    )
+    assert second == "Last: #0 <image>,#1 <image>,#2 <image>,#3 <image> (3 of 3)"
+
+
+async def test_without_frames_and_without_tools(tmp_path: Path, make_video: MakeVideo) -> None:
+    blind = GOOD.replace("plan: uniform, num_frames: 4, box: [64, 36]", "plan: none")
+    trajectory, reward = await run(write(tmp_path, blind), [CROP, answer("A")], make_video(300))
+    assert trajectory.initial_frames == [] and reward["score"] == 1.5
+    nothing = blind.replace("  - {name: crop_video, fps: 2, max_frames: 8}", "").replace("tools:", "tools: []")
+    method = get_method("compose", file=write(tmp_path / "..", nothing))
+    with pytest.raises(UsageError, match="shows no frames and has no tools"):
+        method.check_earnable(SAMPLE, None)
+
+
+def test_accuracy_is_told_whether_or_not_it_is_paid(tmp_path: Path) -> None:
+    paid = get_method("compose", file=write(tmp_path, GOOD))
+    unpaid = get_method("compose", file=write(tmp_path / "..", GOOD.replace("gate: [tool]", "gate: [tool], weight: 0")))
+    assert unpaid.unpaid_components == ("accuracy",) and paid.unpaid_components == ()
+    for method in (paid, unpaid, replace(paid, accuracy_reward=4.0)):
+        weight = method.accuracy_reward or 1.0
+        assert [method.acc({"accuracy": weight * value}, SAMPLE) for value in (0.0, 0.5, 1.0)] == [0.0, 0.0, 1.0]
+    longvt = get_method("compose", file="longvt", accuracy_reward=2.0)
+    assert longvt.acc({"accuracy": 1.0}, SEGMENT) == 0.5 and longvt.acc({"accuracy": 1.0}, SAMPLE) == 0.0
+
+
+async def test_an_unpaid_term_is_recorded_and_not_added(tmp_path: Path, make_video: MakeVideo) -> None:
+    file = write(tmp_path, GOOD.replace("weight: 0.5", "weight: 0"))
+    _, reward = await run(file, [CROP, answer("A")], make_video(300))
+    assert reward == {"score": 1.0, "accuracy": 1.0, "tool": 1.0}
+
+
+async def test_records_and_metrics_name_the_files_own_terms_and_tools(tmp_path: Path, make_video: MakeVideo) -> None:
+    file = write(tmp_path, GOOD + "  - {name: turns, key: looked_again}\n")
+    video = make_video(300)
+    made_up = think(tool_call("rewind", seconds=3))
+    trajectory, reward = await run(file, [CROP, made_up, answer("A")], video)
+    assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
+    method = get_method("compose", file=file)
+    info = reward_info(method, reward, SAMPLE, flagged=False)
+    line = {"uid": "u", "trajectory": trajectory, "reward": info}
+    metrics = rollout_metrics([Rollout.from_line(line)])
+    means = {name for name in metrics if name.startswith("video_tools/compose/")}
+    keys = ("score", "acc", "accuracy", "tool", "looked_again")
+    assert means == {f"video_tools/compose/{key}/mean" for key in keys}
+    assert metrics["video_tools/compose/looked_again/mean"] == 1.0
+    assert metrics["tool/crop_video/calls_per_rollout"] == metrics["tool/unknown/calls_per_rollout"] == 1.0
+
+
+def test_rows_of_other_methods_have_the_files_keys(tmp_path: Path) -> None:
+    method = get_method("compose", file=write(tmp_path, GOOD + "  - {name: turns, key: looked_again}\n"))
+    other = get_method("longvt")
+    keys = reward_info(method, method.zero_reward(), SAMPLE, flagged=False).keys()
+    assert reward_info(other, other.zero_reward(), SAMPLE, flagged=False, configured=[method]).keys() == keys
+
+
+def test_a_rung_needs_a_ladder() -> None:
+    with pytest.raises(UsageError, match=r"Compose\.rung must be None: the plan of longvt is no ladder, got 2"):
+        get_method("compose", file="longvt", rung=2)
+    with pytest.raises(UsageError, match=r"Compose\.rung must be 1 to 8, or None, got 9"):
+        get_method("compose", file="framemind", rung=9)
+    assert get_method("compose", file="longvt").for_session(3, 4, validate=False) == get_method(
+        "compose", file="longvt"
+    )
+
+
+def test_published_code_is_not_composed() -> None:
+    with pytest.raises(UsageError, match=r"Compose\.compat must be 'strict'"):
+        get_method("compose", compat="reference")
+    with pytest.raises(TypeError, match="no field turns"):
+        type(get_method("compose"))(turns=3)
+
+
+@pytest.mark.parametrize("name", ["default", "longvt", "videozoomer", "framemind", "framethinker", "videobrain"])
+def test_the_dearest_call_is_the_classs(name: str) -> None:
+    envelope = PixelEnvelope(28, 784, 1 << 20)
+    dearest = get_method("compose", file=name).max_cost_call(VIDEO, SAMPLE, envelope)
+    assert dearest is not None
+    if name != "default":
+        expected = get_method(name).max_cost_call(VIDEO, SAMPLE, envelope)
+        assert expected is not None
+        assert (len(dearest), dearest.width, dearest.height) == (len(expected), expected.width, expected.height)

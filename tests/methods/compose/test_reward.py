@@ -1,0 +1,214 @@
+"""Weights and gates against a hand calculation; each term against the record that it reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.methods.doubles import StubJudge
+from verl_video_tools.core.errors import CallError, CallErrorCode, JudgeError, UsageError
+from verl_video_tools.core.types import (
+    AnswerLabel,
+    CallRecord,
+    FrameRecord,
+    Sample,
+    StopReason,
+    Trajectory,
+    Turn,
+    VideoInfo,
+)
+from verl_video_tools.methods.compose import terms as of
+from verl_video_tools.methods.compose.grammar import Hermes
+from verl_video_tools.methods.compose.reward import Reward, RewardTerm, read_reward
+from verl_video_tools.methods.compose.section import Section
+from verl_video_tools.methods.compose.terms import Scored, Term, segment_of_call
+
+VIDEO = VideoInfo(duration_seconds=100.0, num_frames=1000, average_fps=10.0, width=96, height=64)
+SAMPLE = Sample("Which?", "A", "v.mp4", "mc", ("a cat", "a dog"), (10.0, 20.0))
+OPEN = replace(SAMPLE, question_type="open", ground_truth="a cat", options=())
+
+
+def frames(*indices: int) -> list[FrameRecord]:
+    return [FrameRecord(index, index / 10, 64, 36) for index in indices]
+
+
+def call(name: str = "crop_video", *, ok: bool = True, shown: tuple[int, ...] = (1, 2), **facts: Any) -> CallRecord:
+    error = None if ok else CallError(CallErrorCode.OUT_OF_RANGE, "outside")
+    return CallRecord(name, facts, ok, error, frames(*shown) if ok else [], dict(facts) if ok else {})
+
+
+def rollout(*calls: CallRecord, answer: str | None = "A", sample: Sample = SAMPLE, judge: Any = None) -> Scored:
+    """One call per turn, each well-formed, and then the answer."""
+    turns = [Turn("<think>a</think><tool_call>{}</tool_call>", calls=[one], well_formed=True) for one in calls]
+    if answer is not None:
+        text = f"<think>a</think><answer>{answer}</answer>"
+        turns.append(Turn(text, answer=answer, well_formed=True))
+    stop = StopReason.MAX_TURNS if answer is None else StopReason.ANSWER
+    trajectory = Trajectory("compose", "Which?", VIDEO, turns=turns, stop_reason=stop, answer=answer)
+    return Scored(trajectory, sample, judge, Hermes())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fixed(Term):
+    number: float
+
+    async def value(self, rollout: Scored) -> float:
+        return self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Untouched(Term):
+    async def value(self, rollout: Scored) -> float:
+        raise JudgeError("asked")
+
+
+values = st.floats(-2, 2, allow_nan=False).map(lambda value: round(value, 3))
+
+
+@given(
+    number=st.tuples(values, values, values),
+    weight=st.tuples(values, values, values),
+    gate_from=st.one_of(st.none(), values),
+)
+async def test_gates_multiply_or_open_and_weights_follow(
+    number: tuple[float, ...], weight: tuple[float, ...], gate_from: float | None
+) -> None:
+    gated = RewardTerm("first", Fixed(number=number[0]), weight[0], ("second", "third"), gate_from)
+    second = RewardTerm("second", Fixed(number=number[1]), weight[1], ("third",), None)
+    third = RewardTerm("third", Fixed(number=number[2]), weight[2], (), None)
+    components = await Reward((gated, second, third)).components(rollout(), {})
+    opened = float(number[0] >= gate_from) if gate_from is not None else min(max(number[0], 0.0), 1.0)
+    second_value = number[1] * opened
+    third_value = number[2] * opened * min(max(second_value, 0.0), 1.0)
+    expected = {
+        "first": number[0] * (weight[0] or 1.0),
+        "second": second_value * (weight[1] or 1.0),
+        "third": third_value * (weight[2] or 1.0),
+    }
+    assert components == pytest.approx(expected)
+
+
+async def test_a_closed_gate_asks_no_judge() -> None:
+    closed = RewardTerm("format", Fixed(number=0.0), 1.0, ("accuracy",), None)
+    accuracy = RewardTerm("accuracy", Untouched(), 1.0, (), None)
+    assert await Reward((closed, accuracy)).components(rollout(), {}) == {"format": 0.0, "accuracy": 0.0}
+    with pytest.raises(JudgeError):
+        await Reward((replace(closed, term=Fixed(number=0.1)), accuracy)).components(rollout(), {})
+
+
+async def test_several_terms_ask_the_judge_once() -> None:
+    judge = StubJudge(AnswerLabel.PARTIAL)
+    scored = rollout(answer="cats", sample=OPEN, judge=judge)
+    assert await of.Accuracy().value(scored) == 0.5
+    assert await of.Accuracy(right_from=1.0).value(scored) == 0.0
+    assert await of.Accuracy(right_from=0.5).value(scored) == 1.0
+    assert judge.answers == ["cats"]
+
+
+def read(*terms: dict[str, Any], tools: tuple[str, ...] = ("crop_video",)) -> Reward:
+    return read_reward(Section("f.yaml", "", {"reward": list(terms)}).sections("reward"), tools)
+
+
+def test_gates_come_before_what_they_decide_on() -> None:
+    reward = read({"name": "tool"}, {"name": "accuracy", "gate": ["tool"]}, {"name": "format", "gate": "all"})
+    assert reward.keys == ("format", "accuracy", "tool")
+    assert read({"name": "tool", "weight": 0}, {"name": "accuracy"}).unpaid == ("tool",)
+
+
+async def test_accuracy() -> None:
+    assert await of.Accuracy().value(rollout(answer="A")) == 1.0
+    assert await of.Accuracy().value(rollout(answer="B")) == 0.0
+    assert await of.Accuracy().value(rollout(answer=None)) == 0.0
+    assert await of.Accuracy(max_answer_characters=3).value(rollout(answer="A. ")) == 0.0
+    segment = replace(SAMPLE, question_type="segment", ground_truth="[10, 20]", options=())
+    by_iou = of.Accuracy(segments_by_iou=True)
+    assert await by_iou.value(rollout(answer="[10, 25]", sample=segment)) == pytest.approx(10 / 15)
+    assert await of.Accuracy().value(rollout(answer="[10, 25]", sample=segment)) == 1.0, "right from a half on"
+
+
+async def test_format() -> None:
+    good, refused = call(start_time=1, end_time=2), call(ok=False)
+    assert await of.Format().value(rollout(good)) == 1.0
+    assert await of.Format(valid=0.0, invalid=-1.0).value(rollout(good, answer=None)) == -1.0
+    assert await of.Format().value(rollout(good, answer=None)) == 0.0
+    assert [await of.Format(refused_calls=allowed).value(rollout(refused)) for allowed in (True, False)] == [1.0, 0.0]
+    failed = replace(refused, error=CallError(CallErrorCode.DEADLINE, "late"))
+    assert await of.Format(refused_calls=False).value(rollout(failed)) == 1.0, "not the policy's fault"
+    again, other = call(start_time=1, end_time=2), call(start_time=1, end_time=3)
+    strict = of.Format(repeated_calls=False)
+    assert [await strict.value(rollout(good, last)) for last in (again, other)] == [0.0, 1.0]
+    assert await of.Format(max_answer_characters=1).value(rollout(good)) == 0.0
+
+
+async def test_tools_count_once_and_only_where_they_were_carried_out() -> None:
+    pays = of.ToolUse(pays=(1.0, 1.2))
+    crop, clip, refused = call(), call("VideoClip"), call("VideoClip", ok=False)
+    assert [await pays.value(rollout(*calls)) for calls in ((), (crop,), (crop, crop), (crop, clip), (refused,))] == [
+        0.0,
+        1.0,
+        1.0,
+        1.2,
+        0.0,
+    ]
+    assert await of.ToolUse().value(rollout(crop, clip)) == 1.0
+    assert await of.ToolUse(tools=("VideoClip",)).value(rollout(crop)) == 0.0
+    assert [await of.ToolUse(min_frames=2).value(rollout(call(shown=shown))) for shown in ((5, 5), (5, 6))] == [
+        0.0,
+        1.0,
+    ]
+
+
+async def test_turns_and_calls() -> None:
+    assert [await of.Turns().value(rollout(*[call()] * number)) for number in range(3)] == [0.0, 1.0, 1.0]
+    paid = of.Turns(per_turn=0.2, cap=0.3)
+    assert [await paid.value(rollout(*[call()] * number)) for number in range(3)] == [0.0, 0.2, 0.3]
+    assert await of.Calls().value(rollout(call(), call(ok=False), call("VideoClip"))) == 2.0
+    assert await of.Calls(tools=("VideoClip",)).value(rollout(call(), call("VideoClip"))) == 1.0
+
+
+SEGMENTS = [
+    (call(start_time=12, end_time=18.0), (12.0, 18.0)),
+    (call("VideoClip", t_start=12, t_end=18), (12.0, 18.0)),
+    (call("video_zoom", segment=[12, 18], fps=1), (12.0, 18.0)),
+    (call("uniform_sample", start_frame=120, end_frame=180), (12.0, 18.0)),
+    (call("FrameAt", t=3.0), None),
+]
+
+
+@pytest.mark.parametrize(("record", "expected"), SEGMENTS)
+async def test_segments_are_those_that_were_carried_out(record: CallRecord, expected: Any) -> None:
+    assert segment_of_call(record, VIDEO) == expected
+    iou = await of.TemporalOverlap().value(rollout(record))
+    assert iou == pytest.approx(0.6 if expected else 0.0)
+
+
+async def test_which_segments_count() -> None:
+    near, far, refused = call(start_time=10, end_time=15), call(start_time=50, end_time=60), call(ok=False)
+    value = [
+        await of.TemporalOverlap(calls=which).value(rollout(near, far, refused))  # type: ignore[arg-type]
+        for which in ("last", "best", "union")
+    ]
+    assert value == pytest.approx([0.0, 0.5, 5 / 20])
+    wide = call(start_time=0, end_time=40)
+    assert await of.TemporalOverlap(measure="recall").value(rollout(wide)) == 1.0
+    assert await of.TemporalOverlap(measure="boundary").value(rollout(wide)) == pytest.approx(0.25 * 0.9 * 0.8)
+    assert await of.TemporalOverlap(tools=("VideoClip",)).value(rollout(near)) == 0.0
+    assert await of.TemporalOverlap().value(rollout(near, sample=replace(SAMPLE, video_segment_seconds=None))) == 0.0
+    asks_when = replace(SAMPLE, question_type="segment", ground_truth="[10, 20]")
+    paid = [await of.TemporalOverlap(segment_questions=yes).value(rollout(near, sample=asks_when)) for yes in (0, 1)]
+    assert paid == [0.0, 0.5]
+
+
+async def test_behavior_is_paid_by_the_class_of_the_question() -> None:
+    active = replace(SAMPLE, extra_info={"classification": "active"})
+    term = of.Behavior(active=(0.1, 0.2, 0.3, 0.4))
+    cases = [("A", ()), ("A", (call(),)), ("B", ()), ("B", (call(),))]
+    paid = [await term.value(rollout(*calls, answer=answer, sample=active)) for answer, calls in cases]
+    assert paid == [0.1, 0.2, 0.3, 0.4]
+    term.check_earnable(active, None)
+    with pytest.raises(UsageError, match="is no class"):
+        term.check_earnable(SAMPLE, None)

@@ -1,0 +1,123 @@
+"""The tools that a composition may name. A new tool is one entry of `TOOLS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from verl_video_tools.core.resolve import resolve
+from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.compose.section import Section
+
+_METHODS = "verl_video_tools.methods"
+
+
+@dataclass(frozen=True)
+class ToolEntry:
+    """A tool that is known by name.
+
+    Attributes:
+        path: Python path `module:Class` of a dataclass with a `name`, a `description` and `plan`.
+        defaults: values of its fields that a composition may leave out: its paper's.
+        about: what the model reads of it; empty: the words of its description.
+        hidden: parameters that the model is not told of.
+    """
+
+    path: str
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    about: str = ""
+    hidden: tuple[str, ...] = ()
+
+
+_BOX = {"box_width": 640, "box_height": 360}
+
+TOOLS: dict[str, ToolEntry] = {
+    "crop_video": ToolEntry(
+        f"{_METHODS}.longvt.crop_video:CropVideo",
+        {"fps": 1.0, "max_frames": 128, "min_pixels": 784, "max_pixels": 50_176},
+        "Shows a part of the video more closely.",
+        ("video_path",),
+    ),
+    "video_zoom": ToolEntry(
+        f"{_METHODS}.videozoomer.video_zoom:VideoZoom",
+        {"max_frames": 16, "max_pixels": 100_352},
+        "Shows a segment of the video at a chosen rate; (end - start) * fps frames, as long as they are not too many.",
+    ),
+    "FrameAt": ToolEntry(
+        f"{_METHODS}.framemind.frame_at:FrameAt", {"side_pixels": 448}, "Shows the frame nearest to a time."
+    ),
+    "VideoClip": ToolEntry(
+        f"{_METHODS}.framemind.video_clip:VideoClip",
+        {"min_frames": 8, "max_frames": 20, "frames_per_second": 2.0, "side_pixels": 448},
+        "Shows frames spread evenly over a part of the video.",
+    ),
+    "choose_frames": ToolEntry(
+        f"{_METHODS}.toolkit.choose_frames:ChooseFrames",
+        {"num_frames": 8, **_BOX},
+        "Shows frames spread evenly between two frame numbers, both exclusive.",
+    ),
+    "get_frame_number": ToolEntry(f"{_METHODS}.framethinker.get_frame_number:GetFrameNumber"),
+    "uniform_sample": ToolEntry(
+        f"{_METHODS}.videobrain.uniform_sample:UniformSample",
+        {"num_frames": 8, **_BOX},
+        "Shows frames spread evenly over a range of frame numbers.",
+    ),
+    "clip_sample": ToolEntry(
+        f"{_METHODS}.videobrain.clip_sample:ClipSample",
+        {
+            "num_frames": 4,
+            "num_candidates": (128, 256),
+            "dense_from_frames": 20_000,
+            "deadline_seconds": 300.0,
+            **_BOX,
+        },
+        "Searches a range of frame numbers for pictures that look like a text; shows the best few in order of time.",
+    ),
+}
+"""Tools by the name that calls carry."""
+
+SEARCHING = frozenset({"clip_sample"})
+"""Tools that find frames by text, which takes a retriever. A tool of another package says so by an attribute
+`searches`."""
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """A tool of a composition, and what the model is told of it."""
+
+    tool: vt.Tool
+    description: vt.ToolDescription
+    about: str
+    parameters: Mapping[str, tuple[str, str]]
+
+    @property
+    def name(self) -> str:
+        return self.tool.name
+
+    @property
+    def searches(self) -> bool:
+        return self.name in SEARCHING or bool(getattr(self.tool, "searches", False))
+
+
+def read_tool(section: Section) -> OfferedTool:
+    """A tool from its entry in the file: `name`, perhaps `about`, and its fields.
+
+    Raises:
+        UsageError: no such tool, or a wrong field or value.
+    """
+    spec = section.text("name")
+    entry = TOOLS.get(spec, ToolEntry(spec))
+    try:
+        found = resolve(spec, {name: known.path for name, known in TOOLS.items()}, "tool")
+    except vt.UsageError as error:
+        raise section.fault("name", str(error)) from error
+    if "compat" in section.values:
+        raise section.fault("compat", "published behaviour is the papers' own methods' alone; leave it out")
+    tool = section.without(("name", "about")).build(found, entry.defaults)
+    description = getattr(tool, "description", None)
+    if not isinstance(description, vt.ToolDescription) or not callable(getattr(tool, "plan", None)):
+        raise section.fault("name", f"{spec} must have a method `plan` and a `description`, a ToolDescription")
+    about = section.text("about", entry.about or description.description)
+    parameters = {name: told for name, told in description.parameters.items() if name not in entry.hidden}
+    return OfferedTool(tool, description, about, parameters)
