@@ -2,8 +2,9 @@
 #
 # Needs METHOD, MAX_IMAGES and the arrays METHOD_OPTIONS (fixed by the method's paper) and, for real data, REAL_OPTIONS
 # and REAL_LENGTHS. The latter follow from real videos and GPUs, so that a rehearsal leaves them out. METHODS lists the
-# rows' methods where they are several. A recipe of another package sets METHOD_DIR, the folder of its method's class,
-# AGENT_LOOPS, its file of agent loops, and SFT_RECIPE, its cold start. Every variable below can be set from outside.
+# rows' methods where they are several, PLAN_OPTIONS what `vvt plan` has to know of a method. A recipe of another package
+# sets METHOD_DIR, the folder of its method's class, AGENT_LOOPS, its file of agent loops, and SFT_RECIPE, its cold start.
+# Every variable below can be set from outside.
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
@@ -59,7 +60,8 @@ if [ "$SYNTHETIC" = 0 ]; then
     # GiB of processed images that an inference server keeps: those of all rollouts under way on it, by `vvt plan`. With a
     # model that it does not know vLLM's default stays.
     MM_CACHE_GB=${MM_CACHE_GB:-$("$PYTHON" -m verl_video_tools.cli plan --print mm-cache-gb --model "$MODEL_PATH" \
-        --method "${PLAN_METHOD:-$METHOD}" --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" \
+        --method "${PLAN_METHOD:-$METHOD}" ${PLAN_OPTIONS[@]+"${PLAN_OPTIONS[@]}"} \
+        --gpus "$((NNODES * NDEVICES_PER_NODE))" --gpus-per-node "$NDEVICES_PER_NODE" \
         --tp "$ROLLOUT_TP" --batch-size "$TRAIN_BATCH_SIZE" --n "$ROLLOUT_N" --prompt-length "$MAX_PROMPT_LENGTH" \
         --response-length "$MAX_RESPONSE_LENGTH" || echo 4)}
     SETTING_OPTIONS=(

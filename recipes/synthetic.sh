@@ -7,6 +7,7 @@ synthetic_fields() { # METHOD: prints one field=value per line
     local folder=$REPO/verl_video_tools/methods/$1
     if [ "$1" = "$METHOD" ]; then folder=${METHOD_DIR:-$folder}; fi
     grep -v '^#' "$folder/synthetic.txt"
+    [ "$1" != compose ] || echo "file=${COMPOSE:-demo}"
 }
 
 # Fills the array FIELDS with PREFIX<method>.<field>=<value> for every method of METHODS.
@@ -15,7 +16,7 @@ collect_fields() { # PREFIX
     FIELDS=()
     for method in "${METHODS[@]}"; do
         while read -r field; do
-            [[ $1 != +* || $field != prompt_file=* ]] || field=prompt_file=$(quoted "${field#*=}") # for Hydra, not for vvt
+            [[ $1 != +* || $field != *file=* ]] || field=${field%%=*}=$(quoted "${field#*=}") # for Hydra, not for vvt
             FIELDS+=("$1$method.$field")
         done < <(synthetic_fields "$method")
     done

@@ -81,14 +81,20 @@ def check_budget(method: Any, config: DictConfig, videos: list[VideoInfo], text_
     for factor, info in itertools.product((28, 32), videos):  # Qwen2.5-VL, Qwen3-VL
         envelope = PixelEnvelope(factor, kwargs.get("min_pixels", factor**2), kwargs.get("max_pixels", 1 << 20))
         look = method.plan_initial_frames(info, sample, envelope)
-        frame_tokens = image_tokens(look.width, look.height, factor) + LABEL_TOKENS[method.name]
+        frame_tokens = image_tokens(look.width, look.height, factor) + label_tokens(method)
         assert envelope.min_pixels <= look.width * look.height <= envelope.max_pixels
         call = method.max_cost_call(info, sample, envelope)
         assert call is not None
-        call_tokens = image_tokens(call.width, call.height, factor) + LABEL_TOKENS[method.name]
+        call_tokens = image_tokens(call.width, call.height, factor) + label_tokens(method)
         assert len(look) * frame_tokens + text_tokens <= config.data.max_prompt_length
         assert len(call) * call_tokens + text_tokens <= config.data.max_response_length
         assert len(look) + len(call) * (method.max_turns - 1) <= rollout.limit_images
+
+
+def label_tokens(method: Any) -> int:
+    """Of a frame's label; a composition's is its file's: `demo` has LongVT's, the others number and time."""
+    of_composition = LABEL_TOKENS["longvt"] if getattr(method, "file", None) == "demo" else 24
+    return LABEL_TOKENS.get(method.name, of_composition)
 
 
 def test_a_local_run_declares_its_own_ray(composed: Composed) -> None:
@@ -103,6 +109,7 @@ LOSS_AGGREGATION = {
     "longvt_grpo": "seq-mean-token-mean",
     "videobrain_grpo": "token-mean",
     "framemind_grpo": "token-mean",
+    "compose_grpo": "token-mean",
     "mixed_grpo": "token-mean",
 }
 """As published; docs/training.md names the sources."""

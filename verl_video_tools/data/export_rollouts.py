@@ -181,7 +181,11 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
     reward, method = line["reward"], method_of_rollout(get_method(trajectory.method), trajectory.settings)
     if "ccv" in method.reward_components and reward["ccv"] == 0.0:  # records of every method hold all components
         return "inconsistent"
-    if reward.get("accuracy", 0.0) < (method.accuracy_reward if min_accuracy is None else min_accuracy):
+    if min_accuracy is None and trajectory.made_of is not None:  # what a right answer earns is its file's to say
+        is_right = reward.get("acc", 0.0) >= 1.0
+    else:
+        is_right = reward.get("accuracy", 0.0) >= (method.accuracy_reward if min_accuracy is None else min_accuracy)
+    if not is_right:
         return "wrong answer"
     if min_iou > 0.0 and last_segment_iou(trajectory, line["extra_info"].get("video_segment")) < min_iou:
         return "wrong place"

@@ -18,6 +18,8 @@ _PLACES = {
     "served.model": "served.digest",
     "config.prompt_file": "prompt_digest",
     "config.templates_file": "templates_digest",
+    "config.file": "made_of.digest",
+    "made_of.file": "made_of.digest",
     "judge.prompt_file": "judge.prompt_digest",
 }
 """Leaves of the protocol that name a file or folder, and those that hold a digest of its content."""

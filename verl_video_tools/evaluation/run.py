@@ -131,6 +131,7 @@ async def evaluate(
         "config": asdict(method),
         "prompt_digest": prompt_digest(method.prompt_file),
         "templates_digest": templates_digest(method.templates_file),
+        **({} if (parts := method.made_of()) is None else {"made_of": parts}),
         "context": method.context_policy(),
         "sampling": {**policy.sampling(), "seed": seed},
         "attempts": max_attempts,

@@ -59,7 +59,13 @@ class Turns:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The section `limits`: what `replay` and the planner reserve for a rollout (`Method.recipe_budget`)."""
+    """The section `limits`: what `replay` and the planner reserve for a rollout (`Method.recipe_budget`).
+
+    Attributes:
+        prompt_tokens: of the prompt, initial frames included.
+        response_tokens: of everything after it, observations included.
+        images: of the whole rollout.
+    """
 
     prompt_tokens: int = 16_384
     response_tokens: int = 16_384

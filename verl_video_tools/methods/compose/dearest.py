@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.framemind.frame_at import frame_size as square_size
-from verl_video_tools.video.resize import fit_pixels, size_in_box
+from verl_video_tools.video.resize import Aspect, fit_pixels, size_in_box
 
 
 def dearest_request(tools: Sequence[vt.Tool], info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest | None:
@@ -30,7 +30,7 @@ def _of_tool(tool: Any, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.Fr
 def _size(tool: Any, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> tuple[int, int] | None:
     """By the fields that a tool has for the size of its frames; None where it has none of them."""
     if hasattr(tool, "box_width"):
-        aspect = getattr(tool, "aspect", "fit")
+        aspect: Aspect = getattr(tool, "aspect", "fit")
         return size_in_box(info.width, info.height, tool.box_width, tool.box_height, envelope, aspect)
     if hasattr(tool, "min_pixels"):
         return vt.frame_size(info, tool.min_pixels, tool.max_pixels, envelope)

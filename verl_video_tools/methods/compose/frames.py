@@ -60,7 +60,8 @@ class SizedPlan(FramePlan):
     Attributes:
         box: width and height in pixels that frames are shrunk to fit.
         max_pixels: area in pixels that frames are shrunk to.
-        min_pixels: with it, frames are also enlarged to this area, and sides are multiples of the model's factor.
+        min_pixels: beside max_pixels: frames are also enlarged to this area, and sides are multiples of the model's
+            factor.
     """
 
     box: tuple[int, int] | None = None
@@ -91,7 +92,11 @@ class SizedPlan(FramePlan):
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform(SizedPlan):
-    """`num_frames` frames spread evenly from the first of the video to the last; all of a shorter video."""
+    """Frames spread evenly from the first of the video to the last.
+
+    Attributes:
+        num_frames: how many; all of a shorter video.
+    """
 
     num_frames: int
 
@@ -107,7 +112,12 @@ class Uniform(SizedPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class Rate(SizedPlan):
-    """Frames `1 / fps` seconds apart; where these are more than `max_frames`, so many from the first to the last."""
+    """Frames at a rate, from the first of the video on.
+
+    Attributes:
+        fps: frames per second.
+        max_frames: where the rate gives more, so many are spread evenly from the first to the last.
+    """
 
     fps: float
     max_frames: int
@@ -142,8 +152,10 @@ class Ladder(FramePlan):
 
     Attributes:
         low, high: first and last rung: number of frames, and side in pixels of the square that each is scaled to.
-        validation_frames: frames in validation; None: those of the first rung.
-        frame_rounding, nested_times, resize: as of `methods.framemind.FrameMind`.
+        validation_frames: frames in validation; null: as many as the first rung has.
+        frame_rounding: how a rung's number of frames becomes whole.
+        nested_times: every rung takes its frames from those of the rung with most frames.
+        resize: `square` stretches frames to the square, `area` keeps their aspect ratio.
     """
 
     low: Rung = (64, 224)

@@ -28,7 +28,7 @@ from verl_video_tools.methods.compose.tools import OfferedTool
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
-_DEFAULTS: Mapping[str, vt.Template] = {
+DEFAULTS: Mapping[str, vt.Template] = {
     "user": vt.Template(
         "{question}\n\n{frames}", once=("question", "frames"), optional=("duration", "num_frames", "fps")
     ),
@@ -44,7 +44,7 @@ _DEFAULTS: Mapping[str, vt.Template] = {
     "turn": vt.Template("{observations}", once=("observations",), optional=("turn", "max_turns")),
 }
 _WITH_LAST = ("observation", "result", "refusal")
-NAMES = (*_DEFAULTS, *(f"{name}_last" for name in _WITH_LAST))
+NAMES = (*DEFAULTS, *(f"{name}_last" for name in _WITH_LAST))
 
 
 def read_templates(section: Section, of_grammar: Mapping[str, str]) -> dict[str, vt.Template]:
@@ -57,7 +57,7 @@ def read_templates(section: Section, of_grammar: Mapping[str, str]) -> dict[str,
     given = {**of_grammar, **{name: section.text(name) for name in section.values if name != "decimals"}}
     templates = {}
     for name in NAMES:
-        known = _DEFAULTS[name.removesuffix("_last")]
+        known = DEFAULTS[name.removesuffix("_last")]
         text = given.get(name, given.get(name.removesuffix("_last"), known.text))
         _check(section, name, text, known)
         templates[name] = vt.Template(text, known.once, known.optional)

@@ -84,7 +84,7 @@ class Accuracy(Term):
     """How right the answer is, from 0 to 1.
 
     Attributes:
-        right_from: score from which an answer is right and earns 1, and below it nothing; None: the score itself, so
+        right_from: score from which an answer is right and earns 1, and below it nothing; null: the score itself, so
             that a partly right one earns a part.
         max_answer_characters: an answer of this length or longer earns nothing: it would be a list of guesses.
         segments_by_iou: an answer to a question of type `segment` is a list of two numbers, and earns its overlap with
@@ -178,8 +178,13 @@ class ToolUse(Term):
 
 @dataclass(frozen=True, kw_only=True)
 class Turns(Term):
-    """1 for a rollout with at least `min_turns` assistant turns, the answer's included; with `per_turn` above 0 so much
-    for each turn after the first instead, at most `cap`."""
+    """Whether a rollout has so many assistant turns, or how many it has.
+
+    Attributes:
+        min_turns: turns, the answer's included, from which it earns 1.
+        per_turn: above 0, what each turn after the first earns instead.
+        cap: upper bound of that.
+    """
 
     min_turns: int = 2
     per_turn: float = 0.0
@@ -260,8 +265,15 @@ class TemporalOverlap(Term):
 
 @dataclass(frozen=True, kw_only=True)
 class Behavior(Term):
-    """What VideoBrain pays for how a rollout went, by the class of its question (`methods.videobrain`): right without a
-    call, right with calls, wrong without, wrong with."""
+    """What VideoBrain pays for how a rollout went, by the class of its question (`extra_info.classification`): right
+    without a call, right with calls, wrong without a call, wrong with calls.
+
+    Attributes:
+        direct: on questions that the initial frames answer.
+        adaptive: on those for which calls may help.
+        active: on those that need calls.
+        right_from: score of an answer from which it is right.
+    """
 
     direct: Outcomes = (0.5, 0.0, 0.0, 0.0)
     adaptive: Outcomes = (0.5, 0.5, 0.0, 0.0)

@@ -21,6 +21,7 @@ class ClipSample:
     Attributes:
         num_frames: frames shown per call; a range of fewer frames shows them all.
         num_candidates: candidates of a range below `dense_from_frames` frames, and of one from there on.
+        dense_from_frames: frames from which on a range is long.
         dense_by: what `dense_from_frames` is compared with: the length of the range, or that of the whole video.
         box_width, box_height: pixels that a frame is shown in, see `video.resize.size_in_box`.
         deadline_seconds: time for the search.

@@ -1,0 +1,95 @@
+"""examples/compose: 30 lines of YAML are a method with LongVT's crop, VideoBrain's search and FrameMind's ladder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.examples.conftest import EXAMPLES
+from tests.methods.doubles import ScoringRetriever
+from tests.videos.files import MakeVideo
+from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo
+from verl_video_tools.methods import get_method
+from verl_video_tools.methods.compose.__main__ import main
+from verl_video_tools.methods.framemind import resolution_ladder
+from verl_video_tools.replay import areplay
+
+FOLDER = EXAMPLES / "compose"
+FILE = str(FOLDER / "longvt_search_ladder.yaml")
+QUESTION = "What runs through the yard?\nA. a cat\nB. a dog"
+
+
+async def replayed(video: str, turns: list[str], **extra: Any) -> dict[str, Any]:
+    retriever = ScoringRetriever()
+    return await areplay(
+        "compose", video, QUESTION, "B", turns, extra=extra, settings={"file": FILE}, retriever=retriever
+    )
+
+
+async def test_the_example_is_replayed(make_video: MakeVideo) -> None:
+    assert len(Path(FILE).read_text().splitlines()) <= 30
+    turns = json.loads((FOLDER / "turns.json").read_text())
+    result = await replayed(make_video(300), turns, video_segment=[4.0, 7.0])
+    search, crop = (turn["calls"][0] for turn in result["turns"][:2])
+    assert search["ok"] and len(search["frames"]) == 4
+    assert crop["ok"] and [frame["timestamp_seconds"] for frame in crop["frames"]][::3] == [4.0, pytest.approx(8.0)]
+    assert result["turns"][0]["observation"].startswith("<tool_response>\nframe ")
+    assert result["reward"] == pytest.approx(
+        {
+            "score": 0.1 + 1.0 + 0.2 + 0.5 * 3 / 4 - 0.04,
+            "format": 0.1,
+            "accuracy": 1.0,
+            "tool": 0.2,
+            "temporal_iou": 0.5 * 3 / 4,
+            "calls": -0.04,
+        }
+    )
+
+
+async def test_its_gates(make_video: MakeVideo) -> None:
+    search, crop, answer = json.loads((FOLDER / "turns.json").read_text())
+    wrong = await replayed(make_video(300), [search, crop, answer.replace("<answer>B", "<answer>A")])
+    assert wrong["reward"] == pytest.approx(
+        {"score": 0.06, "format": 0.1, "accuracy": 0.0, "tool": 0.0, "temporal_iou": 0.0, "calls": -0.04}
+    )
+    repeated = await replayed(make_video(300), [crop, crop, answer])
+    assert set(repeated["reward"].values()) == {0.0}, "the format decides on everything"
+
+
+def test_its_ladder_is_framemind_s() -> None:
+    info = VideoInfo(duration_seconds=600.0, num_frames=18_000, average_fps=30.0, width=1280, height=720)
+    sample = Sample(QUESTION, "B", "v.mp4", "mc", ("a cat", "a dog"))
+    method = get_method("compose", file=FILE)
+    looks = [
+        method.for_session(number, 4, validate=False).plan_initial_frames(info, sample, PixelEnvelope())
+        for number in range(4)
+    ]
+    assert [(len(look), look.width) for look in looks] == resolution_ladder(4)
+    assert method.searches
+
+
+def test_the_check_says_what_it_is_made_of(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main([FILE]) == 0
+    told = capsys.readouterr().out
+    for part in (
+        "Hermes(",
+        "Ladder(",
+        "CropVideo(",
+        "ClipSample(",
+        "accuracy: 1 * ",
+        "decides on tool from 1",
+        "192 images",
+    ):
+        assert part in told
+    assert main([FILE, "--limits"]) == 0
+    assert capsys.readouterr().out == "16384 24576 192\n"
+    broken = tmp_path / "broken.yaml"
+    broken.write_text(Path(FILE).read_text().replace("name: clip_sample", "name: clip"))
+    assert main([str(broken)]) == 2
+    told = capsys.readouterr().err
+    assert (
+        f"{broken}: tools[1].name: there is no tool 'clip'; choose one of: crop_video" in told and told.count("\n") == 1
+    )

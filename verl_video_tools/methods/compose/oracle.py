@@ -1,0 +1,209 @@
+"""Oracle policy of a composition: it looks at the part of the video that a question names, and answers.
+
+It writes the composition's own grammar, and calls the first of its tools that shows a part of the video (`LOOKS`).
+Templates:
+    direct   answer at once, from the initial frames
+    look     show the part that the question names, then answer
+It concludes only from frames that it was shown, so its thoughts are true.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar
+
+from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.compose.method import Compose
+from verl_video_tools.methods.longvt.crop_video import segment_seconds
+from verl_video_tools.methods.toolkit.oracle import (
+    Script,
+    ScriptedOracle,
+    conclude,
+    initial_frame_numbers,
+    remind,
+    video_info,
+)
+from verl_video_tools.synthetic.questions import Question
+from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
+from verl_video_tools.video.sampling import linspace_indices, not_before, uniform_seconds
+
+Segment = tuple[int, int]
+"""First and last frame number, both to be seen."""
+
+_WRONG_SECONDS = 4
+"""Length of a part that the oracle looks at by mistake."""
+
+
+class Look(ABC):
+    """How a tool is asked for a part of a video."""
+
+    in_seconds: ClassVar[bool] = True
+
+    @abstractmethod
+    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
+        """Of the call."""
+
+    @abstractmethod
+    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
+        """Numbers of the frames that the call shows."""
+
+    def words(self, arguments: Mapping[str, Any]) -> str:
+        """What the thought says of the part."""
+        start, end = self.ends(arguments)
+        return f"between {start:.1f}s and {end:.1f}s" if self.in_seconds else f"between {start} and {end}"
+
+    @abstractmethod
+    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Start and end, as the call names them."""
+
+
+@dataclass(frozen=True)
+class _SecondsLook(Look):
+    """Start and end in seconds with one decimal; the end is that of the last frame."""
+
+    start: str
+    end: str
+
+    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
+        first, last = segment
+        return {self.start: round(first / spec.fps, 1), self.end: round((last + 1) / spec.fps, 1)}
+
+    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
+        start, end = self.ends(arguments)
+        if hasattr(tool, "frame_numbers"):
+            numbers: list[int] = tool.frame_numbers(start, end, video_info(spec))
+            return numbers
+        return frames_at(spec, segment_seconds(start, end, video_info(spec), tool.fps, tool.max_frames))
+
+    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+        return arguments[self.start], arguments[self.end]
+
+
+class _ZoomLook(Look):
+    """VideoZoomer's: a segment, and a rate: a frame a second, unless that shows fewer than two or too many."""
+
+    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
+        start, end = (round(frame / spec.fps, 2) for frame in segment)
+        rate = 1.0
+        while rate * (end - start) > tool.max_frames:
+            rate /= 2
+        while rate * (end - start) < 2 and rate < spec.fps:
+            rate *= 2
+        return {"segment": [start, end], "fps": rate}
+
+    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
+        start, end = self.ends(arguments)
+        count = int(arguments["fps"] * (end - start) + 1e-6)
+        return frames_at(spec, not_before(uniform_seconds(start, end, count), spec.duration_seconds)) if count else []
+
+    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+        start, end = arguments["segment"]
+        return start, end
+
+
+@dataclass(frozen=True)
+class _FramesLook(Look):
+    """A range of frame numbers.
+
+    Attributes:
+        is_open: neither end is shown; else the start is.
+    """
+
+    in_seconds: ClassVar[bool] = False
+
+    is_open: bool
+
+    def arguments(self, tool: Any, spec: VideoSpec, segment: Segment) -> dict[str, Any]:
+        start, end = segment[0] - self.is_open, segment[1] + 1
+        end = min(max(end, start + tool.num_frames + self.is_open), spec.num_frames)
+        return {"start_frame": max(0, min(start, end - tool.num_frames - self.is_open)), "end_frame": end}
+
+    def shown(self, tool: Any, spec: VideoSpec, arguments: Mapping[str, Any]) -> Sequence[int]:
+        start, end = self.ends(arguments)
+        return linspace_indices(start + self.is_open, end - 1, tool.num_frames)
+
+    def ends(self, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
+        return arguments["start_frame"], arguments["end_frame"]
+
+
+LOOKS: dict[str, Look] = {
+    "crop_video": _SecondsLook("start_time", "end_time"),
+    "VideoClip": _SecondsLook("t_start", "t_end"),
+    "video_zoom": _ZoomLook(),
+    "uniform_sample": _FramesLook(is_open=False),
+    "choose_frames": _FramesLook(is_open=True),
+}
+"""How the oracle asks each tool that shows a part of a video."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposeOracle(ScriptedOracle):
+    """An oracle policy in a composition's grammar. Questions without options want one that answers in words."""
+
+    takes_open_questions: ClassVar[bool] = True
+
+    method: Compose = field(default_factory=Compose)
+
+    def __post_init__(self) -> None:
+        """Raises UsageError where the composition has tools, and none of them shows a part of the video."""
+        super().__post_init__()
+        tools = self.method.composition.tools
+        if tools and self._tool is None:
+            raise vt.UsageError(
+                f"{self.method.file}: there is no scripted expert for the tools {', '.join(tools)}; it needs one of "
+                f"{', '.join(LOOKS)}. Give rows with turns of your own (docs/cold-start.md)"
+            )
+
+    @property
+    def _tool(self) -> str | None:
+        return next((name for name in self.method.composition.tools if name in LOOKS), None)
+
+    def script(self, spec: VideoSpec, question: Question) -> Script:
+        rng = self._rng(spec, question)
+        segment = self._segment(rng, spec, question)
+        if segment is None or self._tool is None:
+            shown = [question.evidence[0][0]] if self._initial_frames_tell(spec, question) else []
+            return Script("direct", (self._conclusion(rng, spec, question, shown),))
+        look, tool = LOOKS[self._tool], self.method.composition.tools[self._tool].tool
+        arguments = look.arguments(tool, spec, segment)
+        turn = self.method.composition.grammar.write_call(look.words(arguments), self._tool, arguments)
+        answer = self._conclusion(rng, spec, question, look.shown(tool, spec, arguments))
+        return Script("look", (*remind(question, [turn]), answer))
+
+    def _segment(self, rng: random.Random, spec: VideoSpec, question: Question) -> Segment | None:
+        """The part to look at; None where the oracle answers at once."""
+        if rng.random() < self.imperfection:
+            if rng.random() < self.skip_rate:
+                return None
+            start = rng.randrange(max(1, spec.num_frames - _WRONG_SECONDS * spec.fps))
+            return start, min(start + _WRONG_SECONDS * spec.fps, spec.num_frames) - 1
+        first = min(start for start, _ in question.evidence)
+        last = max(end for _, end in question.evidence)
+        if question.kind != "direct":
+            return first, last
+        if self._initial_frames_tell(spec, question):
+            return None
+        half = spec.fps // 2  # a single frame is no part that a tool shows
+        return max(0, first - half), min(spec.num_frames - 1, last + half)
+
+    def _initial_frames_tell(self, spec: VideoSpec, question: Question) -> bool:
+        """Whether the frame that a question names, or one that shows the same event, is shown with it."""
+        frame = question.evidence[0][0]
+        shown = initial_frame_numbers(self.method, spec)
+        if question.kind != "direct" or not shown:
+            return False
+        nearest = min(shown, key=lambda one: abs(one - frame))
+        return label_at(spec, nearest) == label_at(spec, frame)
+
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        by_number = self._tool is not None and not LOOKS[self._tool].in_seconds
+        return f"frame {frame}" if by_number else f"{frame / spec.fps:.1f}s"
+
+    def _conclusion(self, rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> str:
+        thought, letter = conclude(rng, spec, question, shown, partial(self.frame_name, spec))
+        answer = self._answer_to(question, letter)
+        return self.method.composition.grammar.write_answer(f"{thought}. {answer}", answer)
