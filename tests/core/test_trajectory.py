@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import pytest
 
@@ -20,7 +20,10 @@ def example() -> Trajectory:
     )
     shown = CallRecord(name="crop", arguments={"spans": [[1, 2]]}, ok=True, error=None, frames=frames[2:])
     turns = [Turn("a", [refused, shown], observation="seen"), Turn("b", answer="B")]
-    return Trajectory("longvt", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER)
+    parts = {"tools": ["crop"]}
+    return Trajectory(
+        "compose", "what?", initial_frames=frames, turns=turns, stop_reason=StopReason.ANSWER, made_of=parts
+    )
 
 
 def test_the_same_text_as_before() -> None:
@@ -31,6 +34,11 @@ def test_the_same_text_as_before() -> None:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)
     assert Trajectory.from_dict(trajectory.to_dict()) == trajectory
+
+
+def test_what_a_methods_name_tells_is_not_recorded() -> None:
+    plain = replace(example(), made_of=None)
+    assert "made_of" not in plain.to_dict() and Trajectory.from_dict(plain.to_dict()) == plain
 
 
 def test_a_dict_of_its_own() -> None:

@@ -53,9 +53,21 @@ class Method(ABC):
     """
 
     name: ClassVar[str]
+    reward_components: ClassVar[tuple[str, ...]]
+    """Names of the breakdown that `score` returns beside `score` itself, in every case. A method whose file says which
+    (`methods.compose`) gives each config its own, so read this, the next one, `recipe_budget` and `thought_tag` from a
+    config and not from its class."""
+    unpaid_components: ClassVar[tuple[str, ...]] = ()
+    """Those of `reward_components` that say something of the rollout and are no part of the sum."""
     renamed_fields: ClassVar[Mapping[str, str]] = {"first_look_selector": "initial_frames_selector"}
     """Former names of fields, and what stands in their place: `checked_fields` refuses the one and names the other. A
     method's own are added to these."""
+    recipe_budget: ClassVar[RolloutLimits]
+    """What the method's recipe reserves; `replay` applies it when it is given a processor."""
+    thought_tag: ClassVar[str | None] = "think"
+    """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
+    native reasoning from the method's own thought (`core.reasoning`)."""
+
     oracle: ClassVar[str | None] = None
     """Python path `module:Class` of the method's oracle policy in the synthetic world (`methods.toolkit.oracle`), if
     there is one."""
@@ -127,32 +139,6 @@ class Method(ABC):
         Raises:
             UsageError: a value is out of its range.
         """
-
-    @property
-    @abstractmethod
-    def reward_components(self) -> tuple[str, ...]:
-        """Names of the breakdown that `score` returns beside `score` itself, in every case. A class variable where all
-        configs of a method have the same ones, as may be the next three."""
-
-    @property
-    def unpaid_components(self) -> tuple[str, ...]:
-        """Those of `reward_components` that say something of the rollout and are no part of the sum."""
-        return ()
-
-    @property
-    def recipe_budget(self) -> RolloutLimits:
-        """What the method's recipe reserves; `replay` applies it when it is given a processor.
-
-        Raises:
-            UsageError: the method does not say.
-        """
-        raise UsageError(f"{self.name} has no recipe_budget: a RolloutLimits of prompt and response tokens and images")
-
-    @property
-    def thought_tag(self) -> str | None:
-        """Tag of the thought that the grammar begins a turn with; None where it knows none. It distinguishes a model's
-        native reasoning from the method's own thought (`core.reasoning`)."""
-        return "think"
 
     def made_of(self) -> dict[str, Any] | None:
         """What records say of a config whose name does not tell its parts: names of its reward components, `rewards`,

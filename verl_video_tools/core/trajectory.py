@@ -199,6 +199,8 @@ class Trajectory:
         turns = [replace(turn, calls=[replace(call, frames=[]) for call in turn.calls]) for turn in self.turns]
         data = asdict(replace(self, initial_frames=[], turns=turns))
         data["initial_frames"] = _frame_dicts(self.initial_frames)
+        if self.made_of is None:  # as for most methods
+            del data["made_of"]
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)

@@ -99,6 +99,8 @@ async def test_an_unpaid_term_is_recorded_and_not_added(tmp_path: Path, make_vid
     file = write(tmp_path, GOOD.replace("weight: 0.5", "weight: 0"))
     _, reward = await run(file, [CROP, answer("A")], make_video(300))
     assert reward == {"score": 1.0, "accuracy": 1.0, "tool": 1.0}
+    _, reward = await run(file, [CROP, answer("A")], make_video(300), accuracy_reward=0)
+    assert reward == {"score": 0.0, "accuracy": 1.0, "tool": 1.0}
 
 
 async def test_records_and_metrics_name_the_files_own_terms_and_tools(tmp_path: Path, make_video: MakeVideo) -> None:
@@ -151,3 +153,10 @@ def test_the_dearest_call_is_the_classs(name: str) -> None:
         expected = get_method(name).max_cost_call(VIDEO, SAMPLE, envelope)
         assert expected is not None
         assert (len(dearest), dearest.width, dearest.height) == (len(expected), expected.width, expected.height)
+
+
+def test_the_class_says_what_holds_by_default() -> None:
+    method = get_method("compose")
+    for name in ("reward_components", "unpaid_components", "recipe_budget", "thought_tag"):
+        assert getattr(type(method), name) == getattr(method, name), name
+    assert get_method("compose", file="longvt").reward_components == ("accuracy", "format", "temporal_iou")

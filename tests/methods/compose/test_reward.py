@@ -116,7 +116,7 @@ def read(*terms: dict[str, Any], tools: tuple[str, ...] = ("crop_video",)) -> Re
 def test_gates_come_before_what_they_decide_on() -> None:
     reward = read({"name": "tool"}, {"name": "accuracy", "gate": ["tool"]}, {"name": "format", "gate": "all"})
     assert reward.keys == ("format", "accuracy", "tool")
-    assert read({"name": "tool", "weight": 0}, {"name": "accuracy"}).unpaid == ("tool",)
+    assert read({"name": "tool", "weight": 0}, {"name": "accuracy"}).unpaid({}) == ("tool",)
 
 
 async def test_accuracy() -> None:

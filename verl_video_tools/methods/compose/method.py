@@ -28,6 +28,9 @@ class Compose(vt.Method):
     """
 
     name: ClassVar[str] = "compose"
+    # Of the default file; each config has those of its own.
+    reward_components: ClassVar[tuple[str, ...]] = ("accuracy", "format", "tool")
+    recipe_budget: ClassVar[vt.RolloutLimits] = vt.RolloutLimits(prompt_tokens=8192, response_tokens=16_384, images=160)
     oracle: ClassVar[str | None] = "verl_video_tools.methods.compose.oracle:ComposeOracle"
     synthetic_question: ClassVar[str | None] = "verl_video_tools.synthetic.seconds:windows_in_seconds"
 
@@ -55,9 +58,21 @@ class Compose(vt.Method):
             raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
         values = {**known, **fields_of(load_composition(file)), **given, "file": file}
         assert MISSING not in values.values(), "every field has a default"
-        for name, value in values.items():
+        for name, value in {**values, **self._class_variables(file, values["accuracy_reward"])}.items():
             object.__setattr__(self, name, value)  # as a frozen dataclass sets its own fields
         self.__post_init__()
+
+    @staticmethod
+    def _class_variables(file: str, accuracy_reward: float) -> dict[str, Any]:
+        """What other methods have as class variables, and a config of this one by its file."""
+        composition = load_composition(file)
+        reward = composition.reward
+        return {
+            "reward_components": reward.keys,
+            "unpaid_components": reward.unpaid({"accuracy": accuracy_reward}),
+            "recipe_budget": vt.RolloutLimits(**asdict(composition.limits)),
+            "thought_tag": composition.grammar.thought_tag,
+        }
 
     def check_fields(self) -> None:
         vt.require(
@@ -74,24 +89,6 @@ class Compose(vt.Method):
     def composition(self) -> Composition:
         """What the file says."""
         return load_composition(self.file)
-
-    # ------------------------------------------------------------------------------------------ what the file decides
-
-    @property
-    def reward_components(self) -> tuple[str, ...]:
-        return self.composition.reward.keys
-
-    @property
-    def unpaid_components(self) -> tuple[str, ...]:
-        return tuple(key for key in self.composition.reward.unpaid if key != "accuracy" or not self.accuracy_reward)
-
-    @property
-    def recipe_budget(self) -> vt.RolloutLimits:
-        return vt.RolloutLimits(**asdict(self.composition.limits))
-
-    @property
-    def thought_tag(self) -> str | None:
-        return self.composition.grammar.thought_tag
 
     @property
     def label(self) -> str:

@@ -50,9 +50,9 @@ class Reward:
     def keys(self) -> tuple[str, ...]:
         return tuple(term.key for term in self.terms)
 
-    @property
-    def unpaid(self) -> tuple[str, ...]:
-        return tuple(term.key for term in self.terms if term.weight == 0.0)
+    def unpaid(self, weights: Mapping[str, float]) -> tuple[str, ...]:
+        """Keys of the terms of weight 0; `weights` as `components` takes them."""
+        return tuple(term.key for term in self.terms if not weights.get(term.key, term.weight))
 
     def term(self, key: str) -> RewardTerm:
         return next(term for term in self.terms if term.key == key)
