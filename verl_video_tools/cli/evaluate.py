@@ -110,7 +110,8 @@ class Evaluate(Asking):
             raise UsageError("give --method, or --protocol, which has one")
         if self.cache is not None and self.temperature > 0 and self.seed is None and self.repeats == 1:
             raise UsageError("--cache keeps replies that are greedy or have a seed: give --seed, or --temperature 0")
-        configured = get_method(self.method, **(fields if profile is None else profile.fields))
+        given = fields if profile is None else profile.fields
+        configured = get_method(self.method, **given)
         whole = self._questions()
         questions = scoped(
             whole,
@@ -136,7 +137,8 @@ class Evaluate(Asking):
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
-            limits = serving_limits(configured, get_method(configured.name), envelope)
+            usual = get_method(configured.name, **{"file": given["file"]} if "file" in given else {})  # a composition's
+            limits = serving_limits(configured, usual, envelope)
             as_video = configured.initial_frames_as_video
             server = _announced(self.serve, self.out / "vllm.log", limits, options, model, as_video)
         policy = self.policy(

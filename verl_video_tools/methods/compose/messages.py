@@ -120,5 +120,7 @@ def _answer(
     if outcome.images:
         return vt.render(method, f"observation{last}", frames=labelled(method, outcome.images, decimals))
     in_words = tools[record.name].description.result_text
-    told = json.dumps(record.result) if in_words is None else in_words(record.arguments, record.result)
+    told = (
+        json.dumps(record.result, ensure_ascii=False) if in_words is None else in_words(record.arguments, record.result)
+    )
     return vt.render(method, f"result{last}", text=told)
