@@ -59,7 +59,7 @@ class Zooming(vt.Method):
     def max_cost_call(
         self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope
     ) -> vt.FrameRequest | None:
-        return self.zoom().dearest(envelope)
+        return self.zoom().dearest(info, envelope)
 
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None

@@ -102,6 +102,27 @@ async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: li
     assert loose.dropped == {"repetition": 1, str(StopReason.SCRIPT_EXHAUSTED): 1, "flagged": 1}
 
 
+async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "half.yaml"
+    file.write_text(
+        "grammar: {name: hermes}\ninitial_frames: {plan: uniform, num_frames: 4, box: [64, 36]}\n"
+        "tools: [{name: crop_video}]\nreward: [{name: accuracy, weight: 0.5}]\n"
+    )
+    method = get_method("compose", file=str(file))
+    lines = []
+    for text in ("B", "A"):
+        line = await record(videos[0], [crop(2, 6), answer(text)])
+        sample = Sample.from_row({"extra_info": line["extra_info"], "reward_model": {"ground_truth": "B"}})
+        trajectory = await execute(method, sample, [crop(2, 6), answer(text)])
+        reward = await method.score(trajectory, sample)
+        info = {**reward, "acc": method.acc(reward, sample)}
+        lines.append({**line, "agent_name": "compose", "reward": info, "trajectory": trajectory.to_dict()})
+    RecordWriter(tmp_path / "run").write(1, lines)
+    report = export_rollouts(tmp_path / "run", tmp_path / "rft.parquet")
+    assert report.kept == {"rollout": 1} and report.dropped == {"wrong answer": 1}
+    assert export_rollouts(tmp_path / "run", tmp_path / "all.parquet", min_accuracy=0.0).kept == {"rollout": 2}
+
+
 async def test_inconsistent_and_malformed_rollouts(videos: list[str], tmp_path: Path) -> None:
     careless = crop(2, 6).replace("<think>there</think>", "")
     inconsistent = await record(videos[0], GOOD)

@@ -10,11 +10,13 @@ import pytest
 from tests.methods.compose.test_grammar import CALLS
 from tests.methods.doubles import ScoringRetriever
 from tests.videos.files import MakeVideo
-from verl_video_tools.core.types import Sample, StopReason
-from verl_video_tools.data.sft import execute
+from verl_video_tools.core.types import Sample, StopReason, Subtitle
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.compose import Compose
 from verl_video_tools.methods.compose.tools import TOOLS
+from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.policy import ScriptedPolicy
+from verl_video_tools.services.tool_model import ScriptedToolModel
 
 PLANS = {
     "none": "{plan: none}",
@@ -40,7 +42,11 @@ SAMPLE = Sample(
     ("a cat", "a dog"),
     video_segment_seconds=(1.0, 2.5),
     extra_info={"classification": "active"},
+    subtitles=(Subtitle(1.0, 2.0, "a dog barks"),),
 )
+
+LABELS = {"zoom": "1.50 s, part [0.25, 0, 0.75, 1]", "grid": "row by row: 1.00 s, 1.50 s, 2.00 s, 2.50 s"}
+"""Of what is neither a whole frame nor a single one."""
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -57,12 +63,15 @@ async def test_a_call_of_any_tool_is_shown_and_paid(
     assert isinstance(method, Compose)
     writes, sample = method.composition.grammar, replace(SAMPLE, video_path=make_video(2100))
     turns = [writes.write_call("so", tool, CALLS[tool]), writes.write_answer("so", "A")]
-    trajectory = await execute(method, sample, turns, ScoringRetriever())
+    episode = Episode(method, sample, retriever=ScoringRetriever(), tool_model=ScriptedToolModel(["a dog"]))
+    trajectory = await episode.run(ScriptedPolicy(turns))
     assert trajectory.stop_reason is StopReason.ANSWER and trajectory.flags == []
     (call,) = trajectory.executed_calls()
     observation = trajectory.turns[0].observation
     assert observation is not None and observation.count("<image>") == len(call.frames)
-    assert call.frames or "is: " in observation, "what shows no frames answers in words"
+    assert call.frames or "is: " in observation or "a dog" in observation, "what shows no frames answers in words"
+    if tool in LABELS:
+        assert f"{LABELS[tool]}: <image>" in observation
     reward = await method.score(trajectory, sample)
     assert reward.keys() == {"score", *method.reward_components}
     assert reward["score"] == pytest.approx(sum(value for key, value in reward.items() if key != "score"))

@@ -13,10 +13,11 @@ from tests.methods.doubles import ScoringRetriever
 from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import MakeVideo
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Trajectory, VideoInfo
+from verl_video_tools.core.types import PixelEnvelope, Sample, StopReason, Trajectory, VideoInfo, content_text
 from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.breakdown import reward_info
+from verl_video_tools.methods.compose.composition import PROMPT_VALUES
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 
 VIDEO = VideoInfo(duration_seconds=100.0, num_frames=3000, average_fps=30.0, width=64, height=36)
@@ -153,6 +154,13 @@ def test_the_dearest_call_is_the_classs(name: str) -> None:
         expected = get_method(name).max_cost_call(VIDEO, SAMPLE, envelope)
         assert expected is not None
         assert (len(dearest), dearest.width, dearest.height) == (len(expected), expected.width, expected.height)
+
+
+def test_the_prompt_fills_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text("; ".join(f"{{{name}}}" for name in (*PROMPT_VALUES, "own")))
+    file = write(tmp_path, GOOD + "prompt: {file: prompt.txt, values: {own: 7}}\n")
+    told = content_text(get_method("compose", file=file).prompt(SAMPLE, VIDEO, ())[0].content)
+    assert told.startswith("100.0; 0; 3; 2; think; # Tools") and told.endswith("; 7")
 
 
 def test_the_class_says_what_holds_by_default() -> None:

@@ -21,6 +21,8 @@ PROCESSORS = {
     "qwen3_vl": Qwen2VLImageProcessor(patch_size=16, size={"shortest_edge": 65_536, "longest_edge": 16_777_216}),
 }
 
+INFO = context().info
+
 
 async def planned(tool: Zoom, arguments: Any, **of: Any) -> FrameRequest:
     plan = await tool.plan(arguments, context(**of))
@@ -121,14 +123,15 @@ async def test_tokens_are_what_the_processor_makes(
         request.width,
         request.height,
     )
-    assert tokens <= request_tokens(tool.dearest(envelope), envelope.factor)
+    assert tokens <= request_tokens(tool.dearest(INFO, envelope), envelope.factor)
 
 
 def test_the_dearest_call_can_be_made() -> None:
     envelope = PixelEnvelope(28, 3136, 12_845_056)
-    dearest = Zoom(max_pixels=200_704).dearest(envelope)
+    dearest = Zoom(max_pixels=200_704).dearest(INFO, envelope)
     assert (dearest.width, dearest.height) == (448, 448)
-    assert request_tokens(Zoom(max_pixels=1024, min_pixels=1).dearest(envelope), 28) == 4  # the model's own minimum
+    smallest = Zoom(max_pixels=1024, min_pixels=1).dearest(INFO, envelope)
+    assert request_tokens(smallest, 28) == 4  # the model's own minimum
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,9 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.resolve import resolve
+from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.frames import PLANS, FramePlan
 from verl_video_tools.methods.compose.grammar import GRAMMARS, Grammar
@@ -23,7 +26,11 @@ from verl_video_tools.methods.compose.section import Section
 from verl_video_tools.methods.compose.tools import OfferedTool, read_tool
 
 _PACKAGE = "verl_video_tools.methods.compose"
+_PLACEHOLDER = re.compile(r"(?<!\w)\{([a-z_]+)\}")  # and not \boxed{answer}
 _KEYS = ("about", "grammar", "initial_frames", "tools", "turns", "reward", "messages", "prompt", "limits")
+
+PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "max_calls", "thought", "tools")
+"""Placeholders that are filled in every system prompt."""
 
 PAPERS = ("framemind", "framethinker", "longvt", "videobrain", "videozoomer")
 """Compositions of this package that are a paper as far as a composition goes, by the name of its method."""
@@ -130,20 +137,21 @@ def load_composition(file: str) -> Composition:
     messages = root.section("messages", {})
     prompt = root.section("prompt", {})
     prompt.check_keys(("file", "values"))
+    values = _values(prompt.section("values", {}))
     composition = Composition(
         file=file,
         digest=hashlib.sha256(text.encode()).hexdigest()[:16],
         about=root.text("about", ""),
         grammar=grammar,
         initial_frames=_part(frames.without(("selector",)), PLANS, FramePlan, "plan", "plan"),
-        selector=frames.text("selector") if "selector" in frames.values else None,
+        selector=_selector(frames),
         tools=tools,
         turns=root.section("turns", {}).build(Turns),
         reward=read_reward(root.sections("reward"), tuple(tools)),
         templates=read_templates(messages, grammar.messages),
         decimals=_decimals(messages),
-        prompt_file=str((path.parent / prompt.text("file")).resolve()) if "file" in prompt.values else None,
-        prompt_values=_values(prompt.section("values", {})),
+        prompt_file=_prompt_file(prompt, path.parent, values),
+        prompt_values=values,
         limits=root.section("limits", {}).build(Limits),
     )
     _check_whole(root, composition)
@@ -196,6 +204,39 @@ def _part(section: Section, registered: Mapping[str, str], base: type, kind: str
     if not (isinstance(found, type) and issubclass(found, base)):
         raise section.fault(key, f"must be a subclass of {base.__module__}.{base.__name__}, got {found!r:.80}")
     return section.without((key,)).build(found)
+
+
+def _selector(section: Section) -> str | None:
+    if "selector" not in section.values:
+        return None
+    name = section.text("selector")
+    try:
+        load_selector(name)
+    except UsageError as error:
+        raise section.fault("selector", str(error)) from error
+    return name
+
+
+def _prompt_file(section: Section, folder: Path, values: Mapping[str, str]) -> str | None:
+    """The path of the prompt, which lies beside the composition unless it is absolute.
+
+    Raises:
+        UsageError: it cannot be read, or holds a placeholder that would stand in it unfilled.
+    """
+    if "file" not in section.values:
+        return None
+    path = str((folder / section.text("file")).resolve())
+    try:
+        text = read_prompt(_PACKAGE, "prompt.txt", path)
+    except UsageError as error:
+        raise section.fault("file", str(error)) from error
+    known = (*PROMPT_VALUES, *values)
+    if unfilled := [name for name in _PLACEHOLDER.findall(text) if name not in known]:
+        raise section.fault(
+            "file",
+            f"holds {{{unfilled[0]}}}, which nothing fills; give it under prompt.values. It fills: {', '.join(known)}",
+        )
+    return path
 
 
 def _decimals(section: Section) -> int:

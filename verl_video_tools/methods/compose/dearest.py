@@ -18,6 +18,9 @@ def dearest_request(tools: Sequence[vt.Tool], info: vt.VideoInfo, envelope: vt.P
 
 
 def _of_tool(tool: Any, info: vt.VideoInfo, envelope: vt.PixelEnvelope) -> vt.FrameRequest | None:
+    if hasattr(tool, "dearest"):  # it says so itself
+        request: vt.FrameRequest | None = tool.dearest(info, envelope)
+        return request
     size = _size(tool, info, envelope)
     if size is None:
         return None

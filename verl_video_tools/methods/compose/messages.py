@@ -4,9 +4,10 @@
 |---|---|---|
 | `user` | after the system prompt | `question`, `frames`, `duration`, `num_frames`, `fps` |
 | `frame` | for each frame | `image`, `seconds`, `index` (number in the video), `position` (place among those shown) |
+| `picture` | for a picture of a part of a frame, or of several frames | `image`, `label` (its times, and the part) |
 | `between_frames` | between two frames | |
 | `observation` | after a call that shows frames | `frames` |
-| `result` | after a call that shows none | `text` |
+| `result` | after a call that shows none: what it says, else its result | `text` |
 | `refusal` | after a call that was refused or failed | `error`, `duration` |
 | `between` | between the answers to two calls | |
 | `nothing` | where a turn goes on without a call | |
@@ -35,6 +36,7 @@ DEFAULTS: Mapping[str, vt.Template] = {
     "frame": vt.Template(
         "frame {index} at {seconds}s: {image}", once=("image",), optional=("index", "seconds", "position")
     ),
+    "picture": vt.Template("{label}: {image}", once=("image", "label")),
     "between_frames": vt.Template("\n"),
     "observation": vt.Template("{frames}", once=("frames",)),
     "result": vt.Template("{text}", once=("text",)),
@@ -78,17 +80,21 @@ def labelled(method: vt.Method, images: Sequence[vt.ImagePart], decimals: int) -
     """The frames, each in its template, and what stands between them."""
     content: list[str | vt.ImagePart] = []
     for position, image in enumerate(images):
-        record = image.record
         content += vt.render(method, "between_frames") if position else ()
-        content += vt.render(
-            method,
-            "frame",
-            image=(image,),
-            index=str(record.index),
-            seconds=f"{record.timestamp_seconds:.{decimals}f}",
-            position=str(position),
-        )
+        content += _frame(method, image, position, decimals)
     return tuple(content)
+
+
+def _frame(method: vt.Method, image: vt.ImagePart, position: int, decimals: int) -> vt.Content:
+    record = image.record
+    return vt.render(
+        method,
+        "frame",
+        image=(image,),
+        index=str(record.index),
+        seconds=f"{record.timestamp_seconds:.{decimals}f}",
+        position=str(position),
+    )
 
 
 def observation(
@@ -117,10 +123,29 @@ def _answer(
     if not record.ok:
         duration = "" if outcome.video is None else vt.format_seconds(outcome.video.duration_seconds)
         return vt.render(method, f"refusal{last}", error=str(vt.format_error(record)), duration=duration)
+    offered = tools[record.name]
     if outcome.images:
-        return vt.render(method, f"observation{last}", frames=labelled(method, outcome.images, decimals))
-    in_words = tools[record.name].description.result_text
-    told = (
-        json.dumps(record.result, ensure_ascii=False) if in_words is None else in_words(record.arguments, record.result)
-    )
-    return vt.render(method, f"result{last}", text=told)
+        frames = vt.with_text(outcome, _pictures(method, offered, outcome, decimals))
+        return vt.render(method, f"observation{last}", frames=frames)
+    return vt.render(method, f"result{last}", text=_told(offered, record))
+
+
+def _told(offered: OfferedTool, record: vt.CallRecord) -> str:
+    if record.text is not None:
+        return record.text
+    if (in_words := offered.description.result_text) is not None:
+        return in_words(record.arguments, record.result)
+    return json.dumps(record.result, ensure_ascii=False)
+
+
+def _pictures(method: vt.Method, offered: OfferedTool, outcome: vt.ToolOutcome, decimals: int) -> vt.Content:
+    """As `labelled`; a part of a frame, or a grid of frames, with what of the video it is."""
+    content: list[str | vt.ImagePart] = []
+    for position, image in enumerate(outcome.images):
+        content += vt.render(method, "between_frames") if position else ()
+        if outcome.video is not None and (image.record.region is not None or image.record.tiles):
+            label = vt.picture_label(image.record, outcome.video, getattr(offered.tool, "unit", "pixels"))
+            content += vt.render(method, "picture", image=(image,), label=label)
+        else:
+            content += _frame(method, image, position, decimals)
+    return tuple(content)

@@ -74,6 +74,11 @@ TOOLS: dict[str, ToolEntry] = {
         },
         "Searches a range of frame numbers for pictures that look like a text; shows the best few in order of time.",
     ),
+    "zoom": ToolEntry(f"{_METHODS}.toolkit.zoom:Zoom"),
+    "grid": ToolEntry(f"{_METHODS}.toolkit.grid:Grid"),
+    "subtitles_at": ToolEntry(f"{_METHODS}.toolkit.subtitle_tools:SubtitlesAt"),
+    "search_subtitles": ToolEntry(f"{_METHODS}.toolkit.subtitle_tools:SubtitleSearch"),
+    "ask_model": ToolEntry(f"{_METHODS}.toolkit.ask_model:AskModel"),
 }
 """Tools by the name that calls carry."""
 

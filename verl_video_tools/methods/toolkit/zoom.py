@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.core.config import require
-from verl_video_tools.core.types import BoxUnit, FrameRequest, PixelEnvelope, ToolContext, ToolDescription, ToolPlan
+from verl_video_tools.core.types import (
+    BoxUnit,
+    FrameRequest,
+    PixelEnvelope,
+    ToolContext,
+    ToolDescription,
+    ToolPlan,
+    VideoInfo,
+)
 from verl_video_tools.methods.toolkit.arguments import time_argument
 from verl_video_tools.methods.toolkit.box_argument import box_in_words, region_argument
 from verl_video_tools.methods.toolkit.frame_size import pixel_bounds
@@ -76,7 +84,7 @@ class Zoom:
         request = FrameRequest(width=width, height=height, seconds=(seconds,), region=region)
         return ToolPlan(frames=request, result={"box": list(pixels)})
 
-    def dearest(self, envelope: PixelEnvelope) -> FrameRequest:
+    def dearest(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
         """A picture that costs at least as many tokens as any call's: what `Method.max_cost_call` returns."""
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, envelope)
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)
