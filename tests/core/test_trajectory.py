@@ -40,7 +40,9 @@ def test_the_same_text_as_before() -> None:
     for turn in expected["turns"]:
         for call in turn["calls"]:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
-    shown = [expected["initial_frames"], *(call["frames"] for turn in expected["turns"] for call in turn["calls"])]
+    calls = [call for turn in expected["turns"] for call in turn["calls"]]
+    shown = [expected["initial_frames"], *(call["frames"] for call in calls)]
+    shown += [asked["frames"] for call in calls for asked in call.get("model_calls", ())]
     for frame in (frame for frames in shown for frame in frames):
         assert frame.pop("region") is None and frame.pop("tiles") == ()
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)

@@ -246,6 +246,10 @@ def test_tools_and_terms_of_other_packages_are_named_by_path(tmp_path: Path) -> 
     assert isinstance(method, Compose) and method.searches
     assert method.composition.tools["nod"].tool == Nod(times=2)
     assert method.composition.reward.term("length").term == Length(per_turn=0.5)
+    assert not method.asks_model
+    (folder := tmp_path / "asking").mkdir()
+    asking = get_method("compose", file=write(folder, GOOD.replace("\nturns:", "\n  - {name: ask_model}\nturns:")))
+    assert asking.asks_model
     bad = write(tmp_path / "..", text.replace("times: 2", "tmies: 2"))
     with pytest.raises(UsageError, match=r"tools\[1\]\.tmies: Nod has no field 'tmies'; its fields are: times"):
         get_method("compose", file=bad)

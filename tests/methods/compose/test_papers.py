@@ -108,6 +108,7 @@ def test_limits_and_turns_are_the_classs(paper: str) -> None:
         "recipe_budget",
         "thought_tag",
         "searches",
+        "asks_model",
     ):
         assert getattr(composed, name) == getattr(of_class, name), name
     assert composed.ends_on_budget() == of_class.ends_on_budget()

@@ -98,6 +98,10 @@ class Compose(vt.Method):
     def searches(self) -> bool:
         return any(tool.searches for tool in self.composition.tools.values())
 
+    @property
+    def asks_model(self) -> bool:
+        return any(tool.asks_model for tool in self.composition.tools.values())
+
     def made_of(self) -> dict[str, Any]:
         composition = self.composition
         return {

@@ -86,6 +86,9 @@ SEARCHING = frozenset({"clip_sample"})
 """Tools that find frames by text, which takes a retriever. A tool of another package says so by an attribute
 `searches`."""
 
+ASKING = frozenset({"ask_model"})
+"""Tools that ask a model, which takes one that is set up; `asks_model` in a tool of another package."""
+
 
 @dataclass(frozen=True)
 class OfferedTool:
@@ -103,6 +106,10 @@ class OfferedTool:
     @property
     def searches(self) -> bool:
         return self.name in SEARCHING or bool(getattr(self.tool, "searches", False))
+
+    @property
+    def asks_model(self) -> bool:
+        return self.name in ASKING or bool(getattr(self.tool, "asks_model", False))
 
 
 def read_tool(section: Section) -> OfferedTool:
