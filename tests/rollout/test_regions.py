@@ -19,11 +19,13 @@ from verl_video_tools.core.types import (
     FrameRequest,
     ImagePart,
     Message,
+    PixelEnvelope,
     Region,
     Sample,
     StopReason,
     Tile,
     Trajectory,
+    VideoInfo,
     content_images,
     content_text,
 )
@@ -145,6 +147,30 @@ async def test_a_grid_is_one_image_that_tells_its_times() -> None:
     with Video(video()) as opened:
         alone = opened.frames_at([4.0], half_height, half_width).frames_THWC[0]
     np.testing.assert_array_equal(image.pixels_HWC[half_height:, :half_width], alone)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridFirst(Zooming):
+    """Begins with one picture of four frames."""
+
+    def plan_initial_frames(self, info: VideoInfo, sample: Sample, envelope: PixelEnvelope) -> FrameRequest:
+        return FrameRequest(width=112, height=56, indices=(0, 60, 120, 180), grid=(2, 2))
+
+
+class LikesLater:
+    async def best_frames(self, path: str, candidates: Sequence[int], text: str, num: int, seconds: float) -> list[int]:
+        return list(candidates)[-num:]
+
+
+async def test_a_grid_with_the_question_and_a_selector_of_its_frames() -> None:
+    sample = Sample(QUESTION, "B", video(), "mc")
+    trajectory = await Episode(GridFirst(), sample).run(Listener([ANSWER]))
+    (record,) = trajectory.initial_frames
+    assert [tile.index for tile in record.tiles] == [0, 60, 120, 180]
+    selecting = GridFirst(initial_frames_selector="verl_video_tools.methods.toolkit.selectors:most_similar")
+    trajectory = await Episode(selecting, sample, retriever=LikesLater()).run(Listener([ANSWER]))
+    (record,) = trajectory.initial_frames
+    assert [tile.index for tile in record.tiles] == [196, 197, 198, 199]
 
 
 async def test_the_token_loop_trains_on_them() -> None:

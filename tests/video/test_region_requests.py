@@ -19,6 +19,7 @@ from tests.video.conftest import Reference
 from tests.video.provider.providing import provider_of
 from tests.video.test_backends import DECODABLE, skip_unless_usable
 from tests.videos.files import write_video
+from tests.videos.kinds import DAMAGED_WRITERS
 from verl_video_tools.core.errors import FrameRangeError
 from verl_video_tools.core.types import Box, FrameRequest, PixelBox, Region, Tile
 from verl_video_tools.video import Video
@@ -183,6 +184,18 @@ def test_frames_of_another_size_show_the_same_part(tmp_path: Path) -> None:
         whole = video.frames_at_indices([40], height=128, width=192).frames_THWC[0]
         picture = video.frames(of(PixelBox(8, 4, 56, 60), 40, size=(96, 112))).frames_THWC[0]
         np.testing.assert_array_equal(picture, whole[8:120, 16:112])
+
+
+def test_a_damaged_frame_shows_the_part_of_its_stand_in(tmp_path: Path) -> None:
+    path = DAMAGED_WRITERS["corrupt.mp4"](tmp_path / "corrupt.mp4")
+    box = PixelBox(8, 4, 64, 60)
+    with Video(path) as video:
+        parts = video.frames(of(box, *range(300)))
+        whole = video.frames_at_indices(range(300))
+    assert 0 < whole.corrupt.sum() < 300
+    np.testing.assert_array_equal(parts.corrupt, whole.corrupt)
+    np.testing.assert_array_equal(parts.indices, whole.indices)
+    np.testing.assert_array_equal(parts.frames_THWC, whole.frames_THWC[:, 4:60, 8:64])
 
 
 def test_a_shrunk_region_looks_like_one_of_another_library(opened: Video) -> None:

@@ -163,7 +163,7 @@ class VideoTools:
     ) -> list[ContentBlock]:
         """Show a part of the frame that is on screen at a time, cut out of the video at full resolution."""
         async with self._opened(video) as opened:
-            region, pixels = region_argument({"box": box}, "box", opened.info, unit)
+            region, pixels = region_argument({"box": box}, "box", _size(opened), unit)
             width, height = self._limits.frame_size((pixels.width, pixels.height), 1, frame_pixels)
             indices = await self._indices_at(opened, (seconds,))
             return await self._pictures(opened, FrameRequest(width, height, indices=indices, region=region))

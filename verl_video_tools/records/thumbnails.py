@@ -50,6 +50,10 @@ class Thumbnails:
     notes: Mapping[str, str] = field(default_factory=dict)
     """Video path to why it has none."""
 
+    def count(self) -> int:
+        """Number of images."""
+        return sum(map(len, self.jpeg_of.values())) + sum(map(len, self.part_jpeg_of.values()))
+
 
 def decode_thumbnails(
     rollouts: Iterable[tuple[str, Trajectory]],

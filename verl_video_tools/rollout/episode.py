@@ -242,10 +242,12 @@ class Episode:
             raise
         except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
             raise RetrievalError(f"{self.method.initial_frames_selector} failed: {error!r}") from error
-        if (chosen.width, chosen.height) != (planned.width, planned.height) or not 0 < len(chosen) <= len(planned):
+        same_form = (chosen.width, chosen.height, chosen.grid) == (planned.width, planned.height, planned.grid)
+        if not same_form or not 0 < chosen.num_frames <= planned.num_frames:
             raise RetrievalError(
-                f"{self.method.initial_frames_selector} chose {len(chosen)} frames of {chosen.width}x{chosen.height}; "
-                f"it may choose 1 to {len(planned)} of {planned.width}x{planned.height}"
+                f"{self.method.initial_frames_selector} chose {chosen.num_frames} frames of "
+                f"{chosen.width}x{chosen.height}; it may choose 1 to {planned.num_frames} of "
+                f"{planned.width}x{planned.height}{'' if chosen.grid == planned.grid else ', in the same grid'}"
             )
         return chosen
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.regions import frame_edges
-from verl_video_tools.core.types import Box, BoxUnit, PixelBox, Region, VideoInfo
+from verl_video_tools.core.types import Box, BoxUnit, PixelBox, Region
 from verl_video_tools.methods.toolkit.arguments import finite_number
 
 _IN_WORDS: Mapping[BoxUnit, str] = {
@@ -23,11 +23,12 @@ def box_in_words(unit: BoxUnit) -> str:
 
 
 def region_argument(
-    arguments: Mapping[str, Any], name: str, info: VideoInfo, unit: BoxUnit, min_side_pixels: int = 1
+    arguments: Mapping[str, Any], name: str, size: tuple[int, int], unit: BoxUnit, min_side_pixels: int = 1
 ) -> tuple[Region, PixelBox]:
     """A box ``[left, top, right, bottom]`` of the displayed frame: as it was named, and in whole pixels.
 
     Args:
+        size: width and height of the frame in pixels.
         unit: what its numbers count.
         min_side_pixels: both sides must have so many pixels of the frame.
 
@@ -48,7 +49,7 @@ def region_argument(
         raise CallRejected(
             CallErrorCode.REVERSED_BOX, f"{name} {told} ends before it starts; give [left, top, right, bottom]"
         )
-    right, bottom = frame_edges(unit, info.width, info.height)
+    right, bottom = frame_edges(unit, *size)
     if min(box) < 0 or box.right > right or box.bottom > bottom:
         raise CallRejected(
             CallErrorCode.BOX_OUTSIDE, f"{name} {told} leaves the frame, which is {format_box((0, 0, right, bottom))}"
@@ -56,9 +57,9 @@ def region_argument(
     if not box.is_proper():
         raise CallRejected(CallErrorCode.BOX_TOO_SMALL, f"{name} {told} covers nothing of the frame")
     region = Region(box, unit)
-    pixels = region.in_pixels(info.width, info.height)
+    pixels = region.in_pixels(*size)
     if min(pixels.width, pixels.height) < min_side_pixels:
-        least = [edge * min_side_pixels / side for edge, side in ((right, info.width), (bottom, info.height))]
+        least = [edge * min_side_pixels / side for edge, side in zip((right, bottom), size, strict=True)]
         raise CallRejected(
             CallErrorCode.BOX_TOO_SMALL,
             f"{name} {told} covers {pixels.width}x{pixels.height} pixels, and each side must have {min_side_pixels}: "

@@ -22,8 +22,8 @@ async def most_similar(request: FrameRequest, context: ToolContext, deadline_sec
     if context.retriever is None:
         raise RetrievalError("the selector most_similar needs a retriever; docs/retrieval.md says how to set one up")
     last = context.info.num_frames - 1
-    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, len(request)))
+    candidates = linspace_indices(0, last, max(NUM_CANDIDATES, request.num_frames))
     best = await context.retriever.best_frames(
-        context.sample.video_path, candidates, context.sample.question, len(request), deadline_seconds
+        context.sample.video_path, candidates, context.sample.question, request.num_frames, deadline_seconds
     )
     return replace(request, seconds=None, indices=tuple(sorted(best)))

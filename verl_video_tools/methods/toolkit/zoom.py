@@ -78,7 +78,8 @@ class Zoom:
         """
         info = context.info
         seconds = time_argument(arguments, "time", info)
-        region, pixels = region_argument(arguments, "box", info, self.unit, self.min_side_pixels)
+        size = info.width, info.height
+        region, pixels = region_argument(arguments, "box", size, self.unit, self.min_side_pixels)
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, context.envelope)
         width, height = fit_envelope(pixels.width, pixels.height, bounds)
         request = FrameRequest(width=width, height=height, seconds=(seconds,), region=region)
