@@ -71,6 +71,7 @@ def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]
             "judge_base_url": "http://judge/v1",
             "retriever": None,
             "html": None,
+            "tool_model": None,
         }
     ]
 

@@ -228,7 +228,7 @@ def test_replay_and_viewer(paths: list[str], tmp_path: Path, capsys: pytest.Capt
     assert vvt([*command, "--extra", json.dumps({"visuals": "none"})]) == 0
     assert json.loads(capsys.readouterr().out)["reward"]["score"] == 1.0
     assert vvt(command) == 2
-    assert "video_path is missing" in capsys.readouterr().err
+    assert "give --video" in capsys.readouterr().err
 
 
 def test_the_viewers_page_takes_the_record(tmp_path: Path) -> None:

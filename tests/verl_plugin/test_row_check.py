@@ -105,3 +105,17 @@ def test_many_rows_cost_seconds(caplog: pytest.LogCaptureFixture) -> None:
         started = time.process_time()
         check_rows(rows, config(), None, validate=False)
     assert time.process_time() - started < 2.0
+
+
+def test_rows_without_a_video_are_for_methods_that_ask_on_such(caplog: pytest.LogCaptureFixture) -> None:
+    """Images for those with a prompt for them; a text alone for none, since verl cannot train on it."""
+    (about_images,) = rows_of(["B"], "longvt")
+    del about_images["extra_info"]["video_path"]
+    text = {**about_images, "extra_info": {**about_images["extra_info"], "visuals": "none"}}
+    about_images["extra_info"]["image_paths"] = ["a.png"]
+    check_rows([about_images], config(), None, validate=False)
+    assert not caplog.messages
+    with pytest.raises(UsageError, match="framethinker does not ask about pictures"):
+        check_rows([{**about_images, "agent_name": "framethinker"}], config(), None, validate=False)
+    check_rows([about_images, text], config(), None, validate=False)
+    assert "1 of 2 training rows of longvt" in caplog.text and "is a text alone" in caplog.text

@@ -65,6 +65,8 @@ class Replay:
     def run(self) -> None:
         turns = read_turns(self.turns)
         extra = read_extra(self.extra)
+        if self.video is None and not extra.keys() & {"image_paths", "visuals"}:
+            raise UsageError("give --video, or --extra with image_paths, or with visuals as none")
         settings = read_assignments(self.settings or [])
         if self.rung is not None:
             if "rung" in settings:

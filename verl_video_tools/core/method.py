@@ -260,7 +260,8 @@ class Method(GroupRules, ABC):
         """
 
     def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
-        """Messages that ask about pictures, where fine-tuning has such rows (docs/cold-start.md). No video: no tools.
+        """Messages that ask on a row without a video: about its pictures, which come without pixels before they are
+        decoded, or where there are none about nothing but the question. No video: no tools.
 
         Raises:
             UsageError: the method has none.

@@ -298,6 +298,7 @@ def make_server(tools: VideoTools, searches: bool, tells_subtitles: bool = False
     server: MCPServer[Any] = MCPServer(
         "verl_video_tools", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )
+    telling: list[Callable[..., Any]] = [tools.subtitles_between, tools.search_subtitles] if tells_subtitles else []
     offered: list[Callable[..., Any]] = [
         tools.list_videos,
         tools.probe_video,
@@ -307,7 +308,7 @@ def make_server(tools: VideoTools, searches: bool, tells_subtitles: bool = False
         tools.show_grid,
         tools.frame_number_at,
         *([tools.search_frames] if searches else []),
-        *([tools.subtitles_between, tools.search_subtitles] if tells_subtitles else []),
+        *telling,
     ]
     for tool in offered:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))

@@ -49,7 +49,7 @@ from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
     TOKEN_COUNTS,
-    check_shows_images,
+    check_media,
     group_methods,
     is_validation,
     judge_config,
@@ -106,7 +106,7 @@ class VideoAgentLoop(AgentLoopBase):
         timing = AgentLoopMetrics()
         try:
             sample = Sample.from_row(kwargs)
-            check_shows_images(sample)
+            check_media(self.run_method, sample)
             self.run_method.check_sample(sample, self.judge)
         except (RowError, UsageError) as error:
             logger.error("%s", error)

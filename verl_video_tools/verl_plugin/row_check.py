@@ -18,8 +18,8 @@ from verl_video_tools.rollout.session_sampling import session_sampling
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.verl_plugin.config import agent_loop_targets
 from verl_video_tools.verl_plugin.settings import (
+    check_media,
     check_retriever,
-    check_shows_images,
     check_tool_model,
     group_methods,
     judge_config,
@@ -106,7 +106,7 @@ def check_rows(
         num_rows[name] += 1
         try:
             sample = Sample.from_row(row)
-            check_shows_images(sample)
+            check_media(methods[name], sample)
             ask = methods[name].check_sample if validate else methods[name].check_earnable
             ask(sample, judge)
         except (RowError, UsageError) as error:

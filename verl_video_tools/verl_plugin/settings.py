@@ -148,17 +148,21 @@ def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
     return replace(config, concurrency=math.ceil(config.concurrency / num_workers))
 
 
-def check_shows_images(sample: Sample) -> None:
-    """Ask for a video or images. verl 0.9.1 fails on a micro-batch without an image, and a group shares its row.
+def check_media(method: Method, sample: Sample) -> None:
+    """Ask for a video, or images that the method asks about. verl 0.9.1 fails on a micro-batch without an image, and a
+    group shares its row.
 
     Raises:
         RowError: the row is a text alone.
+        UsageError: it has images, and the method does not ask about these.
     """
     if not sample.media:
         raise RowError(
             f"row index={sample.extra_info.get('index', '?')} is a text alone (visuals='none'), which `vvt eval` and "
             "`vvt replay` ask and verl 0.9.1 cannot train on; leave such rows out"
         )
+    if not sample.video_path:
+        method.picture_prompt(sample.question, ())
 
 
 def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
