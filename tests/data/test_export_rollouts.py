@@ -105,7 +105,7 @@ async def test_right_rollouts_that_looked_at_the_right_place_are_kept(videos: li
 async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[str], tmp_path: Path) -> None:
     file = tmp_path / "half.yaml"
     file.write_text(
-        "grammar: {name: hermes}\ninitial_frames: {plan: uniform, num_frames: 4, box: [64, 36]}\n"
+        "grammar: {name: hermes}\ninitial_frames: {plan: ladder, low: [4, 28], high: [2, 56]}\n"
         "tools: [{name: crop_video}]\nreward: [{name: accuracy, weight: 0.5}]\n"
     )
     method = get_method("compose", file=str(file))
@@ -113,8 +113,10 @@ async def test_what_is_right_in_a_composition_is_its_files_to_say(videos: list[s
     for text in ("B", "A"):
         line = await record(videos[0], [crop(2, 6), answer(text)])
         sample = Sample.from_row({"extra_info": line["extra_info"], "reward_model": {"ground_truth": "B"}})
-        trajectory = await execute(method, sample, [crop(2, 6), answer(text)])
-        reward = await method.score(trajectory, sample)
+        rung = method.for_session(1, 2, validate=False)
+        trajectory = await execute(rung, sample, [crop(2, 6), answer(text)])
+        trajectory.settings = rung.own_settings(method)
+        reward = await rung.score(trajectory, sample)
         info = {**reward, "acc": method.acc(reward, sample)}
         lines.append({**line, "agent_name": "compose", "reward": info, "trajectory": trajectory.to_dict()})
     RecordWriter(tmp_path / "run").write(1, lines)

@@ -22,6 +22,7 @@ from verl_video_tools.core.types import StopReason, Trajectory
 from verl_video_tools.data.parquet import read_table, write_table
 from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.methods import get_method
+from verl_video_tools.records.metrics import components_of
 from verl_video_tools.records.records import read_records
 from verl_video_tools.services.retrieval import recorded_answers
 from verl_video_tools.services.tool_model.recorded import recorded_exchanges
@@ -182,14 +183,10 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
         return "illogical"
     if any(call.exceeded_budget() for call in trajectory.calls()):
         return "no room for a call"  # fine-tuning has no such limit: its replay would show what was refused
-    reward, method = line["reward"], method_of_rollout(get_method(trajectory.method), trajectory.settings)
-    if "ccv" in method.reward_components and reward["ccv"] == 0.0:  # records of every method hold all components
+    reward = line["reward"]
+    if "ccv" in components_of(trajectory) and reward["ccv"] == 0.0:  # records of every method hold all components
         return "inconsistent"
-    if min_accuracy is None and trajectory.made_of is not None:  # what a right answer earns is its file's to say
-        is_right = reward.get("acc", 0.0) >= 1.0
-    else:
-        is_right = reward.get("accuracy", 0.0) >= (method.accuracy_reward if min_accuracy is None else min_accuracy)
-    if not is_right:
+    if not _is_right(trajectory, reward, min_accuracy):
         return "wrong answer"
     if min_iou > 0.0 and last_segment_iou(trajectory, line["extra_info"].get("video_segment")) < min_iou:
         return "wrong place"
@@ -197,6 +194,16 @@ def _fault(line: Mapping[str, Any], min_accuracy: float | None, min_iou: float, 
     if well_formed and not all(turn.well_formed and all(call.ok for call in turn.calls) for turn in trained):
         return "malformed"
     return None
+
+
+def _is_right(trajectory: Trajectory, reward: Mapping[str, float], min_accuracy: float | None) -> bool:
+    """Whether an answer earned as much as a right one, or at least `min_accuracy`."""
+    if min_accuracy is not None:
+        return reward.get("accuracy", 0.0) >= min_accuracy
+    if trajectory.made_of is not None:  # what a right answer earns is said in a file that is not at hand
+        return reward.get("acc", 0.0) >= 1.0
+    method = method_of_rollout(get_method(trajectory.method), trajectory.settings)
+    return reward.get("accuracy", 0.0) >= method.accuracy_reward
 
 
 def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:

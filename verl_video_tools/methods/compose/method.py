@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose import messages
 from verl_video_tools.methods.compose.composition import Composition, load_composition
-from verl_video_tools.methods.compose.dearest import dearest_request
 from verl_video_tools.methods.compose.frames import Ladder, NoFrames
 from verl_video_tools.methods.compose.terms import Accuracy, Scored
 
@@ -170,7 +169,9 @@ class Compose(vt.Method):
         self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope
     ) -> vt.FrameRequest | None:
         """The most expensive call of the tools that say what they can show."""
-        return dearest_request([offered.tool for offered in self.composition.tools.values()], info, envelope)
+        offered = self.composition.tools.values()
+        known = [each.dearest(each.tool, info, envelope) for each in offered if each.dearest is not None]
+        return max(known, key=lambda request: len(request) * request.width * request.height, default=None)
 
     # ---------------------------------------------------------------------------------------------------------- reward
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.methods import toolkit as vt
+from verl_video_tools.methods.compose import dearest
 from verl_video_tools.methods.compose.section import Section
 
 _METHODS = "verl_video_tools.methods"
+
+Dearest = Callable[[Any, vt.VideoInfo, vt.PixelEnvelope], vt.FrameRequest]
 
 
 @dataclass(frozen=True)
@@ -22,12 +25,15 @@ class ToolEntry:
         defaults: values of its fields that a composition may leave out: its paper's.
         about: what the model reads of it; empty: the words of its description.
         hidden: parameters that the model is not told of.
+        dearest: the most expensive call of a tool on a video (`Method.max_cost_call`), where the tool has no method
+            `dearest` of its own; None where it shows nothing, or does not say.
     """
 
     path: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
     about: str = ""
     hidden: tuple[str, ...] = ()
+    dearest: Dearest | None = None
 
 
 _BOX = {"box_width": 640, "box_height": 360}
@@ -38,30 +44,38 @@ TOOLS: dict[str, ToolEntry] = {
         {"fps": 1.0, "max_frames": 128, "min_pixels": 784, "max_pixels": 50_176},
         "Shows a part of the video more closely.",
         ("video_path",),
+        dearest.crop,
     ),
     "video_zoom": ToolEntry(
         f"{_METHODS}.videozoomer.video_zoom:VideoZoom",
         {"max_frames": 16, "max_pixels": 100_352},
         "Shows a segment of the video at a chosen rate; (end - start) * fps frames, as long as they are not too many.",
+        dearest=dearest.zoom,
     ),
     "FrameAt": ToolEntry(
-        f"{_METHODS}.framemind.frame_at:FrameAt", {"side_pixels": 448}, "Shows the frame nearest to a time."
+        f"{_METHODS}.framemind.frame_at:FrameAt",
+        {"side_pixels": 448},
+        "Shows the frame nearest to a time.",
+        dearest=dearest.frame,
     ),
     "VideoClip": ToolEntry(
         f"{_METHODS}.framemind.video_clip:VideoClip",
         {"min_frames": 8, "max_frames": 20, "frames_per_second": 2.0, "side_pixels": 448},
         "Shows frames spread evenly over a part of the video.",
+        dearest=dearest.clip,
     ),
     "choose_frames": ToolEntry(
         f"{_METHODS}.toolkit.choose_frames:ChooseFrames",
         {"num_frames": 8, **_BOX},
         "Shows frames spread evenly between two frame numbers, both exclusive.",
+        dearest=dearest.choice,
     ),
     "get_frame_number": ToolEntry(f"{_METHODS}.framethinker.get_frame_number:GetFrameNumber"),
     "uniform_sample": ToolEntry(
         f"{_METHODS}.videobrain.uniform_sample:UniformSample",
         {"num_frames": 8, **_BOX},
         "Shows frames spread evenly over a range of frame numbers.",
+        dearest=dearest.sample,
     ),
     "clip_sample": ToolEntry(
         f"{_METHODS}.videobrain.clip_sample:ClipSample",
@@ -73,6 +87,7 @@ TOOLS: dict[str, ToolEntry] = {
             **_BOX,
         },
         "Searches a range of frame numbers for pictures that look like a text; shows the best few in order of time.",
+        dearest=dearest.sample,
     ),
     "zoom": ToolEntry(f"{_METHODS}.toolkit.zoom:Zoom"),
     "grid": ToolEntry(f"{_METHODS}.toolkit.grid:Grid"),
@@ -98,6 +113,7 @@ class OfferedTool:
     description: vt.ToolDescription
     about: str
     parameters: Mapping[str, tuple[str, str]]
+    dearest: Dearest | None = None
 
     @property
     def name(self) -> str:
@@ -132,4 +148,4 @@ def read_tool(section: Section) -> OfferedTool:
         raise section.fault("name", f"{spec} must have a method `plan` and a `description`, a ToolDescription")
     about = section.text("about", entry.about or description.description)
     parameters = {name: told for name, told in description.parameters.items() if name not in entry.hidden}
-    return OfferedTool(tool, description, about, parameters)
+    return OfferedTool(tool, description, about, parameters, entry.dearest or getattr(found, "dearest", None))

@@ -20,7 +20,6 @@ from verl_video_tools.core.types import (
     ToolContext,
     ToolDescription,
     ToolPlan,
-    VideoInfo,
 )
 from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_argument
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
@@ -68,9 +67,6 @@ class AskModel:
     max_question_characters: int = 1_000
     max_characters: int = 4_000
     deadline_seconds: float = 120.0
-
-    def dearest(self, info: VideoInfo, envelope: PixelEnvelope) -> None:
-        """The policy is shown no frame of a call."""
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
         """The reply to ``{"question": text, "time": seconds}`` or, for a span, ``start_time`` and ``end_time``.
