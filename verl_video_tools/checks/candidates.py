@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pkgutil import resolve_name
 from typing import Any
 
-from verl_video_tools.core.types import Message, Method, Tool, VideoInfo, content_text
+from verl_video_tools.core.types import Message, Method, Tool, ToolDescription, VideoInfo, content_text
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.world import VideoSpec
 
@@ -20,11 +20,13 @@ _BLOCK = re.compile(r"<(\w+)>[^<]{1,400}</\1>")
 _DOCUMENTED_ARGUMENT = re.compile(r'"(\w+)"\??: ?(\[?\w+)')
 _ANSWERS = ("<answer>B</answer>", "\\boxed{B}", "Answer: B", "B")
 _TEXT, _CLOCK = "a red circle", "0:10"
+_WHOLE = (1.0, 1000.0, 56.0)
+"""Sides of a frame: as shares, as thousandths, and in pixels of the world's video."""
 
 
 def author_turns(method: Method) -> tuple[str, ...]:
-    """The class attribute `check_examples`: turns that call or answer, each as a policy would write it."""
-    given = getattr(type(method), "check_examples", ())
+    """The attribute `check_examples`: turns that call or answer, each as a policy would write it."""
+    given = getattr(method, "check_examples", ())
     return (given,) if isinstance(given, str) else tuple(given)
 
 
@@ -50,7 +52,7 @@ def guessed_calls(method: Method, info: VideoInfo, prompt: Sequence[Message]) ->
     for body in _blocks(prompt):
         yield from _with_thought(method, body)
     for name, tool in method.tools(info).items():
-        for arguments in _guessed_arguments(_parameters(method, name, tool), info):
+        for arguments in _guessed_arguments(_needed_parameters(method, name, tool), info):
             call = json.dumps({"name": name, "arguments": arguments})
             values = ", ".join(json.dumps(value) for value in arguments.values())
             for body in (
@@ -71,13 +73,21 @@ def _with_thought(method: Method, body: str) -> Iterator[str]:
     yield f"<{method.thought_tag}>so</{method.thought_tag}>{body}" if method.thought_tag else body
 
 
-def _parameters(method: Method, name: str, tool: Tool) -> Mapping[str, str]:
+def _needed_parameters(method: Method, name: str, tool: Tool) -> Mapping[str, str]:
     """JSON types of a tool's needed parameters by their names, from its description or the docstring of its `plan`."""
-    for description in method.tool_descriptions:
-        if description.name == name:
-            named = description.parameters.items()
-            return {key: kind for key, (kind, _) in named if key not in description.optional}
-    return documented_arguments(tool)
+    description = description_of(method, name, tool)
+    if description is None:
+        return documented_arguments(tool)
+    named = description.parameters.items()
+    return {key: kind for key, (kind, _) in named if key not in description.optional}
+
+
+def description_of(method: Method, name: str, tool: Tool) -> ToolDescription | None:
+    """How the method describes a tool, or the tool itself; None where neither does."""
+    for description in (*method.tool_descriptions, getattr(tool, "description", None)):
+        if isinstance(description, ToolDescription) and description.name == name:
+            return description
+    return None
 
 
 def documented_arguments(tool: Tool) -> dict[str, str]:
@@ -89,10 +99,18 @@ def _guessed_arguments(parameters: Mapping[str, str], info: VideoInfo) -> Iterat
     for unit in (1.0, info.average_fps):  # a part of 20 seconds, in seconds and in frames
         length = info.duration_seconds * unit
         start, end = round(0.2 * length), round(0.2 * length + 20 * unit)
-        yield {name: _guessed(name.casefold(), kind, start, end) for name, kind in parameters.items()}
+        for whole in _WHOLE if any(_is_place(name) for name in parameters) else (1.0,):
+            yield {name: _guessed(name.casefold(), kind, start, end, whole) for name, kind in parameters.items()}
 
 
-def _guessed(name: str, kind: str, start: int, end: int) -> Any:
+def _is_place(name: str) -> bool:
+    return any(word in name.casefold() for word in ("box", "region", "crop_area", "point"))
+
+
+def _guessed(name: str, kind: str, start: int, end: int, whole: float) -> Any:
+    if _is_place(name):  # the middle of the frame
+        corners = (0.5, 0.5) if "point" in name else (0.25, 0.25, 0.75, 0.75)
+        return [corner * whole if whole == 1.0 else round(corner * whole) for corner in corners]
     if kind.startswith(("array", "[")):
         return [start, end]
     if kind.startswith("str"):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from verl_video_tools.checks.candidates import documented_arguments
+from verl_video_tools.checks.candidates import description_of, documented_arguments
 from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.world import without_file
 from verl_video_tools.core.errors import CallRejected, SetupError, UsageError, VideoToolsError
-from verl_video_tools.core.types import Method, PixelEnvelope, Tool, ToolContext, ToolPlan, VideoInfo
+from verl_video_tools.core.types import PixelEnvelope, Sample, Tool, ToolContext, ToolPlan, VideoInfo
 
 _ODD_VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, -0.5, 1, 2.5, 1e-9, 10**7, 10**30, -(10**30), 1e308, math.nan, math.inf, -math.inf),
@@ -74,10 +74,14 @@ Call = tuple[Tool, str, Mapping[str, Any]]
 
 
 def plan_all(
-    subject: Subject, calls: Iterable[Call], info: VideoInfo | None = None, envelope: PixelEnvelope | None = None
+    subject: Subject,
+    calls: Iterable[Call],
+    info: VideoInfo | None = None,
+    envelope: PixelEnvelope | None = None,
+    sample: Sample | None = None,
 ) -> list[Probe]:
     """Plan calls one after the other, on a video that cannot be opened."""
-    context = subject.context(without_file(subject.sample), info, envelope)
+    context = subject.context(without_file(sample or subject.sample), info, envelope)
 
     async def plan_each() -> list[Probe]:
         return [await _plan(tool, name, arguments, context) for tool, name, arguments in calls]
@@ -116,19 +120,19 @@ def valid_probes(subject: Subject, info: VideoInfo | None = None, envelope: Pixe
     return [probe for probe in plan_all(subject, calls, info, envelope) if probe.plan is not None]
 
 
-def bad_probes(subject: Subject, method: Method | None = None) -> list[Probe]:
-    """Calls of each tool with arguments left out, of other types, out of range and out of order."""
-    tools = (method or subject.method).tools(subject.info)
-    return plan_all(
-        subject,
-        [(tool, name, arguments) for name, tool in tools.items() for arguments in _bad_arguments(subject, name, tool)],
-    )
+def bad_probes(subject: Subject, tools: Mapping[str, Tool] | None = None) -> list[Probe]:
+    """Calls of each tool with arguments left out, of other types, out of range and out of order; and valid ones of a
+    row that has neither subtitles nor options."""
+    asked = (subject.method.tools(subject.info) if tools is None else tools).items()
+    bad = [(tool, name, given) for name, tool in asked for given in _bad_arguments(subject, name, tool)]
+    valid = [(tool, name, given) for name, tool in asked for given in valid_arguments(subject, name)]
+    bare = replace(subject.sample, subtitles=(), options=())
+    return [*plan_all(subject, bad), *plan_all(subject, valid, sample=bare)]
 
 
 def _bad_arguments(subject: Subject, name: str, tool: Tool) -> Iterator[dict[str, Any]]:
-    described = [
-        parameter for each in subject.method.tool_descriptions if each.name == name for parameter in each.parameters
-    ]
+    description = description_of(subject.method, name, tool)
+    described = () if description is None else description.parameters
     told = dict.fromkeys([*described, *documented_arguments(tool)])
     yield {}
     for valid in [*valid_arguments(subject, name), dict.fromkeys(told, 1)][:2]:
@@ -184,19 +188,23 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def variants(method: Method) -> Iterator[Method]:
-    """The config, and those with another choice in one of its fields: a refusal may belong to one alone."""
-    yield method
-    annotations = get_type_hints(type(method))
-    for own in fields(method):
+def variants(tool: Tool) -> Iterator[Tool]:
+    """The tool, and those with another choice in one of its fields: a refusal may belong to one alone."""
+    yield tool
+    if not is_dataclass(type(tool)):
+        return
+    declared: Any = tool
+    annotations = get_type_hints(type(declared))
+    for own in fields(declared):
         if get_origin(annotations[own.name]) is not Literal:
             continue
         for choice in get_args(annotations[own.name]):
-            if choice != getattr(method, own.name):
+            if choice != getattr(declared, own.name):
                 try:
-                    yield replace(method, **{own.name: choice})
+                    other: Any = replace(declared, **{own.name: choice})
                 except UsageError:
                     continue
+                yield other
 
 
 def raised(probes: Sequence[Probe]) -> dict[str, set[str]]:

@@ -44,13 +44,12 @@ def class_has_a_name(subject: Subject) -> None:
 @holds("config")
 def reward_components_are_named(subject: Subject) -> None:
     """`reward_components` are different names that nothing else has, because each is a column of every row."""
-    cls = type(subject.method)
-    names: Any = cls.reward_components
+    names: Any = subject.method.reward_components
     if not isinstance(names, tuple) or not names or len(set(names)) < len(names):
         raise fail("`reward_components`", names, "write a tuple of one or more different names")
     if taken := [name for name in names if name in _TAKEN or not re.fullmatch(r"\w+", name)]:
         raise fail("`reward_components` holds a name that is taken or no identifier", taken, "choose another name")
-    if unknown := set(cls.unpaid_components) - set(names):
+    if unknown := set(subject.method.unpaid_components) - set(names):
         raise fail("`unpaid_components` that are no `reward_components`", sorted(unknown), "take them out")
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import cached_property
 
 from verl_video_tools.checks.outcome import fail
 from verl_video_tools.checks.registry import holds
@@ -46,12 +47,13 @@ def pickled_configs_act_alike(subject: Subject) -> None:
 
 @holds("pickling", requires=("config_survives_pickling", "rollouts_end"))
 def nothing_is_kept_beside_the_fields(subject: Subject) -> None:
-    """After rollouts the config has no attribute beside its fields, because what is kept there other processes miss."""
+    """After rollouts the config has no more attributes than a new one, because what it keeps other processes miss."""
     subject.rollouts  # noqa: B018 (they are made by it)
-    names = {own.name for own in fields(subject.method)}
-    if extra := sorted(set(vars(subject.method)) - names):
+    new, used = vars(replace(subject.method)), vars(subject.method)
+    cached = {name for name in used if isinstance(getattr(type(subject.method), name, None), cached_property)}
+    if kept := sorted(name for name in used.keys() - cached if name not in new or new[name] != used[name]):
         raise fail(
-            "attributes of the config that are no fields", extra, "compute them anew, or by a function with @cache"
+            "attributes that the config got from rollouts", kept, "compute them anew, or by a function with @cache"
         )
 
 

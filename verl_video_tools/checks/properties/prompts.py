@@ -218,7 +218,7 @@ def prompt_hides_the_truth(subject: Subject) -> None:
 @holds("prompts", requires=("prompt_is_messages", "initial_frames_fit_the_processor"))
 def prompt_fits_the_recipe(subject: Subject) -> None:
     """The prompt of an hour of video fits `recipe_budget` in each rollout of a group, because else none would train."""
-    budget = type(subject.method).recipe_budget
+    budget = subject.method.recipe_budget
     envelope = QWEN if subject.model is None else subject.model.envelope
     for number in range(_GROUP_SIZE):
         member = subject.method.for_session(number, _GROUP_SIZE, False)
@@ -237,7 +237,7 @@ def prompt_fits_the_recipe(subject: Subject) -> None:
 @holds("prompts", requires=("prompt_fits_the_recipe", "observations_are_pure", "plans_fit_the_processor"))
 def a_call_fits_the_recipe(subject: Subject) -> None:
     """After the first frames of an hour of video a call fits `recipe_budget`, because else none is executed."""
-    info, budget = VIDEOS["an hour"], type(subject.method).recipe_budget
+    info, budget = VIDEOS["an hour"], subject.method.recipe_budget
     request = subject.method.max_cost_call(info, subject.sample, QWEN)
     if request is None:
         raise NotApplicable("max_cost_call does not say")
