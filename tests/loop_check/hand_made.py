@@ -1,8 +1,8 @@
 """Rollouts made by hand, as the taps would tell of them, and a model that is known by heart.
 
-    given     1 2 I I 3              -> 11 12 9
-    row       1 2 I I 3 | 11 12 9 2 I I 3 | 13 9      two images of two placeholders each
-    mask                   1  1 1 0 0 0 0    1 1
+given     1 2 I I 3              -> 11 12 9
+row       1 2 I I 3 | 11 12 9 2 I I 3 | 13 9      two images of two placeholders each
+mask                   1  1 1 0 0 0 0    1 1
 """
 
 from __future__ import annotations
@@ -136,10 +136,7 @@ def rollout(
         1,
         "my_loop",
         fault,
-        [
-            Generation(**(where | own | fields | changes))
-            for fields, changes in zip(asked, generations, strict=True)
-        ],
+        [Generation(**(where | own | fields | changes)) for fields, changes in zip(asked, generations, strict=True)],
         [Row(**(where | own | handed_over | (row or {})))],
         {0: Trained(**(where | of_step | (trained or {})))} if is_trained else {},
     )

@@ -101,7 +101,9 @@ def test_another_picture_inside_the_engine_shows_in_its_log_probabilities_alone(
 def test_stale_weights_show_in_the_engines_log_probabilities_alone() -> None:
     found = rollout(generations=({"version": 1}, {"version": 1}))
     assert broken(found) == {"engine_log_probs"}, "it says that it has other weights"
-    assert broken(rollout(generations=({"version": None}, {"version": None}))) == set(), "then it should have the step's"
+    assert broken(rollout(generations=({"version": None}, {"version": None}))) == set(), (
+        "then it should have the step's"
+    )
 
 
 def test_an_actor_on_other_positions_shows_in_its_log_probabilities_alone() -> None:
@@ -172,9 +174,7 @@ def test_a_rollout_of_two_sequences() -> None:
             "position_ids_CL": model.positions([*other_prompt, *SECOND], [GRID]),
         }
     )
-    asked = Generation(
-        **{**vars(whole.generations[1]), "given_ids": other_prompt, "images": ["b"], "log_probs": kept}
-    )
+    asked = Generation(**{**vars(whole.generations[1]), "given_ids": other_prompt, "images": ["b"], "log_probs": kept})
     found = replace(whole, generations=[whole.generations[0], asked], rows=[first, second], trained={})
     untapped = context(steps_with_trained=frozenset())
     messages = violations(found, untapped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from verl_video_tools.loop_check.model import RunModel
 from verl_video_tools.loop_check.records import STALE_VARIABLE, STALE_WEIGHTS, read_rollouts, read_settings
 from verl_video_tools.loop_check.worker import StockManager, VideoManager
 from verl_video_tools.methods import get_method
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 FIELDS = {"initial_frames": 3, "call_frames": 2}
 TURNS = [think(tool_call("crop_video", start_time=1.0, end_time=3.0)), answer("B")]
@@ -48,7 +51,8 @@ async def stock_row(video: str, fault: str | None, index: int, processor: Any) -
     converted = await to_tool_agent_row(row(video, fault, index), get_method("longvt", **FIELDS))
     dataset = RLHFDataset.__new__(RLHFDataset)
     dataset.image_key, dataset.video_key, dataset.audio_key, dataset.processor = "images", "videos", "audios", processor
-    converted["raw_prompt"] = dataset._build_messages(converted, key="prompt")
+    # Pickled, as on its way to a worker: images that are read at their first use are no matter for several rollouts.
+    converted["raw_prompt"] = pickle.loads(pickle.dumps(dataset._build_messages(converted, key="prompt")))
     converted["tools_kwargs"] = converted["extra_info"]["tools_kwargs"]
     return {name: value for name, value in converted.items() if name not in ("prompt", "images")}
 
@@ -132,6 +136,8 @@ async def test_stale_weights_are_planted_in_place_of_the_rows_own_fault(
         monkeypatch, tmp_path, VideoManager, run_config(agent_name="longvt"), rows, TURNS, knows_flags=True
     )
     rollouts, settings = read_rollouts(tmp_path), read_settings(tmp_path)
-    found = audit(rollouts, Context(RunModel(tmp_path, MODEL, None, settings), settings, frozenset({1}), MAX_DIFFERENCE))
+    found = audit(
+        rollouts, Context(RunModel(tmp_path, MODEL, None, settings), settings, frozenset({1}), MAX_DIFFERENCE)
+    )
     stale = next(verdict for verdict in found if verdict.fault == STALE_WEIGHTS)
     assert (stale.num_rollouts, stale.num_caught, stale.is_good) == (GROUP_SIZE, 0, False)
