@@ -12,7 +12,7 @@ from tests.loop_check.hand_made import MASK, context, rollout
 from verl_video_tools.loop_check.advantages import expected_advantages
 from verl_video_tools.loop_check.audit import CHECK_NAMES, CLEAN, Verdict, audit, is_good, sentences, told_by_training
 from verl_video_tools.loop_check.records import Rollout
-from verl_video_tools.loop_check.table import markdown_table, outcome, results, text_table
+from verl_video_tools.loop_check.table import explanations, markdown_table, outcome, results, text_table
 
 SHIFTED = [0, *MASK[:-1]]
 ZEROS = [0] * len(MASK)
@@ -67,6 +67,15 @@ def test_a_fault_that_fails() -> None:
 def test_a_clean_row_that_breaks_a_check() -> None:
     found = audit([rollout(row={"position_ids_CL": []})], context())
     assert not is_good(found) and outcome(found[0].to_dict()) == "FAILED"
+
+
+def test_what_is_wrong_is_explained() -> None:
+    rollouts = [rollout(row={"position_ids_CL": []}), rollout("wrong_order", uid="h"), shifted(1)]
+    found = results(audit(rollouts, context()), ["my_loop"], 0.05)
+    positions, never_planted = explanations(found)
+    assert positions.startswith("clean rows break positions. What should hold: The row's positions are those")
+    assert positions.endswith("For example: the positions are not the model's own.")
+    assert never_planted.startswith("wrong_order (never planted): ")
 
 
 def test_no_clean_rows_prove_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import ray.cloudpickle
+import torch
 from verl.utils.import_utils import load_class_from_fqn
 
 from tests.loop_check.runs import run_config
@@ -100,6 +101,30 @@ def test_fields_that_a_run_does_not_have() -> None:
     assert callback.optional_fields(silent) == ["old_log_probs"]
     bypass = run_config("algorithm.rollout_correction.bypass_mode=True", agent_name="tool_agent")
     assert callback.optional_fields(bypass) == ["rollout_log_probs"]
+
+
+def test_rows_that_a_step_has_not_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prompt, verl's padding, and a row that is waiting for a later step."""
+    ones = torch.ones(3)
+    mask = torch.tensor([0, 1, 1])
+    scores = torch.tensor([0.0, 0.0, 0.5])
+    held = {
+        "g_1_0": {"response_mask": mask, "advantages": 2 * ones, "rm_scores": scores, "old_log_probs": -ones},
+        "h_0_0": {"response_mask": mask, "rm_scores": scores, "old_log_probs": -ones},
+    }
+    tags = {"g": {"is_prompt": True}, "pad1_0_0": {"is_padding": True}, **{key: {} for key in held}}
+
+    def kv_batch_get(keys: list[str], partition_id: str, select_fields: list[str]) -> dict[str, Any]:
+        if missing := [name for name in select_fields if name not in held[keys[0]]]:
+            raise ValueError(f"empty fields {missing}")
+        return {name: held[keys[0]][name][None] for name in select_fields}
+
+    monkeypatch.setattr(callback.tq, "kv_list", lambda partition_id: {partition_id: tags})
+    monkeypatch.setattr(callback.tq, "kv_batch_get", kv_batch_get)
+    (row,) = callback.trained_rows(4, ["old_log_probs"])
+    assert (row.uid, row.session_id, row.sequence, row.step) == ("g", 1, 0, 4)
+    assert (row.response_mask, row.advantage, row.score) == ([0, 1, 1], 2.0, 0.5)
+    assert (row.log_probs, row.actor_log_probs) == (None, [-1.0] * 3)
 
 
 def test_a_model_without_an_image_processor() -> None:

@@ -39,7 +39,7 @@ class CheckLoop:
         from verl_video_tools.loop_check.checks import Context
         from verl_video_tools.loop_check.model import RunModel, check_checkpoints
         from verl_video_tools.loop_check.records import read_rollouts, read_settings
-        from verl_video_tools.loop_check.table import results, text_table
+        from verl_video_tools.loop_check.table import explanations, results, text_table
 
         rollouts = read_rollouts(self.folder)
         check_checkpoints(self.checkpoints)
@@ -54,7 +54,7 @@ class CheckLoop:
             verdicts = audit(rollouts, context, progress)
         loops = sorted({rollout.loop for rollout in rollouts})
         found = results(verdicts, loops, self.max_probs_diff)
-        print(text_table(found))
+        print("\n".join([text_table(found), *explanations(found)]))
         if self.out is not None:
             with writing(self.out, "name a file in a folder that can be written"):
                 self.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -160,7 +160,8 @@ class Rollout:
 
     @property
     def is_planted(self) -> bool:
-        return self.fault == STALE_WEIGHTS or any(line.planted for line in (*self.generations, *self.rows))
+        lines: list[Generation | Row] = [*self.generations, *self.rows]
+        return self.fault == STALE_WEIGHTS or any(line.planted for line in lines)
 
     @property
     def is_lost(self) -> bool:
@@ -232,9 +233,10 @@ def read_rollouts(folder: Path) -> list[Rollout]:
     Raises:
         UsageError: the folder holds no lines of a conformance run, or one that is damaged.
     """
-    generations, rows, trained = (list(_lines(folder, kind)) for kind in (Generation, Row, Trained))
+    generations, rows = list(_lines(folder, Generation)), list(_lines(folder, Row))
     found: dict[tuple[str, int], Rollout] = {}
-    for line in (*generations, *rows):
+    lines: list[Generation | Row] = [*generations, *rows]
+    for line in lines:
         key = line.uid, line.session_id
         if key not in found:
             found[key] = Rollout(line.uid, line.session_id, line.step, line.loop, line.fault)
@@ -246,7 +248,7 @@ def read_rollouts(folder: Path) -> list[Rollout]:
         found[generation.uid, generation.session_id].generations.append(generation)
     for row in rows:
         found[row.uid, row.session_id].rows.append(row)
-    for each in trained:
+    for each in _lines(folder, Trained):
         if (rollout := found.get((each.uid, each.session_id))) is not None:
             rollout.trained[each.sequence] = each
     for rollout in found.values():
@@ -278,7 +280,7 @@ def _replace(path: Path, content: bytes, unique: str) -> None:
     part.replace(path)
 
 
-def trained_tokens(rollout: Rollout, row: Row, steps_with_trained: Sequence[int] | set[int]) -> list[int]:
+def trained_tokens(rollout: Rollout, row: Row, steps_with_trained: Container[int]) -> list[int]:
     """The loss mask of a row's response at last: of zeros where the step has left the row out.
 
     Args:

@@ -23,7 +23,7 @@ if os.environ.get("VERL_PLATFORM") == "cpu":
     _Extension, _Server = CpuWorkerExtension, CpuVllmServer
 
 
-class StaleExtension(_Extension):  # type: ignore[misc]
+class StaleExtension(_Extension):
     """Runs inside vLLM's worker process."""
 
     _num_weight_updates = 0
@@ -40,7 +40,7 @@ class StaleExtension(_Extension):  # type: ignore[misc]
         receiver.receive_weights(on_bucket_received=lambda weights, is_last: None)
 
 
-class StaleServer(_Server):  # type: ignore[misc]
+class StaleServer(_Server):
     def _get_worker_extension_cls(self) -> str:
         return f"{StaleExtension.__module__}.{StaleExtension.__qualname__}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from verl_video_tools.loop_check.audit import CHECK_NAMES, CLEAN, Verdict, told_by_training
+from verl_video_tools.loop_check.audit import CHECK_NAMES, CLEAN, Verdict, sentences, told_by_training
 from verl_video_tools.loop_check.faults import TOLD
 
 
@@ -55,6 +55,21 @@ def text_table(found: Mapping[str, Any]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def explanations(found: Mapping[str, Any]) -> list[str]:
+    """What is wrong with clean rows, check by check, and which faults nobody would have seen."""
+    told, held = [], sentences()
+    for fault in found["faults"]:
+        if fault["fault"] == CLEAN:
+            told += [
+                f"clean rows break {name}. What should hold: {held[name]} For example: {fault['examples'][name]}."
+                for name in CHECK_NAMES
+                if fault["by_check"].get(name)
+            ]
+        elif not fault["good"]:
+            told.append(f"{fault['fault']} ({outcome(fault)}): {TOLD.get(fault['fault'], 'unknown')}.")
+    return told
 
 
 def checks_of(fault: Mapping[str, Any]) -> str:

@@ -215,7 +215,9 @@ def tapped(manager_class: Any) -> Any:
             that in `agent_loop_manager_class`.
     """
 
-    class TappedManager(manager_class):  # type: ignore[misc]
+    class TappedManager(manager_class):
+        agent_loop_workers_class: Any
+
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             tap_folder()  # tells before any worker starts that there is none
             super().__init__(*args, **kwargs)
