@@ -1,23 +1,18 @@
-"""Log-probabilities of a recorded rollout, recomputed by plain transformers from token ids and re-decoded frames.
-
-Nothing of the training stack is used: neither verl's position ids nor its pixel tensors, so a disagreement with the
-inference engine or the actor shows a bug in what they were given.
-"""
+"""Log-probabilities of a recorded rollout, recomputed by plain transformers from token ids and re-decoded frames."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from verl_video_tools.core.types import FrameRequest, Trajectory
+from verl_video_tools.loop_check.reference import load, token_log_probs
 from verl_video_tools.video import Video
 
 Fault = Literal["images_shuffled", "one_dimensional_positions", "image_dropped"]
@@ -31,12 +26,6 @@ class Comparison:
     after: float
     num_before: int
     num_after: int
-
-
-@lru_cache(maxsize=4)
-def load(folder: Path) -> tuple[Any, Any]:
-    model = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa")
-    return model.eval(), AutoProcessor.from_pretrained(folder)
 
 
 def pictures(trajectory: Trajectory, video_path: str) -> list[Image.Image]:
@@ -58,7 +47,6 @@ def response_logprobs(
     return sequence_logprobs(folder, tokens["prompts"], tokens["responses"], images, banned, fault)
 
 
-@torch.no_grad()
 def sequence_logprobs(
     folder: Path,
     prompt: list[int],
@@ -73,32 +61,28 @@ def sequence_logprobs(
     Args:
         banned: renormalise without the ids that verl bans in vLLM (vision placeholders, ids beyond the tokenizer).
     """
-    model, processor = load(folder)
-    ids = torch.tensor(prompt + response)
-    image_id = processor.image_token_id
-    keep = torch.ones_like(ids, dtype=torch.bool)
+    image_id = load(folder)[1].image_token_id
+    ids = np.array(prompt + response)
+    keep = np.ones(len(ids), dtype=bool)
     if fault == "images_shuffled":
         images = [images[i] for i in np.random.default_rng(0).permutation(len(images))]
     if fault == "image_dropped":
-        starts = torch.nonzero((ids == image_id) & (ids.roll(1) != image_id)).flatten().tolist()
-        first, run = starts[-1], (ids[starts[-1] :] != image_id).nonzero()[0].item()
+        starts = np.flatnonzero((ids == image_id) & (np.roll(ids, 1) != image_id))
+        first, run = starts[-1], np.flatnonzero(ids[starts[-1] :] != image_id)[0]
         keep[first : first + run] = False
         images = images[:-1]
-    vision = processor.image_processor(images, return_tensors="pt", **(mm_processor_kwargs or {}))
-    kept = ids[keep].unsqueeze(0)
-    inputs: dict[str, Any] = {"input_ids": kept, "attention_mask": torch.ones_like(kept), **vision}
-    inputs["mm_token_type_ids"] = (kept == image_id).int()
-    if fault == "one_dimensional_positions":
-        inputs["position_ids"] = torch.arange(kept.shape[1]).expand(3, 1, -1)
-    logits = model(**inputs).logits[0].float()
-    if banned:
-        for name in ("image_token_id", "video_token_id"):
-            logits[:, getattr(processor, name)] = -torch.inf
-        logits[:, len(processor.tokenizer) :] = -torch.inf
-    next_token = logits.log_softmax(-1)[:-1].gather(1, kept[0, 1:, None]).squeeze(1)
-    result = torch.full((len(ids),), torch.nan)
-    result[keep.nonzero().flatten()[1:]] = next_token
-    return result[len(prompt) :].numpy()
+    flat = torch.arange(keep.sum()).expand(3, 1, -1) if fault == "one_dimensional_positions" else None
+    logprobs = token_log_probs(
+        folder,
+        ids[keep].tolist(),
+        images,
+        banned=banned,
+        mm_processor_kwargs=mm_processor_kwargs,
+        position_ids=flat,
+    )
+    result = np.full(len(ids), np.nan, dtype=np.float32)
+    result[np.flatnonzero(keep)[1:]] = logprobs
+    return result[len(prompt) :]
 
 
 def compare(line: dict[str, Any], logprobs: np.ndarray, reference: str, image_id: int) -> tuple[list, list]:
