@@ -21,6 +21,7 @@ from verl_video_tools.core.types import (
     QuestionType,
     Retriever,
     Sample,
+    ToolModel,
     Trajectory,
 )
 from verl_video_tools.methods import get_method
@@ -31,14 +32,17 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn, Policy, ScriptedPolicy
 from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.services.judge import JudgeConfig, make_judge
+from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.tool_model.client import EndpointToolModel
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
-_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames")
+_CALL_FIELDS = ("name", "arguments", "ok", "error", "frames", "text", "model_calls")
+"""`text` only of calls that answered in words, `model_calls` only of those whose tool asked a model."""
 
 
 def replay(
     method: str,
-    video: str,
+    video: str | None,
     question: str,
     answer: str,
     turns: Sequence[str],
@@ -48,12 +52,14 @@ def replay(
     judge_base_url: str | None = None,
     retriever: Retriever | None = None,
     html: Path | None = None,
+    tool_model: ToolModelConfig | ToolModel | None = None,
 ) -> dict[str, Any]:
     """Run `turns` as the assistant's turns of one rollout, and score it.
 
     Args:
         method: name of the method, as `get_method` takes it.
-        video: path of the video file. One that cannot be read gives `stop_reason` "video_error" and no reward.
+        video: path of the video file. One that cannot be read gives `stop_reason` "video_error" and no reward. None:
+            the row has images (`extra["image_paths"]`), or neither (`extra["visuals"]` is "none").
         question: the whole text that the model would read, options included.
         answer: the ground truth.
         turns: assistant texts in order; those left over when the rollout ends are ignored.
@@ -64,6 +70,8 @@ def replay(
         retriever: for methods that find frames by text, such as `services.retrieval.local` gives. Without one such a
             call fails (`retrieval_error`).
         html: file to draw the rollout in, as `vvt view` draws recorded ones.
+        tool_model: for tools that ask a model: an endpoint, or a stand-in such as
+            `services.tool_model.ScriptedToolModel`. Without one such a call fails (`model_error`).
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
@@ -75,13 +83,26 @@ def replay(
         JudgeError: the judge gave no verdict.
     """
     return asyncio.run(
-        areplay(method, video, question, answer, turns, extra, settings, processor, judge_base_url, retriever, html),
+        areplay(
+            method,
+            video,
+            question,
+            answer,
+            turns,
+            extra,
+            settings,
+            processor,
+            judge_base_url,
+            retriever,
+            html,
+            tool_model,
+        ),
     )
 
 
 async def areplay(
     method: str,
-    video: str,
+    video: str | None,
     question: str,
     answer: str,
     turns: Sequence[str],
@@ -91,6 +112,7 @@ async def areplay(
     judge_base_url: str | None = None,
     retriever: Retriever | None = None,
     html: Path | None = None,
+    tool_model: ToolModelConfig | ToolModel | None = None,
 ) -> dict[str, Any]:
     """`replay` for callers that run an event loop."""
     if isinstance(turns, str) or not all(isinstance(turn, str) for turn in turns):
@@ -106,15 +128,18 @@ async def areplay(
         judge = None
         if judge_base_url is not None:
             judge = await stack.enter_async_context(make_judge(JudgeConfig(base_url=judge_base_url)))
-        trajectory = await Episode(configured, sample, envelope, budget, retriever).run(policy)
+        if isinstance(tool_model, ToolModelConfig):
+            tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
+        episode = Episode(configured, sample, envelope, budget, retriever, tool_model=tool_model)
+        trajectory = await episode.run(policy)
         reward = await configured.score(trajectory, sample, judge)
     if html is not None:
         await asyncio.to_thread(_draw, trajectory, sample, reward, html)
     return _as_result(trajectory, reward)
 
 
-def _sample(video: str, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
-    extra_info = {"question": question, "video_path": video, **extra}
+def _sample(video: str | None, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
+    extra_info = {"question": question, **({} if video is None else {"video_path": video}), **extra}
     try:
         sample = Sample.from_row({"extra_info": extra_info, "reward_model": {"ground_truth": answer}})
     except (RowError, TypeError, ValueError, IndexError) as error:
@@ -131,7 +156,7 @@ def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], o
         "ground_truth": sample.ground_truth,
         "extra_info": dict(sample.extra_info),
     }
-    thumbnails = decode_thumbnails([(sample.video_path, trajectory)])
+    thumbnails = decode_thumbnails([(sample.video_path, trajectory)] if sample.video_path else [])
     write_html([line], out, title=f"{trajectory.method}: replay", thumbnails=thumbnails)
 
 
@@ -144,7 +169,7 @@ def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, An
         "turns": [
             {
                 "text": turn["text"],
-                "calls": [{name: call[name] for name in _CALL_FIELDS} for call in turn["calls"]],
+                "calls": [{name: call[name] for name in _CALL_FIELDS if name in call} for call in turn["calls"]],
                 "observation": turn["observation"],
             }
             for turn in record["turns"]

@@ -1,5 +1,5 @@
 """The record as a dict: what `dataclasses.asdict` makes of it, in the same order, but for errors, which are texts, and
-for what only pictures of a region or of several frames have."""
+for what few pictures or calls have, which the others leave out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from verl_video_tools.core import trajectory as module
 from verl_video_tools.core.errors import CallError, CallErrorCode
 from verl_video_tools.core.frames import FrameRecord, Tile
+from verl_video_tools.core.model_calls import ModelCall
 from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.trajectory import CallRecord, StopReason, Trajectory, Turn
 
@@ -27,11 +28,18 @@ def example() -> Trajectory:
 
 def test_the_same_text_as_before() -> None:
     trajectory = example()
+    trajectory.turns[0].calls[1].text = "two of them"
+    trajectory.turns[0].calls[1].model_calls = [ModelCall("how many? <image>", trajectory.initial_frames[:1], "two")]
     expected = asdict(trajectory)
+    del expected["visuals"]
+    for name in ("text", "model_calls"):
+        del expected["turns"][0]["calls"][0][name]
     for turn in expected["turns"]:
         for call in turn["calls"]:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
-    shown = [expected["initial_frames"], *(call["frames"] for turn in expected["turns"] for call in turn["calls"])]
+    calls = [call for turn in expected["turns"] for call in turn["calls"]]
+    shown = [expected["initial_frames"], *(call["frames"] for call in calls)]
+    shown += [exchange["frames"] for call in calls for exchange in call.get("model_calls", ())]
     for frame in (frame for frames in shown for frame in frames):
         assert frame.pop("region") is None and frame.pop("tiles") == ()
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)

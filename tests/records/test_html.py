@@ -16,7 +16,7 @@ from PIL import Image
 from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, frames, line
 from verl_video_tools.core.errors import CallError, UsageError
-from verl_video_tools.core.types import FrameRecord, PixelBox, StopReason, Tile, Trajectory
+from verl_video_tools.core.types import FrameRecord, ModelCall, PixelBox, StopReason, Tile, Trajectory
 from verl_video_tools.records.html import write_html
 from verl_video_tools.records.page import source_hash
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
@@ -43,6 +43,7 @@ def hostile_line() -> dict[str, Any]:
         turn.observation = text
         for call in turn.calls:
             call.name, call.arguments, call.error = text, {text: text}, CallError.parse(text)
+            call.text, call.model_calls = text, [ModelCall(text, call.frames[:1], text, text, text)]
     hostile["trajectory"].flags = [text]
     return hostile
 

@@ -58,6 +58,7 @@ class Classify(Asking):
                     ),
                     judge=self.judge(),
                     retriever=self.retriever(),
+                    tool_model=self.tool_model(),
                     seed=self.seed,
                     retry_flagged=self.retry_flagged,
                 )

@@ -156,6 +156,7 @@ class Evaluate(Asking):
                     server=server,
                     judge=judge,
                     retriever=retriever,
+                    tool_model=self.tool_model(),
                     extractor=self.extractor,
                     settings={name: value for name, value in facts.items() if value},
                     controls=controls,

@@ -68,6 +68,7 @@ def make_rollouts(
                 policy,
                 judge=judge,
                 retriever=retriever,
+                tool_model=options.tool_model(),
                 instruction=instruction,
                 seed=options.seed,
                 retry_flagged=options.retry_flagged,

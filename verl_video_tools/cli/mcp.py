@@ -18,6 +18,10 @@ class MCP:
     """Serve the videos of a folder over the Model Context Protocol."""
 
     videos: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the videos; nothing outside is opened.")]
+    subtitles: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Folder of .srt files, named as the videos; adds tools that look them up."),
+    ] = None
     max_frames: Annotated[int, typer.Option(min=1, help="Frames that one call shows at most.")] = 32
     max_pixels: Annotated[int, typer.Option(min=1, help="Pixels of all frames of one call at most.")] = 8_000_000
     jpeg_quality: Annotated[
@@ -41,14 +45,15 @@ class MCP:
                 raise UsageError("vvt mcp needs the package mcp: uv pip install '.[mcp]' in the checkout") from error
             from verl_video_tools.mcp_server.folder import VideoFolder
             from verl_video_tools.mcp_server.limits import CallLimits
+            from verl_video_tools.mcp_server.subtitles import SubtitleFolder
             from verl_video_tools.services.retrieval import local_from_fields
 
             folder = VideoFolder(self.videos)
             limits = config_from(CallLimits, self)
             retriever = local_from_fields(retrieval_fields)
-            server = make_server(
-                VideoTools(folder, limits, retriever, self.jpeg_quality), searches=retriever is not None
-            )
+            subtitles = None if self.subtitles is None else SubtitleFolder(self.subtitles)
+            tools = VideoTools(folder, limits, retriever, self.jpeg_quality, subtitles)
+            server = make_server(tools, searches=retriever is not None, tells_subtitles=subtitles is not None)
         if self.port is None:
             server.run("stdio")
         else:

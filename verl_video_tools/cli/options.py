@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from verl_video_tools.rollout.chat_policy import PolicyConfig
     from verl_video_tools.services.judge import JudgeConfig
     from verl_video_tools.services.retrieval import RetrievalService
+    from verl_video_tools.services.tool_model import ToolModelConfig
 
 ConfigT = TypeVar("ConfigT")
 
@@ -41,6 +42,13 @@ APIKeyEnv = Annotated[str, typer.Option(metavar="NAME", help="Environment variab
 Retrieval = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
+]
+ToolModelBaseURL = Annotated[
+    str | None, typer.Option(metavar="URL", help="Endpoint of the model that tools ask (docs/tools.md).")
+]
+ToolModelSettings = Annotated[
+    list[str] | None,
+    typer.Option("--tool-model", metavar="FIELD=VALUE", help="Field of it, such as calls_per_rollout=4; repeatable."),
 ]
 RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Make rollouts again that failed.")]
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
@@ -63,6 +71,24 @@ def config_from(config: type[ConfigT], options: object, **others: Any) -> Config
     """A config with the options of the same names as its fields, and with `others`, which win."""
     names = {field.name for field in fields(config)}  # type: ignore[arg-type]  # a dataclass, which no bound can say
     return config(**{name: value for name, value in vars(options).items() if name in names} | others)
+
+
+def tool_model_config(base_url: str | None, settings: list[str] | None) -> "ToolModelConfig | None":
+    """The model that tools ask; None where nothing is said of it.
+
+    Raises:
+        UsageError: an unknown field, a wrong value, an address given twice, or none.
+    """
+    fields = read_assignments(settings or [], "--tool-model")
+    if base_url is not None and "base_url" in fields:
+        raise UsageError("give either --tool-model-base-url or --tool-model base_url=...")
+    if base_url is not None:
+        fields["base_url"] = base_url
+    if not fields:
+        return None
+    from verl_video_tools.services.tool_model import ToolModelConfig
+
+    return ToolModelConfig.from_fields(fields)
 
 
 def apart(out: Path, source: Path) -> Path:
@@ -112,6 +138,8 @@ class Asking:
         typer.Option("--judge", metavar="FIELD=VALUE", help="Field of the judge, such as profile=longvt; repeatable."),
     ] = None
     retrieval: Retrieval = None
+    tool_model_base_url: ToolModelBaseURL = None
+    tool_model_settings: ToolModelSettings = None
 
     def policy(self, **others: Any) -> "PolicyConfig":
         """A model that is asked so; `others` are fields that the options do not give. Raises UsageError."""
@@ -153,6 +181,10 @@ class Asking:
         from verl_video_tools.services.retrieval import local_from_fields
 
         return local_from_fields(self.retrieval_fields())
+
+    def tool_model(self) -> "ToolModelConfig | None":
+        """The model that tools ask; None where nothing is said of it. Raises UsageError as `tool_model_config`."""
+        return tool_model_config(self.tool_model_base_url, self.tool_model_settings)
 
 
 @dataclass(kw_only=True)

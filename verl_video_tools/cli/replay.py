@@ -9,14 +9,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.options import Retrieval, Settings, command
+from verl_video_tools.cli.options import (
+    Retrieval,
+    Settings,
+    ToolModelBaseURL,
+    ToolModelSettings,
+    command,
+    tool_model_config,
+)
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
 
 
 @command
@@ -24,7 +34,9 @@ class Replay:
     """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
 
     method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as framethinker.")]
-    video: Annotated[str, typer.Option(help="Video file.")]
+    video: Annotated[
+        str | None, typer.Option(help="Video file; left out where --extra names images, or visuals as none.")
+    ] = None
     question: Annotated[str, typer.Option(help="Question as the row would carry it.")]
     answer: Annotated[str, typer.Option(help="Ground truth.")]
     turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")]
@@ -41,6 +53,11 @@ class Replay:
         typer.Option(min=1, help="FrameMind: rung of its ladder, from 1; as --set rung=INT."),
     ] = None
     retrieval: Retrieval = None
+    tool_model_base_url: ToolModelBaseURL = None
+    tool_model_settings: ToolModelSettings = None
+    tool_model_replies: Annotated[
+        Path | None, typer.Option(help="Or a JSON file: list of that model's replies, in order; no server is asked.")
+    ] = None
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
     ] = None
@@ -53,6 +70,7 @@ class Replay:
             if "rung" in settings:
                 raise UsageError("--rung and --set rung=... were both given: give one of them")
             settings["rung"] = self.rung
+        tool_model = self._tool_model()
         retrieval_fields = read_assignments(self.retrieval or [], "--retrieval")
 
         with hold_output():
@@ -71,13 +89,24 @@ class Replay:
                 judge_base_url=self.judge_base_url,
                 retriever=local_from_fields(retrieval_fields),
                 html=self.html,
+                tool_model=tool_model,
             )
         json.dump(result, sys.stdout, indent=2, allow_nan=False)
         sys.stdout.write("\n")
 
+    def _tool_model(self) -> ToolModelConfig | ScriptedToolModel | None:
+        config = tool_model_config(self.tool_model_base_url, self.tool_model_settings)
+        if self.tool_model_replies is None:
+            return config
+        if config is not None:
+            raise UsageError("give either an endpoint for the tools' model or --tool-model-replies")
+        from verl_video_tools.services.tool_model import ScriptedToolModel
 
-def read_turns(path: Path) -> list[str]:
-    """The assistant texts in a JSON file.
+        return ScriptedToolModel(read_turns(self.tool_model_replies, "--tool-model-replies"))
+
+
+def read_turns(path: Path, option: str = "--turns") -> list[str]:
+    """The assistant texts in a JSON file, or the replies of another model.
 
     Raises:
         UsageError: the file cannot be read or is not a JSON list of strings.
@@ -85,11 +114,11 @@ def read_turns(path: Path) -> list[str]:
     try:
         turns = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise UsageError(f"--turns {path}: {error.strerror or error}") from error
+        raise UsageError(f"{option} {path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:  # invalid JSON, invalid UTF-8, JSON nested too deep
-        raise UsageError(f"--turns {path}: not a JSON file ({error})") from error
+        raise UsageError(f"{option} {path}: not a JSON file ({error})") from error
     if not isinstance(turns, list) or not all(isinstance(turn, str) for turn in turns):
-        raise UsageError(f"--turns {path}: expected a JSON list of strings, one per assistant turn")
+        raise UsageError(f"{option} {path}: expected a JSON list of strings, one per turn or reply")
     return turns
 
 

@@ -46,8 +46,7 @@ class View:
 
         left_out = f", {view.num_left_out} others left out (--max-rollouts)" if view.num_left_out else ""
         megabytes = view.num_bytes / 1e6
-        by_video = (*view.thumbnails.jpeg_of.values(), *view.thumbnails.part_jpeg_of.values())
-        num_images = sum(map(len, by_video))
+        num_images = view.thumbnails.count()
         print(f"{self.out}: {view.num_rollouts} rollouts{left_out}, {num_images} thumbnails, {megabytes:.1f} MB")
         if view.thumbnails.notes:
             example = next(iter(view.thumbnails.notes.values()))

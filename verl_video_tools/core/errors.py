@@ -13,13 +13,15 @@
     ├── CallRejected          one tool call is refused; carries a `CallErrorCode`
     ├── EndpointError         a model behind an endpoint gave no usable reply
     ├── RetrievalError        no frames could be found by text (encoder unreachable, out of time, not set up)
+    ├── ToolModelError        a tool's model could not be asked (unreachable, out of time, not set up)
     ├── JudgeError            a judge gave no verdict (unreachable, out of time, unreadable)
     ├── InvariantError        a rollout broke one of the loop's invariants (a bug: the rollout is flagged)
     └── EngineDeadError       the inference engine or a worker died or shows no sign of life
 
 A bad rollout is data: inside a rollout these errors become stop reasons, call records and flags. What the policy is to
 blame for (`CallRejected`) flags nothing. What it is not does, and keeps the rollout out of training: `RowError`,
-`VideoError`, `RetrievalError`, `JudgeError`, `InvariantError`, and initial frames that do not fit the budgets.
+`VideoError`, `RetrievalError`, `ToolModelError`, `JudgeError`, `InvariantError`, and initial frames that do not fit the
+budgets.
 """
 
 from __future__ import annotations
@@ -66,16 +68,42 @@ class CallErrorCode(StrEnum):
     """The observation would not fit into the rollout's response budget."""
     IMAGE_BUDGET = "image_budget"
     """The observation would exceed the number of images that the inference engine takes."""
+    NO_SUBTITLES = "no_subtitles"
+    """The row has no subtitles."""
+    NOTHING_FOUND = "nothing_found"
+    """What the call looks for is not there: no caption in the span, none with the words."""
+    MODEL_BUDGET = "model_budget"
+    """The rollout has used up what it may ask of a tool's model."""
+    NO_REPLY = "no_reply"
+    """A tool's model was asked, and gave no reply that can be used, though it was there."""
     VIDEO_ERROR = "video_error"
     """The bound video could not be decoded for this call."""
     RETRIEVAL_ERROR = "retrieval_error"
     """Frames could not be searched by text."""
+    MODEL_ERROR = "model_error"
+    """A tool's model could not be asked: not set up, or not there."""
     DEADLINE = "deadline"
     """The tool did not finish in time."""
 
 
-FAILURE_CODES = frozenset({CallErrorCode.VIDEO_ERROR, CallErrorCode.RETRIEVAL_ERROR, CallErrorCode.DEADLINE})
-"""Codes of calls that were not executed through no fault of the policy."""
+FAILURE_CODES = frozenset(
+    {
+        CallErrorCode.VIDEO_ERROR,
+        CallErrorCode.RETRIEVAL_ERROR,
+        CallErrorCode.MODEL_ERROR,
+        CallErrorCode.DEADLINE,
+    }
+)
+"""Codes of calls that were not executed through no fault of the policy; they keep the rollout out of training."""
+
+
+INTACT_CODES = frozenset({CallErrorCode.RETRIEVAL_ERROR, CallErrorCode.MODEL_ERROR})
+"""Those of them that leave the video and what was shown of it intact: the model reads that, and goes on."""
+
+
+EMPTY_CODES = frozenset({CallErrorCode.NO_SUBTITLES, CallErrorCode.NOTHING_FOUND, CallErrorCode.NO_REPLY})
+"""Codes of right calls that have nothing to show, which no policy can know beforehand: the rollout goes on and is
+trained on, also where a refused call would end it."""
 
 
 BUDGET_CODES = frozenset({CallErrorCode.PROMPT_BUDGET, CallErrorCode.RESPONSE_BUDGET, CallErrorCode.IMAGE_BUDGET})
@@ -191,6 +219,10 @@ class EndpointError(VideoToolsError):
 
 class RetrievalError(VideoToolsError):
     """Frames could not be searched by text: no encoder, not reached, or out of time. It never stands for a result."""
+
+
+class ToolModelError(VideoToolsError):
+    """The model behind a tool could not be asked: none is set up, it is not reached, or out of time."""
 
 
 class JudgeError(VideoToolsError):

@@ -18,6 +18,7 @@ from verl_video_tools.core.prompt_files import check_placeholders
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.services import Judge
+from verl_video_tools.core.subtitles import Subtitle
 from verl_video_tools.core.templates import Template, check_templates
 from verl_video_tools.core.tool import Tool, ToolDescription
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
@@ -143,6 +144,11 @@ class Method(ABC):
         """A tool of this config finds frames by text, which takes a retriever (docs/retrieval.md)."""
         return False
 
+    @property
+    def asks_model(self) -> bool:
+        """A tool of this config asks a model, which takes one that is set up (docs/tools.md)."""
+        return False
+
     def check_sample(self, sample: Sample, judge: object | None) -> None:
         """Say, before or after a rollout, that its answer could not be graded.
 
@@ -256,6 +262,11 @@ class Method(ABC):
     def tool_agent_prompt(self) -> str | None:
         """System prompt for verl's own loop, where the method's own does not ask for calls in verl's format."""
         return None
+
+    def prompt_subtitles(self, sample: Sample) -> Sequence[Subtitle]:
+        """The row's subtitles that stand between the frames shown with the question: all. A method whose tools look
+        them up shows none."""
+        return sample.subtitles
 
     def message_templates(self) -> Mapping[str, Template]:
         """The texts of the messages that this config writes by `core.templates.render`, by name; `templates_file`

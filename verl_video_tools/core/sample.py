@@ -29,6 +29,14 @@ class Sample:
     video_segment_seconds: tuple[float, float] | None = None
     extra_info: Mapping[str, Any] = field(default_factory=dict)
     subtitles: tuple[Subtitle, ...] = ()
+    image_paths: tuple[str, ...] = ()
+    """Images in place of a video, in order; `video_path` is then empty, as it is where there is neither."""
+
+    @property
+    def media(self) -> str:
+        """What the question is about, by which questions are told apart: the video, or the first image; empty where it
+        is a text alone."""
+        return self.video_path or next(iter(self.image_paths), "")
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Sample:
@@ -45,9 +53,17 @@ class Sample:
         question, video_path, question_type = (
             _text(extra_info, name, where) for name in ("question", "video_path", "question_type")
         )
+        image_paths, visuals = _image_paths(extra_info, where), _text(extra_info, "visuals", where)
+        has_visuals = bool(image_paths) or visuals == "none"
         for name, text in (("question", question), ("video_path", video_path)):
-            if not text:
+            if not text and not (name == "video_path" and has_visuals):
                 raise RowError(f"{where}: extra_info.{name} is missing or empty; docs/rows.md lists what a row holds")
+        named = [bool(video_path), bool(image_paths), visuals == "none"]
+        if visuals not in ("", "none") or sum(named) > 1:
+            raise RowError(
+                f"{where}: a row has a video (video_path), images (image_paths), or visuals='none' and neither, and no "
+                f"two of them; got visuals={visuals!r:.80}, {bool(video_path):d} video and {len(image_paths)} images"
+            )
         truth = _entries(row, "reward_model", where).get("ground_truth")
         if truth is None:
             raise RowError(f"{where}: reward_model.ground_truth is missing")
@@ -72,6 +88,7 @@ class Sample:
             video_segment_seconds=segment,
             extra_info=extra_info,
             subtitles=subtitles,
+            image_paths=image_paths,
         )
 
 
@@ -93,6 +110,17 @@ def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
     if not isinstance(given, str):
         raise RowError(f"{where}: extra_info.{name} must be a text, got {given!r:.200}")
     return given
+
+
+def _image_paths(extra_info: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    given = extra_info.get("image_paths")
+    if given is None:
+        return ()
+    is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    paths = tuple(given) if is_list else ()
+    if not is_list or not all(isinstance(path, str) and path for path in paths):
+        raise RowError(f"{where}: extra_info.image_paths must be a list of paths, got {given!r:.200}")
+    return paths
 
 
 def _options(given: Any) -> tuple[str, ...]:

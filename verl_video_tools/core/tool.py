@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
+from verl_video_tools.core.history import SaidTurn, ShownFrame
+from verl_video_tools.core.messages import ImagePart
+from verl_video_tools.core.model_calls import ToolModel
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.services import Retriever
 from verl_video_tools.core.trajectory import ToolPlan
@@ -23,6 +26,16 @@ class ToolContext:
     """Await the index of the frame shown at a time in seconds (0 <= t <= duration). Raises VideoError."""
     retriever: Retriever | None = None
     """Finds frames by text; None where the run has none."""
+    shown: tuple[ShownFrame, ...] = ()
+    """Every image that the model was shown before this call, those shown with the question first. Empty for a selector
+    of these, and in verl's own tool loop, which does not tell its tools."""
+    turns: tuple[SaidTurn, ...] = ()
+    """What the model has said: the last turn is the one that makes this call, without its calls; those before have the
+    calls with what became of them. Empty where `shown` always is."""
+    look: Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]] | None = None
+    """Decodes frames for the tool itself, which the policy is not shown. Raises VideoError."""
+    model: ToolModel | None = None
+    """A model that the tool may ask, within the rollout's limits; None where the run has none."""
 
 
 class Tool(Protocol):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
-from verl_video_tools.core.errors import BUDGET_CODES, FAILURE_CODES, CallError
+from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODES, CallError
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
+from verl_video_tools.core.model_calls import ModelCall
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
@@ -65,6 +66,9 @@ class ToolPlan:
     frames: FrameRequest | None = None
     result: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts, e.g. ``{"frame_number": 815}``; kept in the record, for rewards."""
+    text: str | None = None
+    """What the call answers in words: alone, or before its frames. Recorded, and counted by the budget like all that
+    an observation holds."""
 
 
 @dataclass
@@ -84,10 +88,18 @@ class CallRecord:
     latency_ms: float = 0.0
     retrieved_frames: list[list[int]] = field(default_factory=list)
     """What the retriever answered while the call was planned, a list of frame indices per query, the best one first."""
+    text: str | None = None
+    """What the call answered in words (`ToolPlan.text`); None in records of calls that answered none."""
+    model_calls: list[ModelCall] = field(default_factory=list)
+    """What the tool asked of its model while the call was planned, in order, failed questions included."""
 
     def failed(self) -> bool:
         """Whether it was not executed through no fault of the policy (`errors.FAILURE_CODES`)."""
         return self.error is not None and self.error.code in FAILURE_CODES
+
+    def found_nothing(self) -> bool:
+        """Whether it was a right call that had nothing to show (`errors.EMPTY_CODES`)."""
+        return self.error is not None and self.error.code in EMPTY_CODES
 
     def exceeded_budget(self) -> bool:
         """Whether it was refused because what it would have shown did not fit (`errors.BUDGET_CODES`)."""
@@ -154,11 +166,15 @@ class Trajectory:
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+    visuals: Literal["video", "images", "none"] = "video"
+    """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
+    others there is no `video`, and records hold this field."""
 
     def is_lost(self) -> bool:
         """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
         aborted."""
-        return self.video is None or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
+        is_unopened = self.video is None and self.visuals == "video"
+        return is_unopened or self.stop_reason in (StopReason.VIDEO_ERROR, StopReason.ABORTED)
 
     def initial_frame_indices(self) -> list[int]:
         """Indices of the frames that were shown with the question."""
@@ -194,13 +210,20 @@ class Trajectory:
     def to_dict(self) -> dict[str, Any]:
         """JSON-able dict; `from_dict` is its inverse. The error of a call is a text, as `CallError` writes it."""
         # `asdict` copies each value of each frame by itself: 30 ms for 752 frames, on the event loop of all rollouts.
-        turns = [replace(turn, calls=[replace(call, frames=[]) for call in turn.calls]) for turn in self.turns]
+        turns = [replace(turn, calls=[_without_frames(call) for call in turn.calls]) for turn in self.turns]
         data = asdict(replace(self, initial_frames=[], turns=turns))
         data["initial_frames"] = _frame_dicts(self.initial_frames)
+        if self.visuals == "video":
+            del data["visuals"]
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)
+                for exchange, asked in zip(call.model_calls, record["model_calls"], strict=True):
+                    asked["frames"] = _frame_dicts(exchange.frames)
                 record["error"] = None if call.error is None else str(call.error)
+                for name, nothing in _LEFT_OUT.items():
+                    if record[name] == nothing:
+                        del record[name]
         return data
 
     @classmethod
@@ -210,7 +233,9 @@ class Trajectory:
 
         def call(record: Mapping[str, Any]) -> CallRecord:
             error = None if record.get("error") is None else CallError.parse(record["error"])
-            return CallRecord(**{**record, "error": error, "frames": frames(record["frames"])})
+            asked = [ModelCall(**{**each, "frames": frames(each["frames"])}) for each in record.get("model_calls", ())]
+            own = {"error": error, "frames": frames(record["frames"]), "model_calls": asked}
+            return CallRecord(**{**record, **own})
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
         video = VideoInfo(**data["video"]) if data["video"] is not None else None
@@ -227,8 +252,16 @@ class Trajectory:
         )
 
 
+def _without_frames(call: CallRecord) -> CallRecord:
+    return replace(call, frames=[], model_calls=[replace(exchange, frames=[]) for exchange in call.model_calls])
+
+
 def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
     return [frame.to_dict() for frame in frames]
+
+
+_LEFT_OUT: Mapping[str, Any] = {"text": None, "model_calls": []}
+"""Fields of a call that its record holds only where they say something: few calls have any."""
 
 
 def _frames_in_words(indices: Sequence[int]) -> str:

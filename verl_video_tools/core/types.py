@@ -11,6 +11,9 @@ from verl_video_tools.core.frames import PixelEnvelope as PixelEnvelope
 from verl_video_tools.core.frames import Rounding as Rounding
 from verl_video_tools.core.frames import Tile as Tile
 from verl_video_tools.core.frames import VideoInfo as VideoInfo
+from verl_video_tools.core.history import SaidCall as SaidCall
+from verl_video_tools.core.history import SaidTurn as SaidTurn
+from verl_video_tools.core.history import ShownFrame as ShownFrame
 from verl_video_tools.core.messages import IMAGE_MARK as IMAGE_MARK
 from verl_video_tools.core.messages import Content as Content
 from verl_video_tools.core.messages import ImagePart as ImagePart
@@ -22,6 +25,10 @@ from verl_video_tools.core.method import Compat as Compat
 from verl_video_tools.core.method import ContextPolicy as ContextPolicy
 from verl_video_tools.core.method import Method as Method
 from verl_video_tools.core.method import RolloutLimits as RolloutLimits
+from verl_video_tools.core.model_calls import ModelCall as ModelCall
+from verl_video_tools.core.model_calls import ModelLimits as ModelLimits
+from verl_video_tools.core.model_calls import ModelReply as ModelReply
+from verl_video_tools.core.model_calls import ToolModel as ToolModel
 from verl_video_tools.core.regions import BoxUnit as BoxUnit
 from verl_video_tools.core.regions import PixelBox as PixelBox
 from verl_video_tools.core.regions import Region as Region

@@ -19,6 +19,7 @@ from verl_video_tools.data.generate import Record, generate, tasks_of_rows
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import PolicyConfig
 from verl_video_tools.services.judge import JudgeConfig
+from verl_video_tools.services.tool_model import ToolModelConfig
 
 Category = Literal["direct", "adaptive", "active", "filtered"]
 
@@ -91,6 +92,7 @@ async def evaluate(
     *,
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
+    tool_model: ToolModelConfig | None = None,
     seed: int | None = None,
     retry_flagged: bool = False,
 ) -> Evaluation:
@@ -100,6 +102,7 @@ async def evaluate(
         folder: gets `base.jsonl` and `teacher.jsonl`: records of `data.generate.generate`, with labelled answers.
         judge: for open questions.
         retriever: for a teacher that finds frames by text.
+        tool_model: for a teacher whose tools ask a model.
         seed: of sampling; None leaves it to the endpoints.
         retry_flagged: make those rollouts again that are recorded as failed.
 
@@ -118,6 +121,7 @@ async def evaluate(
             evaluator.policy,
             judge=judge,
             retriever=retriever,
+            tool_model=tool_model,
             seed=seed,
             retry_flagged=retry_flagged,
             label_answers=True,

@@ -24,6 +24,7 @@ from verl_video_tools.data.sft import ExportReport
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.records import read_records
 from verl_video_tools.services.retrieval import recorded_answers
+from verl_video_tools.services.tool_model.recorded import recorded_exchanges
 
 COLD_SHARE = 0.94
 """Share of cold-start rows in LongVT's published data for RFT: 247,996 beside 15,353 rollouts (sizes of table 1; the
@@ -127,7 +128,9 @@ def rows_of_records(
         fault = _fault(line, min_accuracy, min_iou, well_formed)
         if fault is None:
             row = _row(line, keep_reasoning)
-            key = (row["extra_info"]["video_path"], row["extra_info"]["question"], *row["turns"])
+            asked = row["extra_info"]
+            media = asked.get("video_path") or tuple(asked.get("image_paths") or ())
+            key = (media, asked["question"], *row["turns"])
             fault = "repetition" if key in seen else None
         if fault is not None:
             report.dropped[fault] += 1
@@ -139,14 +142,15 @@ def rows_of_records(
 
 
 def table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows of `rows_of_records` as a table; `retrieved_frames` is a column if any of them holds some."""
+    """Rows of `rows_of_records` as a table; `retrieved_frames` and `model_calls` are columns if any row holds some."""
     table = pa.Table.from_pylist(rows)  # its columns are those of the first row, so all rows have the same
     if not rows:
         return table
     number = table.column_names.index("prompt_digest")
     table = table.set_column(number, "prompt_digest", table["prompt_digest"].cast(pa.string()))
-    has_answers = any(row["retrieved_frames"] for row in rows)
-    return table if has_answers else table.drop_columns("retrieved_frames")  # as in `_row`
+    if not any(row["retrieved_frames"] for row in rows):  # as in `_row`
+        table = table.drop_columns("retrieved_frames")
+    return table if any(row["model_calls"] != "[]" for row in rows) else table.drop_columns("model_calls")
 
 
 def _within_steps(
@@ -207,6 +211,7 @@ def _row(line: Mapping[str, Any], keep_reasoning: bool) -> dict[str, Any]:
         "template": line.get("template") or ("reflection" if first_trained_turn else "rollout"),
         "first_trained_turn": first_trained_turn,
         "retrieved_frames": recorded_answers(trajectory),
+        "model_calls": json.dumps(recorded_exchanges(trajectory)),
         "settings": json.dumps(trajectory.settings),
         "first_look": json.dumps(trajectory.initial_frame_indices()),
         "prompt_digest": trajectory.prompt_digest,

@@ -21,7 +21,7 @@ from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, Trajectory
+from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, ToolModel, Trajectory
 from verl_video_tools.data.append import Progress, append_record, appended, no_progress, work_through
 from verl_video_tools.data.dialogue_templates import DialogueTemplate, allotted
 from verl_video_tools.data.generation_summary import GenerationSummary, Key
@@ -32,6 +32,8 @@ from verl_video_tools.rollout.attempts import Attempts, attempted
 from verl_video_tools.rollout.chat_policy import ChatPolicy, ChatRollout, PolicyConfig, Usage
 from verl_video_tools.services.judge import JudgeConfig, LLMJudge, make_judge
 from verl_video_tools.services.judge.rubrics import RUBRICS, Rubric
+from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.tool_model.client import EndpointToolModel
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ Record = dict[str, Any]
 `usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 """
 
-_ASKED_FIELDS = ("video_path", "question", "subtitles")
+_ASKED_FIELDS = ("video_path", "image_paths", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 
@@ -115,6 +117,7 @@ async def generate(
     instruction: str | None = None,
     seed: int | None = None,
     retriever: Retriever | None = None,
+    tool_model: ToolModelConfig | ToolModel | None = None,
     retry_flagged: bool = False,
     label_answers: bool = False,
     max_attempts: int = 1,
@@ -131,6 +134,7 @@ async def generate(
         instruction: appended to the method's system prompt.
         seed: gives each rollout a seed of its own, the same in every run; None leaves sampling to the endpoint.
         retriever: for methods that find frames by text.
+        tool_model: for methods whose tools ask a model.
         retry_flagged: make those again that are recorded as flagged.
         label_answers: also record how each answer compares with the truth (`AnswerLabel`). A reward does not say so: it
             may be withheld from a right answer for its form or its consistency.
@@ -142,8 +146,9 @@ async def generate(
         What the file then holds.
 
     Raises:
-        UsageError: a question that needs a judge, or a method that needs a retriever, without one; or `out` holds
-            rollouts of other rows or another method, is being written by another process, or is no such file.
+        UsageError: a question that needs a judge, or a method that needs a retriever or a tool model, without one; or
+            `out` holds rollouts of other rows or another method, is being written by another process, or is no such
+            file.
         EndpointError: the endpoint cannot be reached, at first or any more: what is recorded holds, and rollouts under
             way are not; or no model's name was given, and it lists none.
     """
@@ -153,7 +158,12 @@ async def generate(
         raise UsageError("answers are scored by a rubric, which needs a language model as judge (docs/judge.md)")
     if method.searches and retriever is None:
         raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
+    if method.asks_model and tool_model is None:
+        raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url (docs/tools.md)")
     async with AsyncExitStack() as stack:
+        if isinstance(tool_model, ToolModelConfig):
+            tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))
+        services = {"retriever": retriever, "tool_model": tool_model}
         asked = await stack.enter_async_context(make_judge(judge)) if isinstance(judge, JudgeConfig) else judge
         file = stack.enter_context(appended(Path(out), "step"))
         summary, done = _resumed(Path(out), tasks, method, retry_flagged)
@@ -171,7 +181,7 @@ async def generate(
         await chat.client.check_reachable()
 
         async def make(task: RolloutTask) -> None:
-            record = await _record(task, method, chat, asked, instruction, seed, retriever, label_answers, max_attempts)
+            record = await _record(task, method, chat, asked, instruction, seed, services, label_answers, max_attempts)
             if StopReason.ABORTED in record["trajectory"].flags:
                 await chat.check_usable()  # else all that is left would fail one by one
             append_record(file, {**record, "trajectory": record["trajectory"].to_dict()})
@@ -193,7 +203,7 @@ async def _record(
     judge: Judge | None,
     instruction: str | None,
     seed: int | None,
-    retriever: Retriever | None,
+    services: Mapping[str, Any],
     label_answers: bool,
     max_attempts: int,
 ) -> Record:
@@ -220,7 +230,7 @@ async def _record(
                 given_initial_frames=task.given_initial_frames,
                 instruction=_joined(instruction, "" if task.template is None else task.template.instruction),
                 seed=_seed_of(task, seed, number),
-                retriever=retriever,
+                **services,
             )
             rollouts.append(made)
             return made.trajectory

@@ -1,6 +1,7 @@
 """Rows for fine-tuning that are about images instead of a video: `extra_info.image_paths`, and one turn that answers.
 
-LongVT's cold start has 58,022 of them (arXiv 2511.20785, table 1). There is no episode: no tool can show more.
+LongVT's cold start has 58,022 of them (arXiv 2511.20785, table 1). Such a row without turns is for rollouts, which ask
+as this does.
 """
 
 from __future__ import annotations
@@ -9,16 +10,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from PIL import Image, ImageOps
-
 from verl_video_tools.core.errors import RowError, UsageError
-from verl_video_tools.core.types import FrameRecord, ImagePart, Message, Method, PixelEnvelope
-from verl_video_tools.rollout.special_tokens import escape_special_tokens
-from verl_video_tools.video import fit_envelope
-
-BACKGROUND = (255, 255, 255)
-"""RGB behind transparent pixels, as qwen-vl-utils has it."""
+from verl_video_tools.core.types import Message, Method, PixelEnvelope
+from verl_video_tools.rollout.special_tokens import picture_prompt_messages
+from verl_video_tools.video.pictures import read_picture
 
 
 def is_picture_row(row: Mapping[str, Any]) -> bool:
@@ -38,30 +33,7 @@ def picture_messages(row: Mapping[str, Any], method: Method, envelope: PixelEnve
         raise RowError("; ".join(faults))
     extra_info = row["extra_info"]
     images = [read_picture(path, number, envelope) for number, path in enumerate(extra_info["image_paths"])]
-    messages = method.picture_prompt(str(extra_info["question"]), images)
-    return [Message(message.role, escape_special_tokens(message.content)) for message in messages]
-
-
-def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
-    """An image file as RGB, upright, scaled to the nearest size within the envelope.
-
-    Raises:
-        RowError: it cannot be read.
-    """
-    try:
-        with Image.open(path) as file:
-            upright = ImageOps.exif_transpose(file)
-            if upright.has_transparency_data:
-                shown = Image.new("RGBA", upright.size, BACKGROUND)
-                shown.alpha_composite(upright.convert("RGBA"))
-                upright = shown
-            picture = upright.convert("RGB")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise RowError(f"cannot read the image {path}: {error}") from error
-    width, height = fit_envelope(picture.width, picture.height, envelope)
-    if (width, height) != picture.size:
-        picture = picture.resize((width, height), Image.Resampling.BICUBIC)
-    return ImagePart(FrameRecord(number, 0.0, width, height), np.asarray(picture))
+    return picture_prompt_messages(method, str(extra_info["question"]), images)
 
 
 def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list[str]:
@@ -84,7 +56,7 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
     if turns and not _are_texts(turns):
         faults.append(f"turns must be a list of texts, got {turns!r:.200}")
     elif not turns:
-        faults.append("a row about images is for fine-tuning only and needs a column turns (docs/cold-start.md)")
+        faults.append("a row about images needs a column turns for fine-tuning (docs/cold-start.md)")
     elif len(turns) != 1:
         faults.append(f"a row about images has one turn, which answers, got {len(turns)}")
     elif method is not None and (fault := turns_fault(turns, method)):

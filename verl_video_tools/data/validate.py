@@ -237,7 +237,7 @@ class _Checker:
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
         problems = list(_column_problems(row))
-        if is_picture_row(row):
+        if is_picture_row(row) and row.get("turns"):
             name = row.get("agent_name")
             method = get_method(name) if name in method_names() else None
             return RowReport(number, (*problems, *picture_faults(row, method)))
@@ -250,7 +250,9 @@ class _Checker:
             return RowReport(number, tuple(problems))
         problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
         info = None
-        if not self._is_file(sample.video_path):
+        if not sample.video_path:
+            problems += _picture_problems(sample, self._methods.of(row.get("agent_name")))
+        elif not self._is_file(sample.video_path):
             problems.append(f"no such video file: {read_clip(sample.video_path).file}")
         elif self._videos is not None:
             found = self._videos.get(sample.video_path, f"no such video file: {sample.video_path}")
@@ -313,6 +315,16 @@ def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
         return
     if label is not AnswerLabel.CORRECT:
         yield f"the grader does not find the truth {sample.ground_truth!r:.80} right; options: {len(sample.options)}"
+
+
+def _picture_problems(sample: Sample, method: Method | None) -> Iterator[str]:
+    """What is wrong with the images of a row without a video; their content is not checked."""
+    yield from (f"no such image file: {path}" for path in sample.image_paths if not os.path.isfile(path))
+    if method is not None:
+        try:
+            method.picture_prompt(sample.question, ())
+        except UsageError as error:
+            yield str(error)
 
 
 def _segment_problems(sample: Sample, info: VideoInfo | None) -> Iterator[str]:

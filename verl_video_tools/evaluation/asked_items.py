@@ -43,8 +43,12 @@ class AskedItem:
 
     @property
     def video(self) -> str:
-        """The file; questions about parts of one (`core.clips`) tend to be right together, too."""
-        return read_clip(str(self.record["extra_info"].get("video_path"))).file
+        """The file, or the first image, or of a text alone the question: questions about one tend to be right together,
+        those about parts of a file (`core.clips`), too."""
+        extra_info = self.record["extra_info"]
+        images = extra_info.get("image_paths")
+        first = images[0] if images is not None and len(images) else extra_info.get("question")
+        return read_clip(str(extra_info.get("video_path") or first)).file
 
     @property
     def is_failed(self) -> bool:

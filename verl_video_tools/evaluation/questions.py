@@ -51,7 +51,9 @@ def question_digest(extra_info: Mapping[str, Any]) -> str:
     """What a question is known by in every run: its text, without the changes of a control, and the name of its video,
     wherever that lies. Several may have the same."""
     question = extra_info.get(AS_PUBLISHED, extra_info.get("question"))
-    video = PurePath(str(extra_info.get("video_path"))).name
+    images = extra_info.get("image_paths")
+    media = extra_info.get("video_path") or (images[0] if images is not None and len(images) else None)
+    video = PurePath(str(media)).name
     return hashlib.sha256(f"{video}\n{question}".encode(errors="backslashreplace")).hexdigest()
 
 

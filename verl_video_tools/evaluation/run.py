@@ -47,6 +47,8 @@ from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
 from verl_video_tools.services.endpoint.chat import VIDEO_JPEG_QUALITY
 from verl_video_tools.services.judge import JudgeConfig, make_judge
+from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.tool_model.client import EndpointToolModel
 
 RESULTS, TIMING, DIFFERENCES = "results.json", "timing.json", "differences.jsonl"
 
@@ -65,6 +67,7 @@ async def evaluate(
     server: AbstractAsyncContextManager[str] | None = None,
     judge: JudgeConfig | None = None,
     retriever: Retriever | None = None,
+    tool_model: ToolModelConfig | None = None,
     extractor: str | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: int | None = None,
@@ -80,6 +83,7 @@ async def evaluate(
         server: gives the policy's `base_url`; entered only where an item is left to ask. The model must then be named.
         judge: for open questions, unless the benchmark has a rule for them.
         retriever: for methods that find frames by text.
+        tool_model: for methods whose tools ask a model; without its name, the first that its endpoint lists.
         extractor: name of the published rule (`data.extractors`) to read answers by beside ours; None: the benchmark's.
         settings: further facts for the protocol: the retriever's fields (`retrieval`), the server's options
             (`serve_options`), and which model it serves (`served`, with `model` and `digest`), as the model's name
@@ -94,9 +98,9 @@ async def evaluate(
         The content of `results.json`.
 
     Raises:
-        UsageError: a question needs a judge, or the method a retriever, and there is none; `folder` holds another
-            evaluation or other annotations' rollouts, is in use by another process, or cannot be written; or a prompt
-            cannot be read.
+        UsageError: a question needs a judge, or the method a retriever or a tool model, and there is none; `folder`
+            holds another evaluation or other annotations' rollouts, is in use by another process, or cannot be written;
+            or a prompt cannot be read.
         EndpointError: the endpoint cannot be reached, at first or any more; the next run goes on there.
         JudgeError: the judge cannot be reached at first.
     """
@@ -118,6 +122,9 @@ async def evaluate(
     published = None if extractor is None else get_extractor(extractor)
     if questions.benchmark is not None and questions.benchmark.score_metrics:
         _check_scored(questions.benchmark, judge, extractor)
+    if tool_model is not None and tool_model.model is None:
+        async with EndpointToolModel(tool_model) as lister:
+            tool_model = replace(tool_model, model=(await lister.served_models())[0])
     protocol = {
         "questions": questions.name,
         "benchmark": None if questions.benchmark is None else questions.benchmark.name,
@@ -139,6 +146,7 @@ async def evaluate(
         "grader": _grader(rule),
         "extractor": extractor,
         "judge": None if judge is None else await _judge(judge),
+        **({} if tool_model is None else {"tool_model": _tool_model(tool_model)}),
         **(settings or {}),
     }
     protocol = entered(folder, protocol)
@@ -150,6 +158,7 @@ async def evaluate(
         server=server,
         judge=judge if rule is None else rule,
         retriever=retriever,
+        tool_model=tool_model,
         seed=seed,
         retry_flagged=retry_failed,
         label_answers=True,
@@ -223,6 +232,12 @@ async def _judge(judge: JudgeConfig) -> dict[str, Any]:
     named = ("judge_class", "profile", "temperature", "max_tokens", "prompt_file")
     fields = {name: getattr(judge, name) for name in named}
     return {"model": model, **fields, "prompt_digest": prompt_digest(judge.prompt_file)}
+
+
+def _tool_model(config: ToolModelConfig) -> dict[str, Any]:
+    """What its replies depend on, and how many there may be."""
+    named = ("model", "temperature", "max_tokens", "calls_per_rollout", "tokens_per_rollout", "jpeg_quality")
+    return {**{name: getattr(config, name) for name in named}, "prompt_digest": prompt_digest(config.prompt_file)}
 
 
 def _check_scored(benchmark: Benchmark, judge: JudgeConfig | None, extractor: str | None) -> None:

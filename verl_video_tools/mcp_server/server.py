@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,12 +20,31 @@ from pydantic import Field, RootModel
 from verl_video_tools import __version__
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, RetrievalError, VideoError
 from verl_video_tools.core.image_files import encode_image
-from verl_video_tools.core.types import FrameRecord, FrameRequest, Retriever, VideoInfo
+from verl_video_tools.core.types import (
+    FrameRecord,
+    FrameRequest,
+    PixelEnvelope,
+    Retriever,
+    Sample,
+    Tool,
+    ToolContext,
+    VideoInfo,
+)
 from verl_video_tools.mcp_server.folder import VideoFolder
 from verl_video_tools.mcp_server.limits import CallLimits
+from verl_video_tools.mcp_server.subtitles import SubtitleFolder
 from verl_video_tools.methods.toolkit.box_argument import region_argument
 from verl_video_tools.methods.toolkit.selectors import NUM_CANDIDATES
-from verl_video_tools.video import Video, decode_frames, linspace_indices, open_video, run_with_reader, uniform_seconds
+from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt, SubtitleSearch
+from verl_video_tools.video import (
+    Video,
+    decode_frames,
+    index_at,
+    linspace_indices,
+    open_video,
+    run_with_reader,
+    uniform_seconds,
+)
 
 MAX_LISTED = 1000
 """Names that one call lists at most."""
@@ -73,6 +94,7 @@ class VideoTools:
     Args:
         retriever: for `search_frames`, which fails without one.
         jpeg_quality: of shown frames, 1 to 95; None sends PNG.
+        subtitles: for the tools that tell them; without any each says that there are none.
     """
 
     def __init__(
@@ -81,11 +103,13 @@ class VideoTools:
         limits: CallLimits,
         retriever: Retriever | None = None,
         jpeg_quality: int | None = None,
+        subtitles: SubtitleFolder | None = None,
     ) -> None:
         self._folder = folder
         self._limits = limits
         self._retriever = retriever
         self._jpeg_quality = jpeg_quality
+        self._subtitles = subtitles
 
     def list_videos(
         self, contains: Annotated[str, Field(description="Only names that contain this text, in any case.")] = ""
@@ -198,7 +222,28 @@ class VideoTools:
             )
             return await self._shown(opened, tuple(sorted(best)), frame_pixels)
 
+    async def subtitles_between(self, video: VideoName, start_seconds: Start = 0.0, end_seconds: End = None) -> str:
+        """Tell the subtitles that are on screen in a part of a video, each with its times in seconds."""
+        async with self._opened(video) as opened:
+            start, end = _part(opened.info, start_seconds, end_seconds)
+            return await self._said(video, opened, SubtitlesAt(), {"start_time": start, "end_time": end})
+
+    async def search_subtitles(
+        self, video: VideoName, words: Annotated[str, Field(description="One or more words that are said there.")]
+    ) -> str:
+        """Find the subtitles of a video that hold given words, each with its times in seconds, in order of time."""
+        async with self._opened(video) as opened:
+            return await self._said(video, opened, SubtitleSearch(), {"words": words})
+
     # ------------------------------------------------------------------------------------------------------- internals
+
+    async def _said(self, name: str, video: Video, tool: Tool, arguments: Mapping[str, Any]) -> str:
+        """What a tool of the methods tells."""
+        told = () if self._subtitles is None else await asyncio.to_thread(self._subtitles.of_video, name)
+        sample = Sample("", "", str(video.path), "open", subtitles=told)
+        find = partial(index_at, video, self._limits.deadline_seconds)
+        plan = await tool.plan(arguments, ToolContext(video.info, sample, PixelEnvelope(), find))
+        return plan.text or ""
 
     def _checked_count(self, num_frames: int) -> None:
         try:
@@ -243,11 +288,12 @@ class VideoTools:
         return content
 
 
-def make_server(tools: VideoTools, searches: bool) -> MCPServer[Any]:
+def make_server(tools: VideoTools, searches: bool, tells_subtitles: bool = False) -> MCPServer[Any]:
     """A server with these tools; run it with `run("stdio")` or `run("streamable-http", host=..., port=...)`.
 
     Args:
         searches: offer `search_frames`.
+        tells_subtitles: offer `subtitles_between` and `search_subtitles`.
     """
     server: MCPServer[Any] = MCPServer(
         "verl_video_tools", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
@@ -262,6 +308,8 @@ def make_server(tools: VideoTools, searches: bool) -> MCPServer[Any]:
         tools.frame_number_at,
         *([tools.search_frames] if searches else []),
     ]
+    if tells_subtitles:
+        offered += [tools.subtitles_between, tools.search_subtitles]
     for tool in offered:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     return server

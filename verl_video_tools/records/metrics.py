@@ -91,6 +91,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
     metrics |= _tool_metrics(rollouts)
     metrics |= _judge_metrics(rollouts)
+    metrics |= _tool_model_metrics(rollouts)
     stops = Counter(rollout.trajectory.stop_reason for rollout in rollouts)
     metrics |= {f"stop/{reason}": stops[reason] / len(rollouts) for reason in StopReason}
 
@@ -130,6 +131,8 @@ def _tool_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def _known_name(name: str, trajectory: Trajectory) -> str:
     """A tool's name. Those that a policy makes up count as one: a logger keeps every name that it has seen for good."""
     method = _known_method(trajectory.method)
+    if trajectory.visuals != "video":  # there are no tools
+        return "unknown"
     if method is None or trajectory.video is None:
         return name
     try:
@@ -176,6 +179,21 @@ def _judge_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "judge/cache_hits": sum(values("judge_cache_hits")),
         "judge/decided_by_rule": sum(values("judge_spared")),
         "judge/latency_ms_p50": float(np.percentile(latencies_ms, 50)) if latencies_ms else 0.0,
+    }
+
+
+def _tool_model_metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
+    """Sums over the step; empty where no tool asked a model."""
+    asked = [exchange for rollout in rollouts for call in rollout.trajectory.calls() for exchange in call.model_calls]
+    if not asked:
+        return {}
+    latencies_ms = [exchange.latency_ms for exchange in asked if exchange.reply is not None]
+    return {
+        "tool_model/calls": float(len(asked)),
+        "tool_model/failures": float(sum(exchange.reply is None for exchange in asked)),
+        "tool_model/prompt_tokens": float(sum(exchange.prompt_tokens for exchange in asked)),
+        "tool_model/completion_tokens": float(sum(exchange.completion_tokens for exchange in asked)),
+        "tool_model/latency_ms_p50": float(np.percentile(latencies_ms, 50)) if latencies_ms else 0.0,
     }
 
 

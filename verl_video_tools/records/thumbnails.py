@@ -50,6 +50,10 @@ class Thumbnails:
     notes: Mapping[str, str] = field(default_factory=dict)
     """Video path to why it has none."""
 
+    def count(self) -> int:
+        """Number of images."""
+        return sum(map(len, self.jpeg_of.values())) + sum(map(len, self.part_jpeg_of.values()))
+
 
 def decode_thumbnails(
     rollouts: Iterable[tuple[str, Trajectory]],
@@ -99,7 +103,9 @@ def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> _Wanted
     indices: set[int] = set()
     parts: set[Part] = set()
     for trajectory in trajectories:
-        for look in (trajectory.initial_frames, *(call.frames for call in trajectory.executed_calls())):
+        calls = trajectory.executed_calls()
+        asked = (exchange.frames for call in calls for exchange in call.model_calls)
+        for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked):
             for frame in _spread(look, frames_per_look):
                 indices.update((frame.index, *(tile.index for tile in frame.tiles)))
                 if frame.region is not None and not frame.tiles:

@@ -17,7 +17,7 @@ from typing import Any
 from verl_video_tools.core.config import require
 from verl_video_tools.core.errors import EndpointError, PolicyError
 from verl_video_tools.core.reasoning import CLOSING, SpokenTurn, lacks_opening, take_apart
-from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retriever, Sample, Trajectory
+from verl_video_tools.core.types import Message, Method, PixelEnvelope, Retriever, Sample, ToolModel, Trajectory
 from verl_video_tools.rollout.context import visible_messages
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
@@ -129,6 +129,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         instruction: str | None = None,
         seed: int | None = None,
         retriever: Retriever | None = None,
+        tool_model: ToolModel | None = None,
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
@@ -144,8 +145,9 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             instruction: appended to the method's system prompt.
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
+            tool_model: for tools that ask a model.
         """
-        episode = Episode(method, sample, self.config.envelope, retriever=retriever)
+        episode = Episode(method, sample, self.config.envelope, retriever=retriever, tool_model=tool_model)
         with self.client.route() as route:
             dialogue = _Dialogue(self, route, episode, given_turns, given_initial_frames, instruction, seed)
             trajectory = await episode.run(dialogue)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from verl_video_tools.core.errors import (
+    INTACT_CODES,
     CallError,
     CallErrorCode,
     CallRejected,
-    DeadlineError,
     PolicyError,
     RetrievalError,
+    RowError,
+    ToolModelError,
+    UsageError,
     VideoError,
 )
 from verl_video_tools.core.prompt_files import prompt_digest
@@ -39,7 +41,7 @@ from verl_video_tools.core.types import (
     StopReason,
     Tool,
     ToolCall,
-    ToolContext,
+    ToolModel,
     ToolOutcome,
     ToolPlan,
     Trajectory,
@@ -49,10 +51,12 @@ from verl_video_tools.core.types import (
     content_text,
     with_pixels,
 )
+from verl_video_tools.rollout.call_errors import failure_code, is_refused
+from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
-from verl_video_tools.services.retrieval.recorded import RecordingRetriever
-from verl_video_tools.video import Video, cache_stats, decode_frames, index_at, open_video, planned_frames
+from verl_video_tools.rollout.tool_contexts import ToolContexts
+from verl_video_tools.video import Video, cache_stats, decode_frames, open_video, planned_frames
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
@@ -76,15 +80,22 @@ class Episode:
     group: Sequence[Method] = ()
     """Configs of the rollouts of the group, where they differ. What their initial frames take from the stretches of
     video that this one decodes goes into the frame cache along with it, so that a group decodes once."""
+    tool_model: ToolModel | None = None
+    """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
     _video: Video | None = field(default=None, init=False)
+    _contexts: ToolContexts = field(init=False)
 
     def __post_init__(self) -> None:
         self.trajectory = Trajectory(
             method=self.method.name,
             question=self.sample.question,
             prompt_digest=prompt_digest(self.method.prompt_file),
+        )
+        deadline_seconds = self.method.tool_deadline_seconds
+        self._contexts = ToolContexts(
+            self.sample, self.envelope, self._decode, deadline_seconds, self.retriever, self.tool_model
         )
 
     async def run(self, policy: Policy) -> Trajectory:
@@ -111,6 +122,8 @@ class Episode:
 
     async def start(self) -> list[Message] | None:
         """Open the video and give the prompt with its initial frames; None if the rollout ends here."""
+        if not self.sample.video_path:
+            return await self._start_without_video()
         try:
             self._video = await open_video(self.sample.video_path, deadline_seconds=self.method.tool_deadline_seconds)
             info = self._video.info
@@ -134,9 +147,26 @@ class Episode:
                 return None
         self.trajectory.video = info
         self.trajectory.initial_frames = [image.record for image in images]
+        self._contexts.history.show([message.content for message in messages])
         return messages
 
-    async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo) -> bool:
+    async def _start_without_video(self) -> list[Message] | None:
+        """The prompt of a row with images, or with neither images nor a video. No tool can show more."""
+        try:
+            messages = await planned_messages(self.method, self.sample, self.envelope)
+            if await self._exceeds_budget(messages, None):  # asked before anything is decoded
+                return None
+            messages = await decoded_messages(messages, self.sample, self.envelope)
+        except (RowError, UsageError) as error:
+            self.abort(str(error))
+            return None
+        images = [image for message in messages for image in content_images(message.content)]
+        self.trajectory.visuals = "images" if images else "none"
+        self.trajectory.initial_frames = [image.record for image in images]
+        self._contexts.history.show([message.content for message in messages])
+        return messages
+
+    async def _exceeds_budget(self, prompt: Sequence[Message], info: VideoInfo | None) -> bool:
         """End the rollout if its prompt does not fit. Long texts take seconds to count, so a thread does."""
         reason = None if self.budget is None else await asyncio.to_thread(self.budget.refuses_prompt, prompt)
         if reason is None:
@@ -170,6 +200,7 @@ class Episode:
             reasoning=reasoning,
         )
         self.trajectory.turns.append(turn)
+        self._contexts.history.say(text)
 
         if parsed.answer is not None:
             self.trajectory.answer = parsed.answer
@@ -202,8 +233,7 @@ class Episode:
         planned = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
         if self.method.initial_frames_selector is None:
             return planned
-        retriever = self._recording_retriever(self.trajectory.retrieved_frames)
-        context = self._tool_context(video, retriever)
+        context = self._contexts.of_selector(video, self.trajectory.retrieved_frames)
         select = load_selector(self.method.initial_frames_selector)
         try:
             chosen = await select(planned, context, self.method.tool_deadline_seconds)
@@ -230,19 +260,11 @@ class Episode:
         }
         return tuple(requests - {request})
 
-    def _tool_context(self, video: Video, retriever: Retriever | None) -> ToolContext:
-        find = partial(index_at, video, self.method.tool_deadline_seconds)
-        return ToolContext(video.info, self.sample, self.envelope, find, retriever)
-
-    def _recording_retriever(self, answers: list[list[int]]) -> Retriever | None:
-        return None if self.retriever is None else RecordingRetriever(self.retriever, answers)
-
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
-        video = self._opened_video()
-        tools = self.method.tools(video.info)
+        tools = self._tools()
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
         turn.calls = [record for record, _ in plans]
-        if self.method.end_on_call_error and any(not record.ok and not record.failed() for record in turn.calls):
+        if self.method.end_on_call_error and any(map(is_refused, turn.calls)):
             self._leave_undone(turn, "another call of the turn was refused")
             self._end(StopReason.INVALID_ACTION)
             return None
@@ -258,9 +280,8 @@ class Episode:
             planned = []
 
         outcomes = [await self._take(record, plan, self._decode) for record, plan in plans]
-        # A search that failed leaves the video and what was shown of it intact, so the model reads that and goes on.
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
-        lost = [error for error in errors if error.code != CallErrorCode.RETRIEVAL_ERROR]
+        lost = [error for error in errors if error.code not in INTACT_CODES]
         if self.method.end_on_call_error and lost:
             self._leave_undone(turn, "another call of the turn failed")
             self._end_with_video_error(lost[0])
@@ -275,6 +296,8 @@ class Episode:
                 self._end(reason)
                 return None
         turn.observation = content_text(observation)
+        self._contexts.history.settle(turn)
+        self._contexts.history.show([observation])
         if reason := self.method.ends_after(self.trajectory):
             self._end(reason)
             return None
@@ -292,16 +315,14 @@ class Episode:
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
         if record.error is None and tool is not None:
-            video = self._opened_video()
-            retriever = self._recording_retriever(record.retrieved_frames)
-            context = self._tool_context(video, retriever)
+            context = self._contexts.of_call(self._opened_video(), record)
             try:
                 plan = await tool.plan(call.arguments, context)
-                record.ok, record.result = True, dict(plan.result)
+                record.ok, record.result, record.text = True, dict(plan.result), plan.text
             except CallRejected as rejection:
                 record.error = rejection.error
-            except (RetrievalError, VideoError) as error:  # a tool that looks before it chooses; not the policy's fault
-                code = _failure_code(error)
+            except (RetrievalError, ToolModelError, VideoError) as error:  # a tool that asks or looks; not its fault
+                code = failure_code(error)
                 record.error = CallError(code, str(error))
                 self.trajectory.flags.append(code.value)
         record.latency_ms = (time.perf_counter() - started) * 1e3
@@ -309,7 +330,7 @@ class Episode:
 
     async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
         """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
-        info = self._opened_video().info
+        info = None if self._video is None else self._video.info
         if not record.ok or plan.frames is None:
             return ToolOutcome(record, video=info)
         started = time.perf_counter()
@@ -318,7 +339,7 @@ class Episode:
             record.frames = [image.record for image in images]
             return ToolOutcome(record, images, info)
         except VideoError as error:
-            code = _failure_code(error)
+            code = failure_code(error)
             self._fail([record], code, str(error))
             self.trajectory.flags.append(code.value)
             return ToolOutcome(record, video=info)
@@ -340,6 +361,9 @@ class Episode:
         cache.stored_bytes = cache_stats().stored_bytes
         return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
 
+    def _tools(self) -> Mapping[str, Tool]:
+        return {} if self.trajectory.visuals != "video" else self.method.tools(self._opened_video().info)
+
     def _opened_video(self) -> Video:
         if self._video is None:
             raise RuntimeError("Episode.start() must come before step()")
@@ -359,7 +383,7 @@ class Episode:
     def _fail(records: Sequence[CallRecord], code: CallErrorCode, why: str) -> None:
         for record in records:
             record.ok, record.error = False, CallError(code, why)
-            record.frames, record.result = [], {}
+            record.frames, record.result, record.text = [], {}, None
 
     def _end_with_video_error(self, error: VideoError | CallError) -> None:
         # Flagged: the file or the machine failed, so neither this rollout nor the mean of its group should learn
@@ -373,9 +397,3 @@ class Episode:
 
 def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:
     return [[image.record for image in outcome.images] for outcome in outcomes]
-
-
-def _failure_code(error: RetrievalError | VideoError) -> CallErrorCode:
-    if isinstance(error, RetrievalError):
-        return CallErrorCode.RETRIEVAL_ERROR
-    return CallErrorCode.DEADLINE if isinstance(error, DeadlineError) else CallErrorCode.VIDEO_ERROR

@@ -25,10 +25,20 @@ def escape_special_tokens(content: Content) -> Content:
     return tuple(escape_text(part) if isinstance(part, str) else part for part in content)
 
 
+def picture_prompt_messages(method: Method, question: str, images: Sequence[ImagePart]) -> list[Message]:
+    """What starts a rollout on a row without a video: the method's prompt, whatever the question spells.
+
+    Raises:
+        UsageError: the method does not ask without a video.
+    """
+    messages = method.picture_prompt(question, images)
+    return [Message(message.role, escape_special_tokens(message.content)) for message in messages]
+
+
 def prompt_messages(method: Method, sample: Sample, info: VideoInfo, images: Sequence[ImagePart]) -> list[Message]:
     """What starts a rollout: the method's prompt with the subtitles between its frames, whatever they and the question
     spell."""
     return [
         Message(message.role, escape_special_tokens(message.content))
-        for message in with_subtitles(method.prompt(sample, info, images), sample.subtitles)
+        for message in with_subtitles(method.prompt(sample, info, images), method.prompt_subtitles(sample))
     ]

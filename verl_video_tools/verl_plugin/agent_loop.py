@@ -39,6 +39,7 @@ from verl_video_tools.rollout.tokens import (
     pil_images,
     processor_token_counts,
 )
+from verl_video_tools.services.tool_model.client import connected
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
@@ -46,12 +47,14 @@ from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
     TOKEN_COUNTS,
+    check_shows_images,
     group_methods,
     is_validation,
     judge_config,
     method_from_config,
     pack_record,
     retrieval_config,
+    tool_model_config,
 )
 from verl_video_tools.video import envelope_of, fit_envelope
 
@@ -79,6 +82,8 @@ class VideoAgentLoop(AgentLoopBase):
         self.judge = judge_config(self.config)  # the reward manager asks it; here it matters only that there is one
         found = retrieval_config(self.rollout_config)
         self.retriever = None if found is None else retrieval_actor.connect(found)
+        asked = tool_model_config(self.rollout_config)
+        self.tool_model = None if asked is None else connected(asked)
         self.envelope: PixelEnvelope = envelope_of(self.processor, self.mm_processor_kwargs)
         self.image_token_id = get_processor_token_id(self.processor, "image")
         self.counter = TokenCounter(self.continuous_token_builder, self.image_token_id, self.envelope.factor)
@@ -99,6 +104,7 @@ class VideoAgentLoop(AgentLoopBase):
         timing = AgentLoopMetrics()
         try:
             sample = Sample.from_row(kwargs)
+            check_shows_images(sample)
             self.run_method.check_sample(sample, self.judge)
         except (RowError, UsageError) as error:
             logger.error("%s", error)
@@ -133,7 +139,7 @@ class VideoAgentLoop(AgentLoopBase):
             self.end_ids,
             with_logprobs=self.rollout_config.calculate_log_probs,
         )
-        episode = Episode(method, sample, self.envelope, budget, self.retriever, group=group)
+        episode = Episode(method, sample, self.envelope, budget, self.retriever, group, self.tool_model)
         trajectory, index = episode.trajectory, sample.extra_info.get("index")
         trajectory.settings = method.own_settings(self.run_method)
         sequences: Sequence[TokenStream] = ()

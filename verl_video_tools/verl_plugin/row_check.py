@@ -16,7 +16,14 @@ from verl_video_tools.core.types import Method, Sample
 from verl_video_tools.methods import method_names
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.verl_plugin.config import agent_loop_targets
-from verl_video_tools.verl_plugin.settings import check_retriever, group_methods, judge_config, method_from_config
+from verl_video_tools.verl_plugin.settings import (
+    check_retriever,
+    check_shows_images,
+    check_tool_model,
+    group_methods,
+    judge_config,
+    method_from_config,
+)
 from verl_video_tools.verl_plugin.trainer_defaults import check_pixel_bounds
 
 logger = logging.getLogger(__name__)
@@ -35,8 +42,8 @@ def check_datasets(train: Any, validation: Any, config: DictConfig, processor: A
         processor: the model's.
 
     Raises:
-        UsageError: rows name an agent loop that is not registered, need a retriever that is not configured or images
-            of an area that none has, or see `check_rows`.
+        UsageError: rows name an agent loop that is not registered, need a retriever or a tool model that is not
+            configured or images of an area that none has, or see `check_rows`.
     """
     rollout_config = config.actor_rollout_ref.rollout
     registered = set(_agent_loop_registry)
@@ -54,6 +61,7 @@ def check_datasets(train: Any, validation: Any, config: DictConfig, processor: A
                 f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
             )
         check_retriever(names, rollout_config)
+        check_tool_model(names, rollout_config)
         check_pixel_bounds(names, config, processor)
         columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
         judge = judge_config(config)
@@ -97,6 +105,7 @@ def check_rows(
         num_rows[name] += 1
         try:
             sample = Sample.from_row(row)
+            check_shows_images(sample)
             ask = methods[name].check_sample if validate else methods[name].check_earnable
             ask(sample, judge)
         except (RowError, UsageError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.config import checked_fields
-from verl_video_tools.core.errors import SetupError, UsageError
+from verl_video_tools.core.errors import RowError, SetupError, UsageError
 from verl_video_tools.core.trajectory import JUDGE_FLAG
-from verl_video_tools.core.types import Method, Trajectory
+from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.retrieval import RetrievalConfig
+from verl_video_tools.services.tool_model import ToolModelConfig
 
 _RECORD_FIELD = "video_tools_trajectory"
 
@@ -121,6 +123,52 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
         raise UsageError(
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
             "++actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> (docs/retrieval.md)"
+        )
+
+
+def tool_model_config(rollout_config: DictConfig) -> ToolModelConfig | None:
+    """The model that tools ask, from `rollout.custom.video_tools.tool_model`; None if that section is empty.
+
+    Its `concurrency` is this worker's share: agent loop workers do not know of each other.
+
+    Raises:
+        UsageError: an unknown field, a wrong value, or fields without an address.
+    """
+    fields = plain_dict(OmegaConf.select(rollout_config, "custom.video_tools.tool_model"))
+    if not fields:
+        return None
+    config = ToolModelConfig.from_fields(fields)
+    num_workers = int(OmegaConf.select(rollout_config, "agent.num_workers") or 1)
+    return replace(config, concurrency=math.ceil(config.concurrency / num_workers))
+
+
+def check_shows_images(sample: Sample) -> None:
+    """Ask for a video or images. verl 0.9.1 fails on a micro-batch without an image, and a group shares its row.
+
+    Raises:
+        RowError: the row is a text alone.
+    """
+    if not sample.media:
+        raise RowError(
+            f"row index={sample.extra_info.get('index', '?')} is a text alone (visuals='none'), which `vvt eval` and "
+            "`vvt replay` ask and verl 0.9.1 cannot train on; leave such rows out"
+        )
+
+
+def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> None:
+    """Ask for a tool model where rows name methods that, as configured, ask one; without one every question would flag
+    its rollout.
+
+    Raises:
+        UsageError: there is none; names the methods and the option.
+    """
+    if tool_model_config(rollout_config) is not None:
+        return
+    named = set(agent_names) & set(method_names())
+    if asking := sorted(name for name in named if method_from_config(name, rollout_config).asks_model):
+        raise UsageError(
+            f"tools of {', '.join(asking)} ask a model, and the run has none; set "
+            "++actor_rollout_ref.rollout.custom.video_tools.tool_model.base_url=http://host:8000/v1 (docs/tools.md)"
         )
 
 

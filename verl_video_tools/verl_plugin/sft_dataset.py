@@ -32,6 +32,7 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.tokens import TokenCounter, TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.services.retrieval import RecordedRetriever
+from verl_video_tools.services.tool_model.recorded import RecordedToolModel
 from verl_video_tools.verl_plugin.model_inputs import image_grids_N3, position_ids_4L
 from verl_video_tools.verl_plugin.packed_script import PackedScript, PackedSequence
 from verl_video_tools.verl_plugin.pixel_values import HeldPixelValues
@@ -175,7 +176,8 @@ class TrajectorySFTDataset(Dataset):
         if is_picture_row(row):
             return self._encode_pictures(row, method)
         retriever = RecordedRetriever(row.get("retrieved_frames") or ())
-        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever)
+        asked = RecordedToolModel(json.loads(row.get("model_calls") or "[]"))
+        episode = Episode(method, Sample.from_row(row), self.envelope, retriever=retriever, tool_model=asked)
         num_turns, reasoning = len(row["turns"]), row.get("reasoning") or [None] * len(row["turns"])
         turns = zip(row["turns"], reasoning, strict=True)
         script = PackedScript(self._packed(method), turns, _first_trained_turn(row))

@@ -27,14 +27,30 @@ from verl_video_tools.core.errors import (
     CallRejected,
     DeadlineError,
     RetrievalError,
+    ToolModelError,
     UsageError,
     VideoError,
 )
-from verl_video_tools.core.types import FrameRecord, PixelEnvelope, Retriever, Sample, Tool, ToolContext, VideoInfo
+from verl_video_tools.core.types import (
+    FrameRecord,
+    FrameRequest,
+    ImagePart,
+    PixelEnvelope,
+    Retriever,
+    Sample,
+    Subtitle,
+    Tool,
+    ToolContext,
+    ToolModel,
+    VideoInfo,
+)
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.hermes import tool_schema
 from verl_video_tools.rollout.special_tokens import escape_text
-from verl_video_tools.video import decode_frames, index_at, open_video
+from verl_video_tools.services.tool_model import ToolModelConfig
+from verl_video_tools.services.tool_model.client import connected
+from verl_video_tools.services.tool_model.recorded import RecordingToolModel, Spent
+from verl_video_tools.video import Video, decode_frames, index_at, open_video
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +70,8 @@ class VideoTool(BaseTool):
     call; so the object holds nothing but the videos of the calls now under way.
 
     Args:
-        config: `type: native`, which verl wants, and fields of the method.
+        config: `type: native`, which verl wants, and fields of the method; `tool_model`, for tools that ask a model,
+            has those of `services.tool_model.ToolModelConfig`.
         tool_schema: replaces the tool's own descriptions; the tool and its parameters keep their names.
 
     Raises:
@@ -65,9 +82,10 @@ class VideoTool(BaseTool):
     tool_name: ClassVar[str]
 
     def __init__(self, config: Mapping[str, Any], tool_schema: OpenAIFunctionToolSchema | None = None) -> None:
-        fields = {name: value for name, value in config.items() if name != "type"}
+        fields = {name: value for name, value in config.items() if name not in ("type", "tool_model")}
+        self._tool_model_fields: Mapping[str, Any] = config.get("tool_model") or {}
         self._configure(fields)
-        self._video_paths: dict[str, str | None] = {}
+        self._bound: dict[str, Mapping[str, Any]] = {}
         if tool_schema is not None and tool_schema.function.name != self.tool_name:
             raise UsageError(f"tool_schema must be called {self.tool_name!r}, got {tool_schema.function.name!r}")
         super().__init__(dict(config), tool_schema or self._own_schema())
@@ -80,9 +98,10 @@ class VideoTool(BaseTool):
         self._deadline_seconds = method.tool_deadline_seconds
 
     async def create(self, instance_id: str | None = None, **kwargs: Any) -> tuple[str, ToolResponse]:
-        """Bind the row's video to the call; ``create_kwargs={"video_path": str}``."""
+        """Bind the row's video to the call, and its subtitles for tools that look them up;
+        ``create_kwargs={"video_path": str, "subtitles"?: list}``, the latter as in `extra_info`."""
         instance_id = instance_id or uuid4().hex
-        self._video_paths[instance_id] = (kwargs.get("create_kwargs") or {}).get("video_path")
+        self._bound[instance_id] = kwargs.get("create_kwargs") or {}
         return instance_id, ToolResponse()
 
     @rollout_trace_op
@@ -96,7 +115,7 @@ class VideoTool(BaseTool):
         started = time.perf_counter()
         error: CallRejected | None = None
         try:
-            observation = await self._observe(self._video_paths.get(instance_id), parameters)
+            observation = await self._observe(self._bound.get(instance_id, {}), parameters)
         except CallRejected as rejection:
             error = rejection
         except DeadlineError as failure:
@@ -106,6 +125,9 @@ class VideoTool(BaseTool):
         except RetrievalError as failure:
             logger.warning("%s: %s", self.name, failure)
             error = CallRejected(CallErrorCode.RETRIEVAL_ERROR, "frames could not be searched")
+        except ToolModelError as failure:
+            logger.warning("%s: %s", self.name, failure)
+            error = CallRejected(CallErrorCode.MODEL_ERROR, "the model of this tool could not be asked")
         except VideoError as failure:
             logger.warning("%s: %s", self.name, failure)
             # The model reads this: no path, since a file's name may give the answer away.
@@ -128,7 +150,7 @@ class VideoTool(BaseTool):
 
     async def release(self, instance_id: str, **kwargs: Any) -> None:
         """Forget the call."""
-        self._video_paths.pop(instance_id, None)
+        self._bound.pop(instance_id, None)
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         """The text of a call that was carried out; its images stand before it."""
@@ -136,7 +158,8 @@ class VideoTool(BaseTool):
             return self._tool.result_text(arguments, result)
         return "Shown above, in order: " + ", ".join(self._tool.frame_label.format(frame=frame) for frame in frames)
 
-    async def _observe(self, video_path: str | None, parameters: Any) -> _Observation:
+    async def _observe(self, bound: Mapping[str, Any], parameters: Any) -> _Observation:
+        video_path = bound.get("video_path")
         if not isinstance(parameters, Mapping):
             raise CallRejected(CallErrorCode.MALFORMED_CALL, f"arguments must be a JSON object, got {parameters!r:.80}")
         if not video_path:
@@ -146,23 +169,44 @@ class VideoTool(BaseTool):
         video = await open_video(video_path, deadline_seconds=deadline_seconds)
         # A planner of ours looks at the video alone; the question stays with verl's loop. Sizes are the method's own:
         # verl gives a tool no processor to ask, so the processor resizes to its multiples.
-        sample = Sample(question="", ground_truth="", video_path=video_path, question_type="open")
-        find = partial(index_at, video, deadline_seconds)
-        context = ToolContext(video.info, sample, PixelEnvelope(), find, self._retriever())
+        subtitles = tuple(map(Subtitle.from_row, bound.get("subtitles") or ()))
+        sample = Sample("", "", video_path, "open", subtitles=subtitles)
+        context = ToolContext(
+            video.info,
+            sample,
+            PixelEnvelope(),
+            partial(index_at, video, deadline_seconds),
+            self._retriever(),
+            look=partial(_look, video, deadline_seconds),
+            model=self._tool_model(),
+        )
         plan = await self._planner(video.info).plan(parameters, context)
         if plan.frames is None:
-            return _Observation(self.render(parameters, plan.result, ()))
+            return _Observation(self.render(parameters, plan.result, ()) if plan.text is None else plan.text)
         batch = await decode_frames(video, plan.frames, deadline_seconds=deadline_seconds)
         images = tuple(Image.fromarray(pixels_HWC) for pixels_HWC in batch.frames_THWC)
-        return _Observation(self.render(parameters, plan.result, batch.records()), images)
+        shown = self.render(parameters, plan.result, batch.records())
+        return _Observation(shown if plan.text is None else f"{shown}\n{plan.text}", images)
 
     def _retriever(self) -> Retriever | None:
         """What finds frames by text; tools that only look at given places have none."""
         return None
 
+    def _tool_model(self) -> ToolModel | None:
+        """What tools may ask. Each call has limits of its own: verl does not say which calls are of one rollout."""
+        if not self._tool_model_fields:
+            return None
+        client = connected(ToolModelConfig.from_fields(self._tool_model_fields))
+        return RecordingToolModel(client, Spent(), [])
+
     def _own_schema(self) -> OpenAIFunctionToolSchema:
         schema = tool_schema(self._tool.name, self._tool.description, self._tool.parameters, self._tool.optional)
         return OpenAIFunctionToolSchema.model_validate(schema)
+
+
+async def _look(video: Video, deadline_seconds: float, request: FrameRequest) -> tuple[ImagePart, ...]:
+    batch = await decode_frames(video, request, deadline_seconds=deadline_seconds)
+    return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
 
 
 class SearchTool(VideoTool):

@@ -267,7 +267,7 @@ def benchmark_row(
         question_type: default: `mc` with options, `open` without.
         video_segment_seconds: where in the video the answer is seen.
         groups: value of each of the benchmark's `groupings`, or list of values; always the one or always the other.
-        image_paths: images that the question is about, in place of a video; such a row is for fine-tuning only.
+        image_paths: images that the question is about, in place of a video.
         subtitles: those to be shown between the frames; None: the row is asked without, or they are in the question.
 
     Raises:

@@ -26,7 +26,7 @@ def metric_intervals(items: Sequence[GradedItem], benchmark: Benchmark | None) -
     """Of the benchmark's own metrics."""
     if benchmark is None or not items:
         return {}
-    videos = [read_clip(item.sample.video_path).file for item in items]
+    videos = [read_clip(item.sample.media or item.sample.question).file for item in items]
     if len(set(videos)) < MIN_VIDEOS:
         return dict.fromkeys(benchmark.metrics(items))
     found = figures_by_video(items, videos, partial(mean_metrics, benchmark))

@@ -105,12 +105,21 @@ class Direct(vt.Method):
                 content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
         return [vt.Message("system", (self._system_prompt(),)), vt.Message("user", tuple(content))]
 
-    def _system_prompt(self) -> str:
+    def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
+        """The system prompt; then the question, and each image after its number, from 1."""
+        content: list[str | vt.ImagePart] = [question.rstrip()]
+        for number, image in enumerate(images, start=1):
+            content += ["\n\n" if number == 1 else "\n", f"image {number}: ", image]
+        system = self._system_prompt("images" if images else "text")
+        return [vt.Message("system", (system,)), vt.Message("user", tuple(content))]
+
+    def _system_prompt(self, shown: str | None = None) -> str:
         """What is seen, and how to answer."""
         if self.prompt_file is not None:
             names = [self.prompt_file]
         else:
-            shown = "nothing" if not self._shows_any else "video" if self.initial_frames_as_video else "frames"
+            if shown is None:
+                shown = "nothing" if not self._shows_any else "video" if self.initial_frames_as_video else "frames"
             names = [f"prompt_{shown}.txt", f"prompt_{self.answering}.txt"]
         load = partial(vt.load_prompt, __package__, initial_frames=self.initial_frames)
         return "\n\n".join(load(name, self.prompt_file) for name in names)

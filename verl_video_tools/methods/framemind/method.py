@@ -265,7 +265,7 @@ class FrameMind(vt.Method):
         if not record.ok:
             lasts = "" if video is None else f" The video lasts {vt.format_seconds(video.duration_seconds)} seconds."
             return (f"ERROR: {vt.format_error(record)}.{lasts}",)
-        frames = protocol.labelled_frames(outcome.images, self.label_decimals)
+        frames = vt.with_text(outcome, protocol.labelled_frames(outcome.images, self.label_decimals))
         if record.name == VideoClip.name and len(outcome.images) < self.min_call_frames:
             return (*frames, f"\nThere are only {len(outcome.images)} different frames in this clip.")
         return frames

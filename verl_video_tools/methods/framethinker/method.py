@@ -196,7 +196,8 @@ class FrameThinker(vt.Method):
         if record.name == protocol.GET_FRAME_NUMBER:
             number = str(record.result["frame_number"])
             return vt.render(self, "frame_number", time=str(record.arguments["time"]), number=number)
-        return vt.render(self, "observation", frames=vt.numbered_frames(self, outcome.images))
+        frames = vt.with_text(outcome, vt.numbered_frames(self, outcome.images))
+        return vt.render(self, "observation", frames=frames)
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         """A zoom of the whole video, at the size of the initial frames."""

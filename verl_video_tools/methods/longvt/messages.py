@@ -74,7 +74,7 @@ def observation(
     for outcome in outcomes:
         parts.append(() if not parts else vt.render(method, "between"))
         if outcome.record.ok:
-            parts.append(vt.render(method, "observation", frames=labelled(outcome.images)))
+            parts.append(vt.render(method, "observation", frames=vt.with_text(outcome, labelled(outcome.images))))
         else:
             parts.append(vt.render(method, "refusal", error=_reason(method, compat, outcome)))
     return tuple(piece for part in parts for piece in part)

@@ -202,7 +202,9 @@ class LongVT(vt.Method):
         too_long = len(answer) >= self.max_answer_characters
         score = 0.0 if too_long else await self._answer_score(answer, sample, judge)
         well_formed = not too_long and is_well_formed(trajectory)
-        segments = [(call.result["start_time"], call.result["end_time"]) for call in trajectory.executed_calls()]
+        results = [call.result for call in trajectory.executed_calls()]
+        # Of a subclass, a tool that answers in words has none.
+        segments = [(result["start_time"], result["end_time"]) for result in results if "start_time" in result]
         return self._weighted(score, well_formed, self._time_term(trajectory, segments, sample, score, bool(segments)))
 
     async def _components_reference(

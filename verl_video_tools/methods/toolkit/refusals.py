@@ -14,6 +14,7 @@ _REPORTED_WITHOUT_REASON: dict[str, str] = {
     CallErrorCode.VIDEO_ERROR: "the frames could not be read",
     CallErrorCode.DEADLINE: "the frames could not be read",
     CallErrorCode.RETRIEVAL_ERROR: "frames could not be searched",
+    CallErrorCode.MODEL_ERROR: "the model of this tool could not be asked",
 }
 """Failures that are not the policy's. Their own words may name the file, and its name may hold the answer."""
 

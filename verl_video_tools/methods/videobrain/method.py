@@ -209,7 +209,8 @@ class VideoBrain(vt.Method):
         last = "_last" if turns_left <= 1 else ""
         if not outcome.record.ok:
             return vt.render(self, f"refusal{last}", error=str(vt.format_error(outcome.record)))
-        return vt.render(self, f"observation{last}", frames=vt.numbered_frames(self, outcome.images))
+        frames = vt.with_text(outcome, vt.numbered_frames(self, outcome.images))
+        return vt.render(self, f"observation{last}", frames=frames)
 
     def max_cost_call(self, info: vt.VideoInfo, sample: vt.Sample, envelope: vt.PixelEnvelope) -> vt.FrameRequest:
         frames_of = {UniformSample.name: self.call_frames, ClipSample.name: self.clip_frames}

@@ -77,7 +77,8 @@ def observation(method: vt.Method, outcome: vt.ToolOutcome, max_frames: int, tur
     last = "_last" if turns_left <= 1 else ""
     record = outcome.record
     if record.ok:
-        return vt.render(method, f"observation{last}", frames=labelled_frames(outcome.images))
+        frames = vt.with_text(outcome, labelled_frames(outcome.images))
+        return vt.render(method, f"observation{last}", frames=frames)
     error = vt.format_error(record)
     name = "unreadable" if error.code == vt.CallErrorCode.MALFORMED_CALL else "refusal"
     reason = _reason_reference(method, record, error, max_frames) if method.compat == "reference" else str(error)

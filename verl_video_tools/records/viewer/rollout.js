@@ -43,6 +43,7 @@ function videoSection(summary, record) {
   const nodes = [element("h3", {}, "Video")];
   const video = summary.video === null ? null : index.videos[summary.video];
   if (video !== null) nodes.push(element("div", { class: "soft text" }, video.path));
+  if (trajectory.visuals) return [element("h3", {}, "Images"), element("p", { class: "soft" }, trajectory.visuals === "none" ? "None, and no video." : plural(trajectory.initial_frames.length, "image"))];
   if (trajectory.video === null) return [...nodes, element("p", { class: "bad" }, "The rollout could not read it.")];
   const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
@@ -108,10 +109,20 @@ function turnView(turn, position, summary, video) {
       element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
+      call.text ? element("div", { class: "text" }, call.text) : null,
+      ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
       call.frames.length ? frameStrip(call.frames, summary, video) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
+}
+
+// What a tool asked of its model: frames, question, reply.
+function modelCallView(asked, summary, video) {
+  const tokens = asked.prompt_tokens + asked.completion_tokens;
+  const title = `Asked ${asked.model || "the model"}: ${asked.error || `${number(asked.latency_ms, 1)} ms${tokens ? `, ${tokens} tokens` : ""}`}`;
+  return lazyDetails(title, () => element("div", {}, asked.frames.length ? frameStrip(asked.frames, summary, video) : null,
+    element("div", { class: "text soft" }, asked.request), element("div", { class: asked.reply === null ? "bad" : "text" }, asked.reply === null ? asked.error : asked.reply)));
 }
 
 function rewardTable(summary, record) {

@@ -7,6 +7,7 @@ bounded.py  the HTTP client beneath it: replies of bounded size, no redirects
 retries.py  which failures are worth another request, and when it is made
 chat.py     messages and completions as they travel
 reply_cache.py  completions on disk
+breaker.py  `CircuitBreaker`: nobody waits for a model that is down
 asking.py   a reply in a form that can be used
 """
 

@@ -2,7 +2,6 @@
 
 config.py   the options of a judge
 client.py   `LLMJudge`: bounded, retried, cached requests
-breaker.py  `CircuitBreaker`: nobody waits for a judge that is down
 verdict.py  how a reply is read, and what an answer may not bring into it
 cache.py    verdicts on disk
 health.py   is a judge reachable, and can it tell right from wrong?

@@ -18,10 +18,10 @@ import numpy as np
 from verl_video_tools.core.errors import EndpointError, JudgeError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import AnswerLabel
+from verl_video_tools.services.endpoint.breaker import CircuitBreaker
 from verl_video_tools.services.endpoint.chat import Completion, read_completion
 from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
 from verl_video_tools.services.endpoint.retries import AttemptFailed, Unavailable
-from verl_video_tools.services.judge.breaker import CircuitBreaker
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.judge.profiles import PROFILES
@@ -237,7 +237,7 @@ class LLMJudge:
         loop = asyncio.get_running_loop()
         if loop not in self._breakers:
             self._breakers[loop] = CircuitBreaker(
-                self._probe, self.config.deadline_seconds, self.config.probe_interval_seconds
+                self._probe, self.config.deadline_seconds, self.config.probe_interval_seconds, "judge", JudgeError
             )
         return self._breakers[loop]
 

@@ -1,0 +1,109 @@
+"""What is said in the video, as text: the row's subtitles by time, and by words.
+
+A row holds its subtitles itself (`extra_info.subtitles`); it names no file of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
+from verl_video_tools.core.types import Subtitle, ToolContext, ToolDescription, ToolPlan
+from verl_video_tools.methods.toolkit.captions import caption_lines, captions_between, captions_with
+from verl_video_tools.methods.toolkit.spans import span_argument
+
+MAX_WORDS_CHARACTERS = 200
+"""Of a search. A longer one is no search for words but a text that the policy rambles on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubtitlesAt:
+    """Tells the captions that are on screen in a span of time, each with its times. Shows no image.
+
+    Attributes:
+        max_characters: of the answer; of more captions it says how many are left out.
+    """
+
+    name: ClassVar[str] = "subtitles_at"
+    description: ClassVar[ToolDescription] = ToolDescription(
+        name=name,
+        description="Tells what is said in a part of the video: its subtitles, each with its times in seconds.",
+        parameters={
+            "start_time": ("number", "Where the part starts, in seconds from the start of the video."),
+            "end_time": ("number", "Where the part ends, in seconds; not before start_time, within the video."),
+        },
+    )
+
+    max_characters: int = 4_000
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Captions for ``{"start_time": seconds, "end_time": seconds}``; equal times ask for a moment.
+
+        The result is ``{"span_seconds": [start, end], "num_captions": int, "num_shown": int}``.
+
+        Raises:
+            CallRejected: `malformed_call`, `reversed_segment`, `out_of_range`, `no_subtitles`, or `nothing_found` where
+                nothing is said in the span.
+        """
+        start, end = span_argument(arguments, context.info.duration_seconds)
+        found = captions_between(_subtitles(context), start, end)
+        if not found:
+            raise CallRejected(CallErrorCode.NOTHING_FOUND, f"there is no subtitle from {start:g} to {end:g} seconds")
+        lines = caption_lines(found, len(found), self.max_characters)
+        counts = {"num_captions": len(found), "num_shown": lines.num_shown}
+        return ToolPlan(text=lines.text, result={"span_seconds": [start, end], **counts})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubtitleSearch:
+    """Finds the captions that hold given words, each with its times, in order of time. Shows no image.
+
+    Which ones are the best is said in `captions.captions_with`: words are compared as they stand, no model is asked.
+
+    Attributes:
+        max_captions: told by one call; of more it says how many are left out.
+        max_characters: of the answer.
+    """
+
+    name: ClassVar[str] = "search_subtitles"
+    description: ClassVar[ToolDescription] = ToolDescription(
+        name=name,
+        description="Finds where something is said: the subtitles that hold the given words, with times in seconds.",
+        parameters={"words": ("string", "One or more words that are said there.")},
+    )
+
+    max_captions: int = 8
+    max_characters: int = 4_000
+
+    async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
+        """Captions for ``{"words": text}``.
+
+        The result is ``{"num_captions": int, "num_shown": int, "times_seconds": [[start, end], ...]}``, the times of
+        the captions that are shown.
+
+        Raises:
+            CallRejected: `malformed_call`, `no_subtitles`, or `nothing_found` where no caption holds any of the words.
+        """
+        words = arguments.get("words")
+        if not isinstance(words, str) or not words.strip() or len(words) > MAX_WORDS_CHARACTERS:
+            raise CallRejected(
+                CallErrorCode.MALFORMED_CALL,
+                f"words must be a text of 1 to {MAX_WORDS_CHARACTERS} characters, got {words!r:.80}",
+            )
+        # An hour has more than a thousand captions: milliseconds that the loop of all rollouts would wait for.
+        best, num_found = await asyncio.to_thread(captions_with, _subtitles(context), words, self.max_captions)
+        if not best:
+            raise CallRejected(CallErrorCode.NOTHING_FOUND, f"no subtitle holds {words.strip()!r:.80}; try other words")
+        lines = caption_lines(best, num_found, self.max_characters)
+        times = [[caption.start_seconds, caption.end_seconds] for caption in best[: lines.num_shown]]
+        counts = {"num_captions": num_found, "num_shown": lines.num_shown}
+        return ToolPlan(text=lines.text, result={**counts, "times_seconds": times})
+
+
+def _subtitles(context: ToolContext) -> tuple[Subtitle, ...]:
+    if not context.sample.subtitles:
+        raise CallRejected(CallErrorCode.NO_SUBTITLES, "this video has no subtitles")
+    return context.sample.subtitles

@@ -1,0 +1,63 @@
+"""Image files as images of a prompt: upright, on white, at a size that the model's processor leaves alone."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.core.types import FrameRecord, ImagePart, PixelEnvelope
+from verl_video_tools.video.resize import fit_envelope
+
+BACKGROUND = (255, 255, 255)
+"""RGB behind transparent pixels, as qwen-vl-utils has it."""
+
+_UNREADABLE = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
+_ORIENTATION = 0x0112
+_ON_ITS_SIDE = frozenset({5, 6, 7, 8})
+"""Values of that EXIF tag with which width and height change places."""
+
+
+def planned_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
+    """What `read_picture` gives, without pixels: the file's header alone is read.
+
+    Raises:
+        RowError: it cannot be read.
+    """
+    if not os.path.isfile(path):  # a pipe would be waited on for ever
+        raise RowError(f"cannot read the image {path}: there is no such file")
+    try:
+        with Image.open(path) as file:
+            width, height = file.size
+            if file.getexif().get(_ORIENTATION) in _ON_ITS_SIDE:
+                width, height = height, width
+    except _UNREADABLE as error:
+        raise RowError(f"cannot read the image {path}: {error}") from error
+    return ImagePart(FrameRecord(number, 0.0, *fit_envelope(width, height, envelope)))
+
+
+def read_picture(path: str, number: int, envelope: PixelEnvelope) -> ImagePart:
+    """An image file as RGB, upright, scaled to the nearest size within the envelope.
+
+    Args:
+        number: the index in its record; the time of a picture is 0.
+
+    Raises:
+        RowError: it cannot be read.
+    """
+    try:
+        with Image.open(path) as file:
+            upright = ImageOps.exif_transpose(file)
+            if upright.has_transparency_data:
+                shown = Image.new("RGBA", upright.size, BACKGROUND)
+                shown.alpha_composite(upright.convert("RGBA"))
+                upright = shown
+            picture = upright.convert("RGB")
+    except _UNREADABLE as error:
+        raise RowError(f"cannot read the image {path}: {error}") from error
+    width, height = fit_envelope(picture.width, picture.height, envelope)
+    if (width, height) != picture.size:
+        picture = picture.resize((width, height), Image.Resampling.BICUBIC)
+    return ImagePart(FrameRecord(number, 0.0, width, height), np.asarray(picture))
