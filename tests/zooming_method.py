@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.toolkit.hermes import parse_turn, tool_schema, tools_section
@@ -23,10 +23,17 @@ class Zooming(vt.Method):
     initial_frames: int = 4
     max_pixels: int = 12_544
     unit: vt.BoxUnit = "normalised"
+    frame_by: Literal["time", "frame", "either"] = "time"
     min_side_pixels: int = 8
 
     def zoom(self) -> vt.Zoom:
-        return vt.Zoom(unit=self.unit, max_pixels=self.max_pixels, min_pixels=1, min_side_pixels=self.min_side_pixels)
+        return vt.Zoom(
+            frame_by=self.frame_by,
+            unit=self.unit,
+            max_pixels=self.max_pixels,
+            min_pixels=1,
+            min_side_pixels=self.min_side_pixels,
+        )
 
     def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
         return {"zoom": self.zoom(), "grid": vt.Grid(columns=2, max_frames=4, max_pixels=self.max_pixels)}

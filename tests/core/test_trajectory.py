@@ -42,7 +42,7 @@ def test_the_same_text_as_before() -> None:
             call["error"] = None if call["error"] is None else str(CallError(**call["error"]))
     calls = [call for turn in expected["turns"] for call in turn["calls"]]
     shown = [expected["initial_frames"], *(call["frames"] for call in calls)]
-    shown += [asked["frames"] for call in calls for asked in call.get("model_calls", ())]
+    shown += [exchange["frames"] for call in calls for exchange in call.get("model_calls", ())]
     for frame in (frame for frames in shown for frame in frames):
         assert frame.pop("region") is None and frame.pop("tiles") == ()
     assert json.dumps(trajectory.to_dict()) == json.dumps(expected)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
@@ -35,6 +36,7 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 from verl_video_tools.video import Video
+from verl_video_tools.video.frame_converter import FrameConverter
 
 LEFT, RIGHT = [0, 0, 0.5, 1], [0.5, 0, 1, 1]
 
@@ -88,6 +90,34 @@ async def test_two_parts_of_one_frame_keep_their_own_pixels() -> None:
     assert Trajectory.from_dict(json.loads(json.dumps(trajectory.to_dict()))) == trajectory
     reward = await Zooming().score(trajectory, sample, None)
     assert reward == {"score": 1.5, "accuracy": 1.0, "box": 0.5}
+
+
+async def test_a_picture_is_named_by_its_place_and_a_part_of_a_part_is_of_the_frame() -> None:
+    turns = [
+        turn(call("zoom", frame=2, box=RIGHT)),  # of the second frame shown with the question
+        turn(call("zoom", frame=4, box=[0.5, 0, 1, 0.5])),  # of that part
+        turn(call("zoom", time=3, box=LEFT), call("zoom", frame=9, box=LEFT), call("zoom", frame=0, time=1, box=LEFT)),
+        ANSWER,
+    ]
+    method, sample = Zooming(frame_by="either"), Sample(QUESTION, "B", video(), "mc")
+    policy = Listener(turns)
+    trajectory = await Episode(method, sample).run(policy)
+    named = trajectory.initial_frames[2]
+    first, second, by_time, unknown, ambiguous = trajectory.calls()
+    assert (first.frames[0].index, first.frames[0].region) == (named.index, (48, 0, 96, 64))
+    assert (second.frames[0].index, second.frames[0].region) == (named.index, (72, 0, 96, 32))
+    assert second.result == {"box": [72, 0, 96, 32]} and by_time.ok
+    assert str(unknown.error) == "unknown_frame: there is no picture 9; pictures run from 0 to 5"
+    assert str(ambiguous.error) == "malformed_call: give either time or frame, got both"
+    (image,) = policy.images(2)
+    with Video(video()) as opened:
+        whole = opened.frames_at_indices([named.index]).frames_THWC[0]
+    assert image.pixels_HWC is not None
+    expected = FrameConverter().convert(
+        av.VideoFrame.from_ndarray(np.ascontiguousarray(whole[:32, 72:]), format="rgb24"),
+        *image.pixels_HWC.shape[1::-1],
+    )
+    np.testing.assert_array_equal(image.pixels_HWC, expected)
 
 
 async def test_a_refused_part_is_told_and_the_rollout_goes_on() -> None:

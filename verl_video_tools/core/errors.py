@@ -50,6 +50,8 @@ class CallErrorCode(StrEnum):
     """The segment ends before it starts."""
     SEGMENT_TOO_SHORT = "segment_too_short"
     """The segment holds fewer frames than the call returns."""
+    UNKNOWN_FRAME = "unknown_frame"
+    """The call names a picture that was not shown, or one of several frames."""
     REVERSED_BOX = "reversed_box"
     """The box ends before it starts, to the right or downwards."""
     BOX_OUTSIDE = "box_outside"

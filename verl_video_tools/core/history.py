@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from verl_video_tools.core.frames import Tile
 from verl_video_tools.core.messages import Content
+from verl_video_tools.core.regions import PixelBox
 from verl_video_tools.core.trajectory import CallRecord
 
 
@@ -21,6 +23,8 @@ class ShownFrame:
         timestamp_seconds: of the frame, as its decoder reported it.
         label: the words that stood before the image on its line, as the model read them; empty where there were none.
         turn: 0 for the frames shown with the question, n for those that answered the n-th assistant turn.
+        region: the part of the displayed frame that was shown; None where all of it was.
+        tiles: the frames of a grid; index and time are then the first one's. Empty for a single frame.
     """
 
     position: int
@@ -28,6 +32,8 @@ class ShownFrame:
     timestamp_seconds: float
     label: str
     turn: int
+    region: PixelBox | None = None
+    tiles: tuple[Tile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,8 +308,9 @@ def make_server(tools: VideoTools, searches: bool, tells_subtitles: bool = False
         tools.show_grid,
         tools.frame_number_at,
         *([tools.search_frames] if searches else []),
-        *telling,
     ]
+    if tells_subtitles:
+        offered += [tools.subtitles_between, tools.search_subtitles]
     for tool in offered:
         server.add_tool(tool, annotations=ToolAnnotations(read_only_hint=True, open_world_hint=False))
     return server

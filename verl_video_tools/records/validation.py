@@ -75,7 +75,8 @@ def read_outcomes(path: Path, method: str) -> dict[int, Outcome]:
 
 
 def _seconds_per_look(trajectory: Trajectory) -> float | None:
-    shown = [[frame.timestamp_seconds for frame in call.frames] for call in trajectory.executed_calls() if call.frames]
+    looks = [call.frames for call in trajectory.executed_calls() if call.frames]
+    shown = [[each.timestamp_seconds for frame in look for each in frame.tiles or (frame,)] for look in looks]
     return float(np.mean([max(times) - min(times) for times in shown])) if shown else None
 
 

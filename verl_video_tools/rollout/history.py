@@ -22,7 +22,10 @@ class History:
         """Messages that the model reads next: the prompt, or the observation that answers the last turn."""
         images = [image for content in contents for image in labelled_images(content)]
         self.shown += tuple(
-            ShownFrame(position, image.record.index, image.record.timestamp_seconds, label, len(self.turns))
+            ShownFrame(
+                *(position, image.record.index, image.record.timestamp_seconds, label, len(self.turns)),
+                *(image.record.region, image.record.tiles),
+            )
             for position, (label, image) in enumerate(images, start=len(self.shown))
         )
 

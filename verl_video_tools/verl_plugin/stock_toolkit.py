@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from verl_video_tools.core.config import checked_fields, require
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import Method
 from verl_video_tools.core.types import FrameRecord
 from verl_video_tools.methods.toolkit import Grid, Zoom, format_box
@@ -50,6 +51,13 @@ class ZoomTool(ToolkitTool):
 
     tool_name = "zoom"
     tool_class = Zoom
+
+    def _configure(self, fields: Mapping[str, Any]) -> None:
+        if fields.get("frame_by", "time") != "time":
+            raise UsageError(
+                f"ZoomTool takes frame_by='time' alone, got {fields['frame_by']!r}: verl's loop tells no more"
+            )
+        super()._configure(fields)
 
     def render(self, arguments: Mapping[str, Any], result: Mapping[str, Any], frames: Sequence[FrameRecord]) -> str:
         return f"Shown above: {frames[0].timestamp_seconds:.2f} s, part {format_box(arguments['box'])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,17 @@ from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageP
 
 from tests.methods.toolkit.contexts import context
 from verl_video_tools.core.errors import CallRejected, UsageError
-from verl_video_tools.core.types import FrameRecord, FrameRequest, PixelBox, PixelEnvelope, VideoInfo
+from verl_video_tools.core.regions import frame_edges
+from verl_video_tools.core.types import (
+    FrameRecord,
+    FrameRequest,
+    PixelBox,
+    PixelEnvelope,
+    ShownFrame,
+    Tile,
+    ToolContext,
+    VideoInfo,
+)
 from verl_video_tools.methods.toolkit import Zoom, box_in_words, picture_label
 from verl_video_tools.video import envelope_of, request_tokens
 
@@ -94,6 +105,66 @@ async def test_refusals(arguments: Any, error: str) -> None:
     with pytest.raises(CallRejected) as refused:
         await Zoom().plan(arguments, context())
     assert str(refused.value).startswith(error)
+
+
+def seen(*parts: PixelBox | None) -> tuple[ShownFrame, ...]:
+    return tuple(ShownFrame(number, 30 * number, float(number), "", 0, part) for number, part in enumerate(parts))
+
+
+def with_shown(shown: tuple[ShownFrame, ...]) -> ToolContext:
+    return replace(context(), shown=shown)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"frame": 2, "box": [0, 0, 1, 1]}, "unknown_frame: there is no picture 2; pictures run from 0 to 1"),
+        ({"frame": -1, "box": [0, 0, 1, 1]}, "unknown_frame: there is no picture -1"),
+        ({"frame": 1.0, "box": [0, 0, 1, 1]}, "malformed_call: frame must be a whole number, got 1.0"),
+        ({"frame": True, "box": [0, 0, 1, 1]}, "malformed_call: frame must be"),
+        ({"time": 4, "box": [0, 0, 1, 1]}, "malformed_call: frame must be a whole number, got None"),
+    ],
+)
+async def test_refusals_of_pictures_by_their_place(arguments: Any, error: str) -> None:
+    with pytest.raises(CallRejected) as refused:
+        await Zoom(frame_by="frame").plan(arguments, with_shown(seen(None, None)))
+    assert str(refused.value).startswith(error)
+
+
+async def test_other_refusals_by_place() -> None:
+    box = [0, 0, 1, 1]
+    with pytest.raises(CallRejected, match="unknown_frame: there is no picture 0; none was shown"):
+        await Zoom(frame_by="frame").plan({"frame": 0, "box": box}, with_shown(()))
+    grid = replace(seen(None)[0], tiles=(Tile(0, 0.0), Tile(30, 1.0)))
+    with pytest.raises(CallRejected, match="unknown_frame: picture 0 shows 2 frames; name one of them alone"):
+        await Zoom(frame_by="frame").plan({"frame": 0, "box": box}, with_shown((grid,)))
+    with pytest.raises(CallRejected, match="malformed_call: give either time or frame, got neither"):
+        await Zoom(frame_by="either").plan({"box": box}, with_shown(seen(None)))
+    with pytest.raises(CallRejected, match="malformed_call: time must be a number"):
+        await Zoom().plan({"frame": 0, "box": box}, with_shown(seen(None)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), unit=st.sampled_from(["normalised", "thousandths", "pixels"]))
+async def test_a_box_of_a_part_stays_in_the_part_unless_it_is_in_pixels(data: st.DataObject, unit: Any) -> None:
+    left, top = data.draw(st.integers(0, 1279)), data.draw(st.integers(0, 719))
+    part = PixelBox(left, top, data.draw(st.integers(left + 1, 1280)), data.draw(st.integers(top + 1, 720)))
+    size = (1280, 720) if unit == "pixels" else (part.width, part.height)
+    right, bottom = frame_edges(unit, *size)
+    tool = Zoom(frame_by="frame", unit=unit, min_side_pixels=1)
+    plan = await tool.plan({"frame": 1, "box": [0, 0, right, bottom]}, with_shown(seen(None, part)))
+    assert plan.frames is not None and plan.frames.region is not None and plan.frames.indices == (30,)
+    shown = plan.frames.region.in_pixels(1280, 720)
+    assert shown == ((0, 0, 1280, 720) if unit == "pixels" else part)
+    assert plan.result == {"box": list(shown)}
+
+
+def test_the_description_offers_what_calls_may_name() -> None:
+    assert list(Zoom().description.parameters) == ["time", "box"]
+    assert list(Zoom(frame_by="frame").description.parameters) == ["frame", "box"]
+    either = Zoom(frame_by="either").description
+    assert list(either.parameters) == ["time", "frame", "box"] and either.optional == ("time", "frame")
+    assert "Give either time or frame." in either.description
 
 
 async def test_pixels_of_another_unit_are_outside() -> None:

@@ -55,6 +55,8 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "VideoClip": {"t_start": "number", "t_end": "number"},
         "uniform_sample": {"start_frame": "number", "end_frame": "number"},
         "clip_sample": {"start_frame": "number", "end_frame": "number", "prompt": "string"},
+        "zoom": {"time": "number", "box": "array"},
+        "grid": {"start_time": "number", "end_time": "number", "num_frames": "integer"},
     }
     assert {name: fields["required"] for name, fields in parameters.items()} == {
         "choose_frames": ["start_frame", "end_frame"],
@@ -65,6 +67,8 @@ def test_the_packaged_file_gives_verl_every_tool_with_flat_parameters(packaged_t
         "VideoClip": ["t_start", "t_end"],
         "uniform_sample": ["start_frame", "end_frame"],
         "clip_sample": ["start_frame", "end_frame", "prompt"],
+        "zoom": ["time", "box"],
+        "grid": ["start_time", "end_time"],
     }
 
 

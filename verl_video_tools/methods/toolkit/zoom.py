@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from verl_video_tools.core.config import require
+from verl_video_tools.core.errors import CallErrorCode, CallRejected
 from verl_video_tools.core.types import (
+    Box,
     BoxUnit,
     FrameRequest,
+    PixelBox,
     PixelEnvelope,
+    Region,
+    ShownFrame,
     ToolContext,
     ToolDescription,
     ToolPlan,
@@ -25,12 +30,24 @@ from verl_video_tools.video.resize import MAX_ASPECT_RATIO, fit_envelope
 MIN_PICTURE_PIXELS = 1024
 """One cell of the largest factor of the supported models: a picture has at least so many pixels."""
 
+_PARAMETERS = {
+    "time": ("number", "Time of the frame in seconds, within the video."),
+    "frame": (
+        "integer",
+        "Which of the pictures shown so far, counted from 0 over all of them in the order shown. The box is of that "
+        "picture.",
+    ),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Zoom:
-    """Shows what is in a box of the frame at a time, from the video's own pixels and not from a picture shown before.
+    """Shows what is in a box of one frame, from the video's own pixels and not from a picture shown before.
 
     Attributes:
+        frame_by: how a call names the frame. `time`: by `time`, in seconds. `frame`: by `frame`, the position of a
+            picture among all that the model was shown, from 0; if that was a part of a frame, the box is of the part,
+            unless it is in pixels, which are always the video's. `either`: by one of the two.
         unit: what the numbers of a box count. `thousandths` is how Qwen3-VL writes boxes by itself.
         max_pixels: area of the picture at most; a larger region is shrunk, keeping its shape.
         min_pixels: a smaller region is enlarged to this area, keeping its shape: the model sees larger letters, though
@@ -43,6 +60,7 @@ class Zoom:
 
     name: ClassVar[str] = "zoom"
 
+    frame_by: Literal["time", "frame", "either"] = "time"
     unit: BoxUnit = "normalised"
     max_pixels: int = 200_704
     min_pixels: int = 50_176
@@ -56,33 +74,44 @@ class Zoom:
     @property
     def description(self) -> ToolDescription:
         """How the tool is offered to a model."""
+        named_by = self._named_by()
+        advice = f" Give either {' or '.join(named_by)}." if len(named_by) > 1 else ""
         return ToolDescription(
             name=self.name,
             description=(
                 "Look closer at a part of one frame: shows what is in a box, from the video at full resolution. Use it "
-                "for text and things too small to make out."
+                f"for text and things too small to make out.{advice}"
             ),
             parameters={
-                "time": ("number", "Time of the frame in seconds, within the video."),
+                **{name: _PARAMETERS[name] for name in named_by},
                 "box": ("array", box_in_words(self.unit)),
             },
+            optional=named_by if len(named_by) > 1 else (),
         )
 
     async def plan(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolPlan:
-        """One picture for ``{"time": seconds, "box": [left, top, right, bottom]}``.
+        """One picture for ``{"time": seconds, "box": [left, top, right, bottom]}``, or ``{"frame": position, ...}``.
 
         The result holds the box in whole pixels of the displayed frame, ``{"box": [...]}``.
 
         Raises:
-            CallRejected: `malformed_call`, `out_of_range`, `reversed_box`, `box_outside` or `box_too_small`.
+            CallRejected: `malformed_call`, `out_of_range`, `unknown_frame`, `reversed_box`, `box_outside` or
+                `box_too_small`.
         """
         info = context.info
-        seconds = time_argument(arguments, "time", info)
-        size = info.width, info.height
+        named = self._named_frame(arguments, context)
+        part = named.region if isinstance(named, ShownFrame) and self.unit != "pixels" else None
+        size = (info.width, info.height) if part is None else (part.width, part.height)
         region, pixels = region_argument(arguments, "box", size, self.unit, self.min_side_pixels)
+        if part is not None:
+            pixels = _within(pixels, part)
+            region = Region(Box(*pixels))
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, context.envelope)
         width, height = fit_envelope(pixels.width, pixels.height, bounds)
-        request = FrameRequest(width=width, height=height, seconds=(seconds,), region=region)
+        if isinstance(named, ShownFrame):
+            request = FrameRequest(width=width, height=height, indices=(named.index,), region=region)
+        else:
+            request = FrameRequest(width=width, height=height, seconds=(named,), region=region)
         return ToolPlan(frames=request, result={"box": list(pixels)})
 
     def dearest(self, info: VideoInfo, envelope: PixelEnvelope) -> FrameRequest:
@@ -90,6 +119,40 @@ class Zoom:
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, envelope)
         columns, rows = _most_cells(bounds.max_pixels // bounds.factor**2)
         return FrameRequest(width=columns * bounds.factor, height=rows * bounds.factor, seconds=(0.0,))
+
+    def _named_by(self) -> tuple[str, ...]:
+        return ("time", "frame") if self.frame_by == "either" else (self.frame_by,)
+
+    def _named_frame(self, arguments: Mapping[str, Any], context: ToolContext) -> ShownFrame | float:
+        """The picture that a call names, or the time in seconds.
+
+        Raises:
+            CallRejected: see `plan`.
+        """
+        (name, *others) = [name for name in self._named_by() if name in arguments] or self._named_by()
+        if others:
+            given = "both" if "frame" in arguments else "neither"
+            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"give either time or frame, got {given}")
+        if name == "time":
+            return time_argument(arguments, "time", context.info)
+        position = arguments.get("frame")
+        if isinstance(position, bool) or not isinstance(position, int):
+            raise CallRejected(CallErrorCode.MALFORMED_CALL, f"frame must be a whole number, got {position!r:.80}")
+        if not 0 <= position < len(context.shown):
+            known = f"pictures run from 0 to {len(context.shown) - 1}" if context.shown else "none was shown"
+            raise CallRejected(CallErrorCode.UNKNOWN_FRAME, f"there is no picture {position}; {known}")
+        shown = context.shown[position]
+        if shown.tiles:
+            raise CallRejected(
+                CallErrorCode.UNKNOWN_FRAME,
+                f"picture {position} shows {len(shown.tiles)} frames; name one of them alone",
+            )
+        return shown
+
+
+def _within(pixels: PixelBox, part: PixelBox) -> PixelBox:
+    """Pixels of a part, as those of the frame."""
+    return PixelBox(pixels.left + part.left, pixels.top + part.top, pixels.right + part.left, pixels.bottom + part.top)
 
 
 def _most_cells(limit: int) -> tuple[int, int]:
