@@ -10,23 +10,22 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+import transfer_queue
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from verl.experimental.agent_loop import agent_loop
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput
-from verl.trainer.ppo.v1 import agent_loop_tq
 
 from tests.group_method import NAME
 from tests.verl_plugin.harness import ScriptedServer, make_row
 from tests.verl_plugin.trainer_batches import MemoryQueue
 from verl_video_tools.core.types import CallRecord, Sample, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.methods import get_method
-from verl_video_tools.verl_plugin import group_scores
 from verl_video_tools.verl_plugin.agent_loop import VideoAgentLoop
 from verl_video_tools.verl_plugin.agent_loop_worker import VideoAgentLoopWorker
 from verl_video_tools.verl_plugin.background_loop import BackgroundLoop
 from verl_video_tools.verl_plugin.group_router import RequestId
-from verl_video_tools.verl_plugin.group_scores import running_group
+from verl_video_tools.verl_plugin.group_scores import to_be_compared
 from verl_video_tools.verl_plugin.reward_manager import VideoToolsRewardManager
 from verl_video_tools.verl_plugin.settings import pack_record
 
@@ -78,7 +77,7 @@ class PlantedLoop:
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
         planted = self.rollouts[kwargs["session_id"]]
         if not planted.row_error:
-            running_group().to_be_compared(get_method(planted.method, **self.fields), Sample.from_row(kwargs))
+            to_be_compared(get_method(planted.method, **self.fields), Sample.from_row(kwargs))
         await asyncio.sleep(planted.seconds)
         if planted.error:
             raise RuntimeError(planted.error)
@@ -162,6 +161,7 @@ async def run_group(
     row: Mapping[str, Any] | None = None,
     reward_worker: Any = None,
     rollout_options: Mapping[str, Any] | None = None,
+    worker_class: Any = VideoAgentLoopWorker.__ray_actor_class__,
     **worker_fields: Any,
 ) -> GroupQueue:
     """All rollouts of one question by verl's `_run_prompt` of our worker, scored by our reward manager.
@@ -171,8 +171,8 @@ async def run_group(
         worker_fields: what the worker has else than no model.
     """
     queue = queue or GroupQueue()
-    for module in (agent_loop_tq, group_scores):
-        monkeypatch.setattr(module, "tq", queue)
+    for name in ("async_kv_put", "async_kv_batch_put"):  # of the package, since Ray sends verl's worker by value
+        monkeypatch.setattr(transfer_queue, name, getattr(queue, name))
     fields = {"ccv": False, "choose_bonus": 0.0, **(method_fields or {})}
     monkeypatch.setattr(PlantedLoop, "rollouts", rollouts)
     monkeypatch.setattr(PlantedLoop, "fields", fields)
@@ -191,7 +191,7 @@ async def run_group(
             "reward": {"num_workers": 1, "reward_model": {"enable": False}},
         }
     )
-    worker = object.__new__(VideoAgentLoopWorker.__ray_actor_class__)
+    worker = object.__new__(worker_class)
     worker.config, worker.processor, worker.tokenizer = config, None, None
     worker.llm_client = worker.hf_model_type = worker.dataset_cls = None
     worker.tools, worker.mm_processor_kwargs, worker.distillation_enabled = [], {}, False

@@ -15,6 +15,7 @@ from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.method import method_of_rollout
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.rollout.session_sampling import session_sampling
+from verl_video_tools.verl_plugin.group_scores import begin_group
 from verl_video_tools.verl_plugin.row_check import check_rows
 
 pytestmark = pytest.mark.usefixtures("group_method")
@@ -25,6 +26,7 @@ ROLLOUT = {"n": 3, **TRAINING, "val_kwargs": {"n": 3, "temperature": 0, "top_p":
 
 
 async def rollout(session_id: int, fields: Mapping[str, Any] = FIELDS, **sampling_params: Any) -> Rollout:
+    begin_group()
     return await run_loop(
         [choose(20, 60), answer("B")],
         method=NAME,

@@ -32,18 +32,17 @@ def group_rewards(
     if len(trajectories) < 2 or not method.group_components:
         return [dict(reward) for reward in rewards]
     try:
-        earned = method.score_group(trajectories, rewards, sample)
-        checked = [_checked(method, components) for components in earned]
+        earned = [_checked(method, components) for components in method.score_group(trajectories, rewards, sample)]
+        if len(earned) != len(trajectories):
+            raise GroupScoreError(
+                f"{type(method).__name__}.score_group gave {len(earned)} results for {len(trajectories)} rollouts; "
+                "give one for each, in their order"
+            )
+        return [_with(method, reward, components, sample) for reward, components in zip(rewards, earned, strict=True)]
     except GroupScoreError:
         raise
     except Exception as error:  # a method's own code: raised further, it would end as a failure that names nothing
         raise GroupScoreError(f"{type(method).__name__}.score_group failed: {error!r}") from error
-    if len(checked) != len(trajectories):
-        raise GroupScoreError(
-            f"{type(method).__name__}.score_group gave {len(checked)} results for {len(trajectories)} rollouts; give "
-            "one for each, in their order"
-        )
-    return [_with(method, reward, components, sample) for reward, components in zip(rewards, checked, strict=True)]
 
 
 def _checked(method: Method, components: Mapping[str, float]) -> dict[str, float]:

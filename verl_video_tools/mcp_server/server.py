@@ -298,7 +298,6 @@ def make_server(tools: VideoTools, searches: bool, tells_subtitles: bool = False
     server: MCPServer[Any] = MCPServer(
         "verl_video_tools", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING"
     )
-    telling: list[Callable[..., Any]] = [tools.subtitles_between, tools.search_subtitles] if tells_subtitles else []
     offered: list[Callable[..., Any]] = [
         tools.list_videos,
         tools.probe_video,

@@ -44,7 +44,7 @@ from verl_video_tools.services.tool_model.client import connected
 from verl_video_tools.verl_plugin import front_end_switch, retrieval_actor
 from verl_video_tools.verl_plugin.agent_loop_worker import IMAGE_PARTS, takes_image_parts
 from verl_video_tools.verl_plugin.group_router import RequestId, finish_rollout
-from verl_video_tools.verl_plugin.group_scores import running_group
+from verl_video_tools.verl_plugin.group_scores import to_be_compared
 from verl_video_tools.verl_plugin.sent_images import ImageSender
 from verl_video_tools.verl_plugin.settings import (
     CACHED_TOKENS,
@@ -120,7 +120,8 @@ class VideoAgentLoop(AgentLoopBase):
         group = group_methods(self.run_method, self.rollout_config, validate)
         method = group[session_id % len(group)]
         sampling = session_sampling(self.run_method, session_id, len(group), validate, sampling_params)
-        running_group().to_be_compared(self.run_method, sample)
+        if not validate:
+            to_be_compared(self.run_method, sample)
         batch_size = self.data_config.get("val_batch_size" if validate else "train_batch_size") or _ALL_ROWS
         request_id = str(RequestId.of(uid, session_id, len(group), batch_size))
         tokens = rollout_tokens(method.context_policy(), self.counter, self.end_of_turn_id)

@@ -197,7 +197,8 @@ class VideoAgentLoopWorker(_Worker):
         """A coroutine for one rollout. verl asks for those of all rollouts of a group before it starts any."""
         from verl_video_tools.verl_plugin.group_scores import running_group
 
-        running_group().num_running += 1
+        if (group := running_group()) is not None:
+            group.num_running += 1
         return self._run_rollout(*args, **kwargs)
 
     async def _run_rollout(self, *args: Any, **kwargs: Any) -> Any:
@@ -211,7 +212,7 @@ class VideoAgentLoopWorker(_Worker):
                 await asyncio.sleep(0)
             return await super()._run_agent_loop(*args, **kwargs)
         finally:
-            if (group := running_group()).settle():
+            if (group := running_group()) is not None and group.settle():
                 await self._finished.run(self._compare(group))
 
     async def _compare(self, group: Any) -> None:
@@ -250,8 +251,8 @@ class VideoAgentLoopWorker(_Worker):
             # verl would make a dictionary of each image's fields.
             outputs = [sequence.model_copy(update={"multi_modal_data": None}) for sequence in outputs]
         await super()._agent_loop_postprocess(outputs, validate, **kwargs)
-        if not validate:
-            running_group().add(outputs, kwargs["uid"], kwargs["session_id"])
+        if not validate and (group := running_group()) is not None:
+            group.add(outputs, kwargs["uid"], kwargs["session_id"])
 
     async def _compute_score(self, outputs: list[AgentLoopOutput], kwargs: dict[str, Any]) -> None:
         """The record travels with the last sequence, and verl hands the reward on to the others."""

@@ -65,11 +65,6 @@ class RolloutGroup:
     rollouts: dict[int, StoredRollout] = field(default_factory=dict)
     """By the number of the rollout in the group. One whose loop, scoring or storing failed is missing."""
 
-    def to_be_compared(self, method: Method, sample: Sample) -> None:
-        """Called by the agent loop of each rollout, so that only rollouts of ours are compared."""
-        if method.group_components:
-            self.method, self.sample = method, sample
-
     def add(self, outputs: Sequence[AgentLoopOutput], uid: str, session_id: int) -> None:
         """Take in a rollout that verl has scored and stored.
 
@@ -138,9 +133,29 @@ def begin_group() -> RolloutGroup:
     return group
 
 
-def running_group() -> RolloutGroup:
-    """That of the running rollout; one of nobody else where another worker than ours runs it."""
-    return _group.get() or RolloutGroup()
+def running_group() -> RolloutGroup | None:
+    """That of the running rollout; None where another worker than ours runs it."""
+    return _group.get()
+
+
+def to_be_compared(method: Method, sample: Sample) -> None:
+    """Called by the agent loop of each training rollout, so that only rollouts of ours are compared.
+
+    Args:
+        method: the run's.
+
+    Raises:
+        UsageError: the method compares rollouts, and nobody would: its rewards would silently lack a part.
+    """
+    if not method.group_components:
+        return
+    if (group := running_group()) is None:
+        raise UsageError(
+            f"{method.name} compares the rollouts of a group, and the agent loop worker of this run does not: train "
+            "with trainer_mode=video_tools, and derive a rollout.agent.agent_loop_manager_class of your own from "
+            "VideoAgentLoopManager (docs/groups.md)"
+        )
+    group.method, group.sample = method, sample
 
 
 async def write_rewards(rollouts: Sequence[StoredRollout]) -> None:
