@@ -100,6 +100,11 @@ async def test_a_closed_gate_asks_no_judge() -> None:
         await Reward((replace(closed, term=Fixed(number=0.1)), accuracy)).components(rollout(), {})
 
 
+async def test_nothing_is_not_minus_nothing() -> None:
+    components = await Reward((RewardTerm("calls", of.Calls(), -0.5, (), None),)).components(rollout(), {})
+    assert str(components) == "{'calls': 0.0}"
+
+
 async def test_several_terms_ask_the_judge_once() -> None:
     judge = StubJudge(AnswerLabel.PARTIAL)
     scored = rollout(answer="cats", sample=OPEN, judge=judge)

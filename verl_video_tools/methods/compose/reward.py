@@ -72,7 +72,9 @@ class Reward:
         for part in self.terms:
             factor, weight = factors[part.key], weights.get(part.key, part.weight)
             value = factor * await part.term.value(rollout) if factor else 0.0
-            components[part.key] = value * weight if weight else value
+            components[part.key] = (
+                value * weight + 0.0 if weight else value
+            )  # a sum has no minus zero, which reads oddly
             for key in part.gate:
                 factors[key] *= part.factor(value)
         return components
