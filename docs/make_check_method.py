@@ -12,9 +12,9 @@ PAGE = Path(__file__).parent / "check-method.md"
 
 _HEAD = """# Check a method
 
-`vvt check-method` asks whether a method keeps what loops, records, evaluation and training rely on. It needs no model, no
-GPU, no network and no policy: it renders a video of 95 seconds of the synthetic world and runs the method's own prompt,
-grammar, tools and reward on it. One method takes seconds.
+`vvt check-method` asks whether a method keeps what loops, records, evaluation and training rely on. It needs no model,
+no GPU, no network and no policy: it renders a video of 95 seconds of the synthetic world and runs the method's own
+prompt, grammar, tools and reward on it. One method takes seconds.
 
 ```bash
 vvt check-method longvt              # a name
@@ -29,7 +29,7 @@ One line is printed for each property. The exit code is 1 if a property fails, 2
 |---|---|
 | `pass` | the property holds for all that was tried |
 | `fail` | it does not; the line says what was wrong, the value, and what to do |
-| `not applicable` | the method has nothing to ask about, such as tools; or another property fails that this one requires |
+| `not applicable` | there is nothing to ask about, such as tools; or another property fails that this one requires |
 
 One fault is told once: where a property fails, those that require it are not asked. Mend it, then run again.
 
@@ -66,8 +66,8 @@ class MyMethod(vt.Method):
 | `--processor FOLDER` | counts the tokens of prompts by a model's processor; without it they are estimated |
 | `--json` | prints a JSON object: for each method a list of `property`, `group`, `status`, `reason` |
 
-The defaults of a method are what has to pass. With `--set compat=reference` a method may fail: published code may pay for
-what a policy wrote, or refuse rows that ours accept, and the method's page says so.
+The defaults of a method are what has to pass. With `--set compat=reference` a method may fail: published code may pay
+for what a policy wrote, or refuse rows that ours accept, and the method's page says so.
 
 ## In the tests of a package
 
