@@ -17,9 +17,9 @@ no GPU, no network and no policy: it renders a video of 95 seconds of the synthe
 prompt, grammar, tools and reward on it. One method takes seconds.
 
 ```bash
-vvt check-method longvt                        # a name
-vvt check-method examples.add_a_method.frugal:Frugal   # or a Python path
-vvt check-method --all                         # every method that is installed
+vvt check-method longvt              # a name
+vvt check-method my_module:MyMethod  # or a Python path
+vvt check-method --all               # every method that is installed
 vvt check-method my_method --json > findings.json
 ```
 
@@ -29,7 +29,7 @@ One line is printed for each property. The exit code is 1 if a property fails, 2
 |---|---|
 | `pass` | the property holds for all that was tried |
 | `fail` | it does not; the line says what was wrong, the value, and what to do |
-| `not applicable` | the method has nothing to ask about, such as tools; or a property fails that this one requires |
+| `not applicable` | there is nothing to ask about, such as tools; or another property fails that this one requires |
 
 One fault is told once: where a property fails, those that require it are not asked. Mend it, then run again.
 
@@ -44,7 +44,7 @@ The checker finds turns that call a tool and turns that answer in this order:
 2. the class attribute `check_examples`;
 3. the turns of the method's oracle, if it has one;
 4. examples between tags in the method's prompt;
-5. guesses from the arguments in `tool_descriptions` or in the docstring of a tool's `plan`.
+5. guesses from the arguments in `tool_descriptions`, in the `description` of a tool, or in the docstring of its `plan`.
 
 A turn that calls counts if its call is carried out on a video of 95 seconds at 5 frames per second. A turn that answers
 counts if its answer can be replaced by another one. Where none is found, `a_valid_call_of_each_tool_is_found` or
@@ -65,6 +65,9 @@ class MyMethod(vt.Method):
 | `--set FIELD=VALUE` | checks the method with another value of a field; repeatable |
 | `--processor FOLDER` | counts the tokens of prompts by a model's processor; without it they are estimated |
 | `--json` | prints a JSON object: for each method a list of `property`, `group`, `status`, `reason` |
+
+The defaults of a method are what has to pass. With `--set compat=reference` a method may fail: published code may pay
+for what a policy wrote, or refuse rows that ours accept, and the method's page says so.
 
 ## In the tests of a package
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from verl_video_tools import methods
 from verl_video_tools.checks.properties import PROPERTIES
 from verl_video_tools.cli.main import run
+from verl_video_tools.synthetic import base_model_dir
 
 
 def test_a_line_for_each_property(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,6 +41,23 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert name == "tests.checks.test_properties:Mute"
     assert [finding["property"] for finding in findings] == list(PROPERTIES)
     assert {finding["status"] for finding in findings} == {"pass", "fail", "not applicable"}
+
+
+def test_all_that_are_installed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"direct": methods.REGISTERED["direct"], "mute": "tests.checks.test_properties:Mute"}
+    monkeypatch.setattr(methods, "REGISTERED", known)
+    assert run(["check-method", "--all"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    told = [line for line in lines if not line.startswith("  ")]
+    assert [line.partition(":")[0] for line in told] == ["direct", "direct", "mute", "mute"]
+    assert " 0 fail, " in told[1] and " 1 fail, " in told[3]
+
+
+def test_tokens_may_be_counted_by_a_models_processor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["check-method", "direct", "--processor", str(base_model_dir()), "--json"]) == 0
+    assert list(json.loads(capsys.readouterr().out)) == ["direct"]
+    assert run(["check-method", "direct", "--processor", "no_such_folder"]) == 2
+    assert "cannot load a processor from 'no_such_folder'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

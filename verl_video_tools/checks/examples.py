@@ -33,6 +33,8 @@ class Calls:
 
     turns: dict[str, list[str]] = field(default_factory=dict)
     records: dict[str, list[CallRecord]] = field(default_factory=dict)
+    trouble: str | None = None
+    """What became of the first turn that called, and whose calls were not carried out."""
 
     def any_turn(self) -> str | None:
         """The first turn found."""
@@ -89,11 +91,15 @@ def find_calls(method: Method, candidates: Iterable[str], names: Sequence[str], 
         seen.add(text)
         try:
             trajectory = run([text])
-        except Exception:  # `rollouts_end` tells of it
+        except Exception as error:
+            calls.trouble = calls.trouble or f"{text[:200]!r} raises {error!r:.200}"
             continue
         # Frames that cannot be decoded were planned: `plans_lie_in_the_video` looks at them.
         planned = [call for call in trajectory.calls() if call.ok or _could_not_be_decoded(call)]
         calls.add(text, planned)
+        if not planned and calls.trouble is None:
+            refused = [str(call.error) for call in trajectory.calls()]
+            calls.trouble = f"{text[:200]!r} ends with {trajectory.stop_reason}, calls: {'; '.join(refused)[:200]}"
     return calls
 
 

@@ -107,6 +107,13 @@ def without_file(sample: Sample) -> Sample:
     return replace(sample, video_path=NO_FILE, extra_info={**sample.extra_info, "video_path": NO_FILE})
 
 
+def with_other_truth(sample: Sample) -> Sample:
+    """The sample with another right option, seen at another place."""
+    other = next(letter for letter in "AB" if letter != sample.ground_truth)
+    told = {**sample.extra_info, "video_segment": [1.0, 2.0]}
+    return replace(sample, ground_truth=other, video_segment_seconds=(1.0, 2.0), extra_info=told)
+
+
 class RankingRetriever:
     """Ranks candidates by their numbers, not in order of time, and opens no video."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verl_video_tools.cli.options import Settings, command
+from verl_video_tools.cli.output import hold_output
 from verl_video_tools.cli.replay import read_turns
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -60,9 +61,10 @@ class CheckMethod:
 
         model = None
         if self.processor is not None:
-            from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
+            with hold_output():  # libraries print
+                from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
-            model = load_model_tokens(self.processor)
+                model = load_model_tokens(self.processor)
         turns = [] if self.turns is None else read_turns(self.turns)
         settings = read_assignments(self.settings or [])
         return findings(method_class(name), World(folder), turns, settings, model)

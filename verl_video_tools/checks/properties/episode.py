@@ -11,7 +11,7 @@ from verl_video_tools.checks.labels import false_label
 from verl_video_tools.checks.outcome import NotApplicable, fail
 from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.subject import Rollout, Subject
-from verl_video_tools.checks.world import RankingRetriever
+from verl_video_tools.checks.world import RankingRetriever, with_other_truth
 from verl_video_tools.core.errors import FAILURE_CODES, CallError, CallErrorCode
 from verl_video_tools.core.types import (
     CallRecord,
@@ -255,18 +255,11 @@ def failures_hide_the_file(subject: Subject) -> None:
                 )
 
 
-@holds("episode", requires=("rollouts_end", "plans_are_repeatable", "observations_are_pure"))
+@holds("episode", requires=("rollouts_end", "plans_do_not_read_the_truth", "observations_are_pure"))
 def observations_hide_the_truth(subject: Subject) -> None:
     """An observation does not depend on the truth or its place, because the policy would learn to read them."""
-    turn = subject.call_turn()
-    sample = subject.sample
-    other = next(letter for letter in "AB" if letter != sample.ground_truth)
-    changed = replace(
-        sample,
-        ground_truth=other,
-        video_segment_seconds=(1.0, 2.0),
-        extra_info={**sample.extra_info, "video_segment": [1.0, 2.0]},
-    )
+    turn, sample = subject.call_turn(), subject.sample
+    changed = with_other_truth(sample)
     told = [_first_observation(subject, turn, each) for each in (sample, changed)]
     if told[0] != told[1]:
         raise fail("the observation of a call changes with the truth of the row", told[1], "read nothing of the truth")

@@ -74,7 +74,7 @@ def answers_are_stripped(subject: Subject) -> None:
             raise fail(f"the answer of parse({text[:80]!r})", answer, "strip it")
 
 
-@holds("grammar", requires=("parse_never_raises",))
+@holds("grammar", requires=("parse_returns_a_parsed_turn",))
 def parse_depends_on_the_text_alone(subject: Subject) -> None:
     """`parse` gives the same for the same text, whatever it read before, because rollouts share one config."""
     copy = replace(subject.method)
@@ -120,6 +120,18 @@ def _parse_seconds(subject: Subject, text: str) -> float:
     return fastest
 
 
+@holds("grammar", requires=("parse_depends_on_the_text_alone", "tools_of_any_video", "prompt_is_messages"))
+def a_call_asks_for_another_turn(subject: Subject) -> None:
+    """A turn that only calls goes on, because else its call would never be carried out."""
+    if subject.method.max_turns == 1 or not subject.tool_names:
+        raise NotApplicable("the method has no tools, or a single turn")
+    guessed = candidates.guessed_calls(subject.method, subject.info, subject.prompt())
+    read = [subject.method.parse(text) for text in (*subject.given, *guessed)]
+    calling = [turn for turn in read if turn.answer is None and any(call.error is None for call in turn.calls)]
+    if calling and not any(map(subject.method.goes_on_after, calling)):
+        raise fail("goes_on_after each turn that calls", False, "return bool(parsed.calls)")
+
+
 @holds(
     "grammar",
     requires=(
@@ -127,6 +139,7 @@ def _parse_seconds(subject: Subject, text: str) -> float:
         "tools_of_any_video",
         "prompt_is_messages",
         "initial_frames_lie_in_the_video",
+        "a_call_asks_for_another_turn",
     ),
 )
 def a_valid_call_of_each_tool_is_found(subject: Subject) -> None:
@@ -140,7 +153,7 @@ def a_valid_call_of_each_tool_is_found(subject: Subject) -> None:
         )
 
 
-@holds("grammar", requires=("parse_depends_on_the_text_alone", "prompt_is_messages"))
+@holds("grammar", requires=("parse_depends_on_the_text_alone", "answers_are_stripped", "prompt_is_messages"))
 def a_valid_answer_is_found(subject: Subject) -> None:
     """A turn is known that answers with any text, because without it no rollout ends by itself."""
     if subject.answering is None:
@@ -177,11 +190,3 @@ def stop_strings_end_a_call(subject: Subject) -> None:
                     turn[: min(ends)],
                     "let the stop string end the call",
                 )
-
-
-@holds("grammar", requires=("a_valid_call_of_each_tool_is_found", "a_valid_answer_is_found"))
-def a_call_asks_for_another_turn(subject: Subject) -> None:
-    """A turn with a valid call and no answer goes on, because else its call would never be carried out."""
-    parsed = subject.method.parse(subject.call_turn())
-    if subject.method.max_turns > 1 and not subject.method.goes_on_after(parsed):
-        raise fail("goes_on_after a turn with a valid call", False, "return bool(parsed.calls)")

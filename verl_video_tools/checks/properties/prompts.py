@@ -14,7 +14,7 @@ from verl_video_tools.checks.outcome import NotApplicable, fail
 from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.requests import request_fault
 from verl_video_tools.checks.subject import Subject
-from verl_video_tools.checks.world import QWEN, VIDEOS, without_file
+from verl_video_tools.checks.world import QWEN, VIDEOS, with_other_truth, without_file
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import (
     CallRecord,
@@ -199,10 +199,7 @@ def prompt_is_filled_in(subject: Subject) -> None:
 def prompt_hides_the_truth(subject: Subject) -> None:
     """Prompt and initial frames do not depend on the truth or its place, because policies would learn to read them."""
     sample = subject.sample
-    other = next(letter for letter in "AB" if letter != sample.ground_truth)
-    changed = replace(sample, ground_truth=other, video_segment_seconds=(1.0, 2.0))
-    if sample.video_segment_seconds is not None:
-        changed = replace(changed, extra_info={**sample.extra_info, "video_segment": [1.0, 2.0]})
+    changed = with_other_truth(sample)
     plans = [subject.method.plan_initial_frames(subject.info, each, QWEN) for each in (sample, changed)]
     if plans[0] != plans[1]:
         raise fail("initial frames change with the truth of the row", plans[1], "plan from the video and the question")

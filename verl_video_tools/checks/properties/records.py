@@ -15,7 +15,7 @@ _OF_THE_MACHINE = ("latency_ms", "cache")
 _SESSION, _GROUP_SIZE = 3, 8
 
 
-@holds("records", requires=("rollouts_end",))
+@holds("records", requires=("rollouts_end", "plans_can_be_recorded"))
 def records_are_json(subject: Subject) -> None:
     """A record is JSON without NaN and reads back as it was, because all that follows reads files."""
     for rollout in subject.rollouts:

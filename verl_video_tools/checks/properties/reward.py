@@ -147,7 +147,7 @@ def unexecuted_calls_earn_nothing(subject: Subject) -> None:
         _no_more(subject, rollout, twin, "with a refused call of each tool")
 
 
-@holds("reward", requires=("score_is_repeatable",))
+@holds("reward", requires=("unexecuted_calls_earn_nothing",))
 def words_of_unexecuted_calls_are_not_read(subject: Subject) -> None:
     """A refused call earns the same whatever it asked for, because it was not carried out."""
     asked = [rollout for rollout in subject.rollouts if not all(call.ok for call in rollout.trajectory.calls())]

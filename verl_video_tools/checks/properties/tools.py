@@ -12,7 +12,7 @@ from verl_video_tools.checks.properties.prompts import size_fault
 from verl_video_tools.checks.registry import holds
 from verl_video_tools.checks.requests import places_of, request_fault, within
 from verl_video_tools.checks.subject import Subject
-from verl_video_tools.checks.world import QWEN, VIDEOS
+from verl_video_tools.checks.world import QWEN, VIDEOS, with_other_truth
 from verl_video_tools.core.errors import FAILURE_CODES, CallErrorCode, CallRejected
 from verl_video_tools.core.types import PixelEnvelope, ToolPlan
 
@@ -135,6 +135,20 @@ def plans_are_repeatable(subject: Subject) -> None:
 
 
 @holds("tools", requires=("plans_are_repeatable",))
+def plans_do_not_read_the_truth(subject: Subject) -> None:
+    """A call plans the same whatever the truth of the row and its place, because the model would be led there."""
+    _tools(subject)
+    changed = with_other_truth(subject.sample)
+    for name, tool in subject.method.tools(subject.info).items():
+        calls = [(tool, name, arguments) for arguments in probes.valid_arguments(subject, name)]
+        planned, other = (probes.plan_all(subject, calls, sample=each) for each in (subject.sample, changed))
+        for before, after in zip(planned, other, strict=True):
+            if before.plan != after.plan:
+                told = f"{before.says()} planned {before.plan!r:.160}, and with another truth"
+                raise fail(told, after.plan or after.error, "plan from the arguments and context.info")
+
+
+@holds("tools", requires=("plans_are_repeatable",))
 def plans_lie_in_the_video(subject: Subject) -> None:
     """Frames of a call are within the video and in order, because a policy reads them as a stretch of time."""
     _tools(subject)
@@ -146,7 +160,7 @@ def plans_lie_in_the_video(subject: Subject) -> None:
                 )
 
 
-@holds("tools", requires=("plans_lie_in_the_video",))
+@holds("tools", requires=("plans_lie_in_the_video", "plans_do_not_read_the_truth"))
 def plans_show_the_stretch_asked_for(subject: Subject) -> None:
     """Frames of a call over a stretch lie within it, in seconds or in frames, because the model reads them as that."""
     _tools(subject)
