@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -153,15 +154,16 @@ async def conformance_run(
     scorer = SimpleNamespace(compute_score=SimpleNamespace(remote=score))
     worker = worker_class_of(manager)(config, Engine(turns), reward_loop_worker_handles=[scorer])
     tap = callback.TrainedTap(config)
-    for number, row in enumerate(rows):
+    uids = [uuid4().hex for _ in rows]  # of their own: a process keeps images of the queue by the keys of their groups
+    for number, (uid, row) in enumerate(zip(uids, rows, strict=True)):
         batch = TensorDict({}, batch_size=[1])
-        for name, value in (row | {"uid": f"g{number}"}).items():
+        for name, value in (row | {"uid": uid}).items():
             batch[name] = NonTensorStack(value)
         batch["global_steps"], batch["index"] = torch.tensor([1]), torch.tensor([number])
         await worker.generate_sequences(batch)
         await asyncio.gather(*worker.background_tasks)
-    for number in range(len(rows)):
-        train({key: row for key, row in queue.rows.items() if key.startswith(f"g{number}_")}, knows_flags)
+    for uid in uids:
+        train({key: row for key, row in queue.rows.items() if key.startswith(f"{uid}_")}, knows_flags)
     tap.on_save(trainer=None, global_step=1, checkpoint_dir="", async_save=False)
     return queue
 
@@ -175,23 +177,28 @@ def worker_class_of(manager: Any) -> Any:
 
 
 def train(group: dict[str, dict[str, Any]], knows_flags: bool) -> None:
-    """What a step adds to the rows of a group, with verl's own formula, and an actor that reads the row's positions."""
+    """What a step adds to the rows of a group, with verl's own formula, and an actor that reads the row's positions.
+
+    A rollout's record goes with its last sequence, and its advantage with all of them.
+    """
+    last = {key.rsplit("_", 1)[0]: key for key in sorted(group)}
     valid = []
-    for key, row in group.items():
-        extra_fields = getattr(row["extra_fields"], "data", row["extra_fields"])
-        is_flagged = knows_flags and has_record(extra_fields) and bool(unpack_record(extra_fields).flags)
-        if is_flagged:
-            row["response_mask"] = row["response_mask"] * 0
-        valid += [] if is_flagged else [key]
-        row["advantages"] = torch.zeros(len(row["response_mask"]))
-        row["old_log_probs"] = actor_log_probs(row)
-    scores = torch.tensor([float(group[key]["rm_scores"].sum()) for key in valid])
+    for rollout, key in last.items():
+        extra_fields = getattr(group[key]["extra_fields"], "data", group[key]["extra_fields"])
+        if not (knows_flags and has_record(extra_fields) and unpack_record(extra_fields).flags):
+            valid.append(rollout)
+    scores = torch.tensor([float(group[last[rollout]]["rm_scores"].sum()) for rollout in valid])
+    advantages = dict.fromkeys(last, 0.0)
     if len(scores):
-        advantages, _ = compute_grpo_outcome_advantage(
+        values, _ = compute_grpo_outcome_advantage(
             scores[:, None], torch.ones(len(scores), 1), np.zeros(len(scores), dtype=int)
         )
-        for key, advantage in zip(valid, advantages, strict=True):
-            group[key]["advantages"] = advantage * group[key]["response_mask"]
+        advantages |= dict(zip(valid, values[:, 0].tolist(), strict=True))
+    for key, row in group.items():
+        rollout = key.rsplit("_", 1)[0]
+        row["response_mask"] = row["response_mask"] * (rollout in valid)
+        row["advantages"] = advantages[rollout] * row["response_mask"]
+        row["old_log_probs"] = actor_log_probs(row)
 
 
 def actor_log_probs(row: dict[str, Any]) -> torch.Tensor:

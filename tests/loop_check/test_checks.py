@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.loop_check.hand_made import (
     FIRST,
@@ -78,6 +80,29 @@ def test_one_thing_is_wrong(row: dict[str, Any], generations: Any, expected: set
     assert expected <= broken(rollout(row=row, generations=generations))
     if len(expected) == 1:
         assert broken(rollout(row=row, generations=generations)) == expected
+
+
+@given(st.integers(0, len(MASK) - 1))
+def test_any_entry_of_the_mask_matters(i: int) -> None:
+    mask = [1 - keep if number == i else keep for number, keep in enumerate(MASK)]
+    assert broken(rollout(row={"response_mask": mask})) >= {"mask"}
+
+
+@given(st.integers(0, len(RESPONSE) - 1), st.integers(20, 30))
+def test_any_other_token_is_seen(i: int, token: int) -> None:
+    """In a turn that others follow, of an observation, and in the last turn."""
+    response = [*RESPONSE[:i], token, *RESPONSE[i + 1 :]]
+    found = broken(rollout(row={"response_ids": response}))
+    assert ("ids_given" in found) == (i < len(RESPONSE) - len(SECOND))
+    assert ("ids_sampled" in found) == (i < len(FIRST) or i >= len(RESPONSE) - len(SECOND))
+    assert "engine_log_probs" in found or not MASK[i]
+
+
+@given(st.permutations(["a", "b"]), st.sampled_from(["a", "b", "c"]))
+def test_any_other_images_are_seen(order: list[str], last: str) -> None:
+    given_images = [order[0], last]
+    found = broken(rollout(generations=({"images": [order[0]]}, {"images": given_images})))
+    assert ("images_given" in found) == (given_images != ["a", "b"])
 
 
 def test_a_sampled_placeholder() -> None:

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
+from tests.context_method import NAME
 from tests.loop_check.runs import GROUP_SIZE, MODEL, conformance_run, run_config
+from tests.turns.framethinker import answer as framethinker_answer
+from tests.turns.framethinker import choose
 from tests.turns.tagged import answer, think, tool_call
 from tests.videos.files import write_video
 from verl_video_tools.data.stock_rows import to_tool_agent_row
@@ -61,7 +64,7 @@ def verdicts(folder: Path) -> dict[str, Verdict]:
     rollouts, settings = read_rollouts(folder), read_settings(folder)
     context = Context(RunModel(folder, MODEL, None, settings), settings, frozenset({1}), MAX_DIFFERENCE)
     found = audit(rollouts, context)
-    assert is_good(found), found
+    assert is_good(found), [verdict.to_dict() for verdict in found if not verdict.is_good]
     return {verdict.fault: verdict for verdict in found}
 
 
@@ -141,3 +144,22 @@ async def test_stale_weights_are_planted_in_place_of_the_rows_own_fault(
     )
     stale = next(verdict for verdict in found if verdict.fault == STALE_WEIGHTS)
     assert (stale.num_rollouts, stale.num_caught, stale.is_good) == (GROUP_SIZE, 0, False)
+
+
+@pytest.mark.usefixtures("context_method")
+async def test_rollouts_of_several_sequences(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, video: str) -> None:
+    """Each turn is a sequence of its own, without the frames of the turns before."""
+    section = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
+    fields = [f"{section}.{name}={value}" for name, value in FIELDS.items()]
+    loops = Path(__file__).parents[1] / "integration" / "context_loops.yaml"
+    options = run_config(*fields, f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}", agent_name=NAME)
+    faults = [None, "wrong_order", "mask_off_by_one", "flat_positions", "lost_rollout"]
+    rows = [row(video, fault, i) | {"agent_name": NAME} for i, fault in enumerate(faults)]
+    turns = [choose(1, 40), framethinker_answer("B")]
+    await conformance_run(monkeypatch, tmp_path, VideoManager, options, rows, turns, knows_flags=True)
+    assert all(len(rollout.rows) == len(rollout.generations) == 2 for rollout in read_rollouts(tmp_path))
+    found = verdicts(tmp_path)
+    assert found[CLEAN].num_rollouts == min(found[CLEAN].num_checked.values()) == GROUP_SIZE
+    for name in faults[1:4]:
+        assert found[name].num_caught == GROUP_SIZE and LOOP_FAULTS[name] <= set(found[name].by_check), found[name]
+    assert (found["lost_rollout"].num_left_out, found["lost_rollout"].num_caught) == (1, 0)
