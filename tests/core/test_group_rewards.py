@@ -123,6 +123,16 @@ async def test_components_leave_the_groups_to_score_group() -> None:
         await Both(ccv=False).score(rollout(), SAMPLE)
 
 
+async def test_components_of_a_rollout_that_earns_nothing_leave_them_out_too() -> None:
+    class Nothing(FrameThinkerInGroups):
+        async def components(self, *arguments: Any) -> dict[str, float]:
+            return self.no_components()
+
+    method = Nothing()
+    assert await method.score(rollout(), SAMPLE) == method.zero_reward()
+    assert {"curiosity", "length"} <= method.zero_reward().keys()
+
+
 async def test_the_example_of_the_docs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (Path(__file__).parents[2] / "docs" / "groups.md").read_text(encoding="utf-8")
     method_code, sampling_code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)

@@ -328,7 +328,7 @@ class Method(GroupRules, ABC):
         if trajectory.is_lost():
             return self.zero_reward()
         components = await self.components(trajectory, sample, judge)
-        if set(components) != (expected := set(self.reward_components) - set(self.group_components)):
+        if set(components) != set(expected := self.no_components()):
             raise TypeError(
                 f"{type(self).__name__}.components gave {sorted(components)}, and reward_components are "
                 f"{sorted(expected)}"
@@ -347,12 +347,12 @@ class Method(GroupRules, ABC):
         """
 
     def no_components(self) -> dict[str, float]:
-        """Components of a rollout that earns nothing."""
-        return dict.fromkeys(self.reward_components, 0.0)
+        """What `components` returns for a rollout that earns nothing."""
+        return dict.fromkeys((name for name in self.reward_components if name not in self.group_components), 0.0)
 
     def zero_reward(self) -> dict[str, float]:
         """The breakdown of a rollout that earns nothing."""
-        return {"score": 0.0, **self.no_components()}
+        return {"score": 0.0, **dict.fromkeys(self.reward_components, 0.0)}
 
 
 @cache
