@@ -35,6 +35,8 @@ class FrameRecord:
     timestamp_seconds: float
     width: int
     height: int
+    video: int = 0
+    """Which of several videos of a row it is from, from 0. Records hold it where it is not 0."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class FrameRequest:
             later one.
         unique: each frame comes once, though several times mean it; so fewer frames than times may come. Where the
             frame rate varies, this is not known before the file is asked.
+        video: which of several videos of a row, from 0.
     """
 
     width: int
@@ -98,6 +101,7 @@ class FrameRequest:
     indices: tuple[int, ...] | None = None
     rounding: Rounding = "shown"
     unique: bool = False
+    video: int = 0
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.indices is None):

@@ -21,6 +21,7 @@ class ShownFrame:
         timestamp_seconds: of the frame, as its decoder reported it.
         label: the words that stood before the image on its line, as the model read them; empty where there were none.
         turn: 0 for the frames shown with the question, n for those that answered the n-th assistant turn.
+        video: which of several videos of the row it is from, from 0.
     """
 
     position: int
@@ -28,6 +29,7 @@ class ShownFrame:
     timestamp_seconds: float
     label: str
     turn: int
+    video: int = 0
 
 
 @dataclass(frozen=True, slots=True)

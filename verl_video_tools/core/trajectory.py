@@ -166,6 +166,8 @@ class Trajectory:
     With the run's method they give the rollout's (`core.method.method_of_rollout`)."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+    more_videos: list[VideoInfo] = field(default_factory=list)
+    """Those after `video` in a row with several; records hold them where there are any."""
     visuals: Literal["video", "images", "none"] = "video"
     """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
     others there is no `video`, and records hold this field."""
@@ -215,6 +217,8 @@ class Trajectory:
         data["initial_frames"] = _frame_dicts(self.initial_frames)
         if self.visuals == "video":
             del data["visuals"]
+        if not self.more_videos:
+            del data["more_videos"]
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)
@@ -239,11 +243,13 @@ class Trajectory:
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
         video = VideoInfo(**data["video"]) if data["video"] is not None else None
+        more_videos = [VideoInfo(**info) for info in data.get("more_videos", ())]
         stop_reason = StopReason(data["stop_reason"]) if data["stop_reason"] is not None else None
         return cls(
             **{
                 **data,
                 "video": video,
+                "more_videos": more_videos,
                 "initial_frames": frames(data["initial_frames"]),
                 "turns": turns,
                 "stop_reason": stop_reason,
@@ -257,13 +263,16 @@ def _without_frames(call: CallRecord) -> CallRecord:
 
 
 def _frame_dicts(frames: Sequence[FrameRecord]) -> list[dict[str, Any]]:
-    return [{name: getattr(frame, name) for name in _FRAME_FIELDS} for frame in frames]
+    return [
+        {name: getattr(frame, name) for name in _FRAME_FIELDS} | ({"video": frame.video} if frame.video else {})
+        for frame in frames
+    ]
 
 
 _LEFT_OUT: Mapping[str, Any] = {"text": None, "model_calls": []}
 """Fields of a call that its record holds only where they say something: few calls have any."""
 
-_FRAME_FIELDS = [each.name for each in fields(FrameRecord)]
+_FRAME_FIELDS = [each.name for each in fields(FrameRecord) if each.name != "video"]
 
 
 def _frames_in_words(indices: Sequence[int]) -> str:
