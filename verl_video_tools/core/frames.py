@@ -52,9 +52,11 @@ class FrameRecord:
     height: int
     region: PixelBox | None = None
     tiles: tuple[Tile, ...] = ()
+    video: int = 0
+    """Which of several videos of a row it is from, from 0. Records hold it where it is not 0."""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able; `region` (left, top, right, bottom) and `tiles` only where there are any."""
+        """JSON-able; `region` (left, top, right, bottom), `tiles` and `video` only where they say something."""
         told: dict[str, Any] = {
             "index": self.index,
             "timestamp_seconds": self.timestamp_seconds,
@@ -65,6 +67,8 @@ class FrameRecord:
             told["region"] = list(self.region)
         if self.tiles:
             told["tiles"] = [{"index": tile.index, "timestamp_seconds": tile.timestamp_seconds} for tile in self.tiles]
+        if self.video:
+            told["video"] = self.video
         return told
 
     @classmethod
@@ -141,6 +145,7 @@ class FrameRequest:
             resized.
         grid: (columns, rows) of one picture that shows all the frames, row by row; cells that no frame fills are
             black. None shows a picture per frame.
+        video: which of several videos of a row, from 0.
 
     Raises:
         ValueError: both or neither of `seconds` and `indices`; a grid with fewer cells than frames, or whose cells are
@@ -155,6 +160,7 @@ class FrameRequest:
     unique: bool = False
     region: Region | None = None
     grid: tuple[int, int] | None = None
+    video: int = 0
 
     def __post_init__(self) -> None:
         if (self.seconds is None) == (self.indices is None):

@@ -25,6 +25,7 @@ class ShownFrame:
         turn: 0 for the frames shown with the question, n for those that answered the n-th assistant turn.
         region: the part of the displayed frame that was shown; None where all of it was.
         tiles: the frames of a grid; index and time are then the first one's. Empty for a single frame.
+        video: which of several videos of the row it is from, from 0.
     """
 
     position: int
@@ -34,6 +35,7 @@ class ShownFrame:
     turn: int
     region: PixelBox | None = None
     tiles: tuple[Tile, ...] = ()
+    video: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from verl_video_tools.core.frames import FrameRequest, PixelEnvelope, VideoInfo
 from verl_video_tools.core.grading import check_question
 from verl_video_tools.core.group_rules import GroupRules
 from verl_video_tools.core.messages import Content, ImagePart, Message
+from verl_video_tools.core.other_rows import OtherRows
 from verl_video_tools.core.prompt_files import check_placeholders
 from verl_video_tools.core.sample import Sample
 from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.services import Judge
-from verl_video_tools.core.subtitles import Subtitle
 from verl_video_tools.core.templates import Template, check_templates
 from verl_video_tools.core.tool import Tool, ToolDescription
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
@@ -42,7 +42,7 @@ class RolloutLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(GroupRules, ABC):
+class Method(OtherRows, GroupRules, ABC):
     """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
 
     The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;
@@ -259,23 +259,9 @@ class Method(GroupRules, ABC):
         where other frames stand in for damaged ones.
         """
 
-    def picture_prompt(self, question: str, images: Sequence[ImagePart]) -> list[Message]:
-        """Messages that ask on a row without a video: about its pictures, which come without pixels before they are
-        decoded, or where there are none about nothing but the question. No video: no tools.
-
-        Raises:
-            UsageError: the method has none.
-        """
-        raise UsageError(f"{self.name} does not ask about pictures; such rows are for methods with a `picture_prompt`")
-
     def tool_agent_prompt(self) -> str | None:
         """System prompt for verl's own loop, where the method's own does not ask for calls in verl's format."""
         return None
-
-    def prompt_subtitles(self, sample: Sample) -> Sequence[Subtitle]:
-        """The row's subtitles that stand between the frames shown with the question: all. A method whose tools look
-        them up shows none."""
-        return sample.subtitles
 
     def message_templates(self) -> Mapping[str, Template]:
         """The texts of the messages that this config writes by `core.templates.render`, by name; `templates_file`

@@ -32,10 +32,18 @@ class Sample:
     image_paths: tuple[str, ...] = ()
     """Images in place of a video, in order; `video_path` is then empty, as it is where there is neither."""
 
+    more_video_paths: tuple[str, ...] = ()
+    """Those after `video_path` in a row with several videos."""
+
+    @property
+    def videos(self) -> tuple[str, ...]:
+        """Paths of all videos, in order."""
+        return (self.video_path, *self.more_video_paths) if self.video_path else ()
+
     @property
     def media(self) -> str:
-        """What the question is about, by which questions are told apart: the video, or the first image; empty where it
-        is a text alone."""
+        """What the question is about, by which questions are told apart: the first video, or image; empty where it is a
+        text alone."""
         return self.video_path or next(iter(self.image_paths), "")
 
     @classmethod
@@ -53,7 +61,11 @@ class Sample:
         question, video_path, question_type = (
             _text(extra_info, name, where) for name in ("question", "video_path", "question_type")
         )
-        image_paths, visuals = _image_paths(extra_info, where), _text(extra_info, "visuals", where)
+        several = _paths(extra_info, "video_paths", where)
+        if several and video_path:
+            raise RowError(f"{where}: extra_info names both video_path and video_paths; keep one")
+        video_path, *more = several or (video_path,)
+        image_paths, visuals = _paths(extra_info, "image_paths", where), _text(extra_info, "visuals", where)
         has_visuals = bool(image_paths) or visuals == "none"
         for name, text in (("question", question), ("video_path", video_path)):
             if not text and not (name == "video_path" and has_visuals):
@@ -61,8 +73,9 @@ class Sample:
         named = [bool(video_path), bool(image_paths), visuals == "none"]
         if visuals not in ("", "none") or sum(named) > 1:
             raise RowError(
-                f"{where}: a row has a video (video_path), images (image_paths), or visuals='none' and neither, and no "
-                f"two of them; got visuals={visuals!r:.80}, {bool(video_path):d} video and {len(image_paths)} images"
+                f"{where}: a row has a video (video_path) or several (video_paths), or images (image_paths), or says "
+                f"visuals='none', and no two of these; got visuals={visuals!r:.80}, {bool(video_path):d} video and "
+                f"{len(image_paths)} images"
             )
         truth = _entries(row, "reward_model", where).get("ground_truth")
         if truth is None:
@@ -89,6 +102,7 @@ class Sample:
             extra_info=extra_info,
             subtitles=subtitles,
             image_paths=image_paths,
+            more_video_paths=tuple(more),
         )
 
 
@@ -112,14 +126,25 @@ def _text(extra_info: Mapping[str, Any], name: str, where: str) -> str:
     return given
 
 
-def _image_paths(extra_info: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    given = extra_info.get("image_paths")
+def media_of(extra_info: Mapping[str, Any]) -> str | None:
+    """`Sample.media` of a row that need not be right otherwise; None where there is none."""
+    for name in ("video_path", "video_paths", "image_paths"):
+        given = extra_info.get(name)
+        if isinstance(given, str) and given:
+            return given
+        if given is not None and not isinstance(given, str) and len(given):
+            return str(given[0])
+    return None
+
+
+def _paths(extra_info: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
+    given = extra_info.get(name)
     if given is None:
         return ()
     is_list = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
     paths = tuple(given) if is_list else ()
     if not is_list or not all(isinstance(path, str) and path for path in paths):
-        raise RowError(f"{where}: extra_info.image_paths must be a list of paths, got {given!r:.200}")
+        raise RowError(f"{where}: extra_info.{name} must be a list of paths, got {given!r:.200}")
     return paths
 
 

@@ -32,6 +32,9 @@ class ToolContext:
     turns: tuple[SaidTurn, ...] = ()
     """What the model has said: the last turn is the one that makes this call, without its calls; those before have the
     calls with what became of them. Empty where `shown` always is."""
+    videos: tuple[VideoInfo, ...] = ()
+    """Facts of all videos of the row, `info` first; a `FrameRequest` names one by its place here. Other fields are
+    about the first. Empty in verl's own tool loop, which binds one."""
     look: Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]] | None = None
     """Decodes frames for the tool itself, which the policy is not shown. Raises VideoError."""
     model: ToolModel | None = None

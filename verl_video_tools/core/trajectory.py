@@ -170,6 +170,8 @@ class Trajectory:
     """Options of sampling that are this rollout's own (`Method.sampling_options`); the others are the run's."""
     prompt_digest: str | None = None
     """Of the user's system prompt (`prompt_files.prompt_digest`); None where the packaged one was shown."""
+    more_videos: list[VideoInfo] = field(default_factory=list)
+    """Those after `video` in a row with several; records hold them where there are any."""
     visuals: Literal["video", "images", "none"] = "video"
     """What the question came with. `images` are the `initial_frames`, by their numbers in the row. With either of the
     others there is no `video`, and records hold this field."""
@@ -223,6 +225,8 @@ class Trajectory:
             del data["visuals"]
         if self.made_of is None:  # as for most methods
             del data["made_of"]
+        if not self.more_videos:
+            del data["more_videos"]
         for turn, made in zip(self.turns, data["turns"], strict=True):
             for call, record in zip(turn.calls, made["calls"], strict=True):
                 record["frames"] = _frame_dicts(call.frames)
@@ -247,11 +251,13 @@ class Trajectory:
 
         turns = [Turn(**{**turn, "calls": [call(record) for record in turn["calls"]]}) for turn in data["turns"]]
         video = VideoInfo(**data["video"]) if data["video"] is not None else None
+        more_videos = [VideoInfo(**info) for info in data.get("more_videos", ())]
         stop_reason = StopReason(data["stop_reason"]) if data["stop_reason"] is not None else None
         return cls(
             **{
                 **data,
                 "video": video,
+                "more_videos": more_videos,
                 "initial_frames": frames(data["initial_frames"]),
                 "turns": turns,
                 "stop_reason": stop_reason,

@@ -130,7 +130,7 @@ def rows_of_records(
         if fault is None:
             row = _row(line, keep_reasoning)
             asked = row["extra_info"]
-            media = asked.get("video_path") or tuple(asked.get("image_paths") or ())
+            media = asked.get("video_path") or (*(asked.get("video_paths") or ()), *(asked.get("image_paths") or ()))
             key = (media, asked["question"], *row["turns"])
             fault = "repetition" if key in seen else None
         if fault is not None:

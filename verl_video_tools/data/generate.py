@@ -45,7 +45,7 @@ Record = dict[str, Any]
 `usage` is what the endpoint's replies cost (`chat_policy.Usage`), `seconds` what the rollout took, waiting included.
 """
 
-_ASKED_FIELDS = ("video_path", "image_paths", "question", "subtitles")
+_ASKED_FIELDS = ("video_path", "video_paths", "image_paths", "question", "subtitles")
 _GRADED_FIELDS = ("question_type", "options", "video_segment", "classification")
 """Of `extra_info`: what a rollout was asked, and what its reward and its label depend on beside the truth."""
 

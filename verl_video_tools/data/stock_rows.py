@@ -68,6 +68,8 @@ async def to_tool_agent_row(
     """
     sample = Sample.from_row(row)
     where = f"row index={sample.extra_info.get('index', '?')}"
+    if len(sample.videos) != 1:
+        raise RowError(f"{where}: verl's tool loop takes rows with one video, got {len(sample.videos)}")
     method = method or get_method("framethinker")
     tool_names = _tool_names(method)
     episode = Episode(method, sample)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.sample import media_of
 from verl_video_tools.data.formats import BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.parquet import read_schema, row_batches, row_writer, with_texts
 from verl_video_tools.data.video_identity import SIGNS, Identity, Sign, identities, same_video
@@ -124,7 +125,7 @@ def video_paths(source: Path) -> Iterator[str]:
 
 
 def _media_path(extra_info: Mapping[str, Any]) -> Any:
-    return extra_info.get("video_path") or next(iter(extra_info.get("image_paths") or ()), None)
+    return media_of(extra_info)
 
 
 def _column(source: Path, name: str) -> Iterator[Any]:

@@ -252,6 +252,8 @@ class _Checker:
         info = None
         if not sample.video_path:
             problems += _picture_problems(sample, self._methods.of(row.get("agent_name")))
+        elif sample.more_video_paths:
+            problems += _several_problems(sample, self._methods.of(row.get("agent_name")))
         elif not self._is_file(sample.video_path):
             problems.append(f"no such video file: {read_clip(sample.video_path).file}")
         elif self._videos is not None:
@@ -325,6 +327,14 @@ def _picture_problems(sample: Sample, method: Method | None) -> Iterator[str]:
             method.picture_prompt(sample.question, ())
         except UsageError as error:
             yield str(error)
+
+
+def _several_problems(sample: Sample, method: Method | None) -> Iterator[str]:
+    """What is wrong with several videos; they are not opened."""
+    files = (read_clip(path).file for path in sample.videos)
+    yield from (f"no such video file: {file}" for file in files if not os.path.isfile(file))
+    if method is not None and not method.asks_about_several_videos:
+        yield f"{method.name} does not ask about several videos"
 
 
 def _segment_problems(sample: Sample, info: VideoInfo | None) -> Iterator[str]:

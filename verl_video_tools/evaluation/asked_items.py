@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from verl_video_tools.core.clips import read_clip
+from verl_video_tools.core.sample import media_of
 from verl_video_tools.core.types import AnswerLabel, Sample
 from verl_video_tools.data.extractors import Extractor
 from verl_video_tools.data.formats import GradedItem
@@ -43,12 +44,10 @@ class AskedItem:
 
     @property
     def video(self) -> str:
-        """The file, or the first image, or of a text alone the question: questions about one tend to be right together,
-        those about parts of a file (`core.clips`), too."""
+        """The file, the first of several, the first image, or of a text alone the question: questions about one tend to
+        be right together, those about parts of a file (`core.clips`), too."""
         extra_info = self.record["extra_info"]
-        images = extra_info.get("image_paths")
-        first = images[0] if images is not None and len(images) else extra_info.get("question")
-        return read_clip(str(extra_info.get("video_path") or first)).file
+        return read_clip(str(media_of(extra_info) or extra_info.get("question"))).file
 
     @property
     def is_failed(self) -> bool:

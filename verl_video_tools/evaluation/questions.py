@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.sample import media_of
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, get_benchmark, read_rows
 from verl_video_tools.data.formats.submissions import has_truth
 from verl_video_tools.data.formats.subtitles import SUBTITLE_FORMS, asked_with_subtitles
@@ -51,9 +52,7 @@ def question_digest(extra_info: Mapping[str, Any]) -> str:
     """What a question is known by in every run: its text, without the changes of a control, and the name of its video,
     wherever that lies. Several may have the same."""
     question = extra_info.get(AS_PUBLISHED, extra_info.get("question"))
-    images = extra_info.get("image_paths")
-    media = extra_info.get("video_path") or (images[0] if images is not None and len(images) else None)
-    video = PurePath(str(media)).name
+    video = PurePath(str(media_of(extra_info))).name
     return hashlib.sha256(f"{video}\n{question}".encode(errors="backslashreplace")).hexdigest()
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verl_video_tools.core.errors import (
     INTACT_CODES,
     CallError,
     CallErrorCode,
     CallRejected,
+    FrameRangeError,
     PolicyError,
     RetrievalError,
     RowError,
@@ -25,7 +26,6 @@ from verl_video_tools.core.errors import (
     VideoError,
 )
 from verl_video_tools.core.prompt_files import prompt_digest
-from verl_video_tools.core.selectors import load_selector
 from verl_video_tools.core.types import (
     CallRecord,
     Content,
@@ -52,9 +52,10 @@ from verl_video_tools.core.types import (
     with_pixels,
 )
 from verl_video_tools.rollout.call_errors import failure_code, is_refused
+from verl_video_tools.rollout.initial_frames import group_prefetch, initial_messages, initial_requests
 from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
-from verl_video_tools.rollout.special_tokens import escape_special_tokens, prompt_messages
+from verl_video_tools.rollout.special_tokens import escape_special_tokens
 from verl_video_tools.rollout.tool_contexts import ToolContexts
 from verl_video_tools.video import Video, cache_stats, decode_frames, open_video, planned_frames
 
@@ -84,7 +85,7 @@ class Episode:
     """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
-    _video: Video | None = field(default=None, init=False)
+    _videos: list[Video] = field(default_factory=list, init=False)
     _contexts: ToolContexts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,7 +97,13 @@ class Episode:
         )
         deadline_seconds = self.method.tool_deadline_seconds
         self._contexts = ToolContexts(
-            self.sample, self.envelope, self._decode, deadline_seconds, self.retriever, self.tool_model
+            self.sample,
+            self.envelope,
+            self._decode,
+            deadline_seconds,
+            self.trajectory.retrieved_frames,
+            self.retriever,
+            self.tool_model,
         )
 
     async def run(self, policy: Policy) -> Trajectory:
@@ -122,18 +129,26 @@ class Episode:
     # -------------------------------------------------------------------------------------------------- initial frames
 
     async def start(self) -> list[Message] | None:
-        """Open the video and give the prompt with its initial frames; None if the rollout ends here."""
-        if not self.sample.video_path:
+        """Open the videos and give the prompt with the initial frames; None if the rollout ends here."""
+        method, sample = self.method, self.sample
+        if not sample.videos:
             return await self._start_without_video()
+        if len(sample.videos) > 1 and not method.asks_about_several_videos:
+            self.abort(f"{method.name} does not ask about several videos, and the row has {len(sample.videos)}")
+            return None
         try:
-            self._video = await open_video(self.sample.video_path, deadline_seconds=self.method.tool_deadline_seconds)
-            info = self._video.info
-            request = await self._initial_request(self._video)
-            planned = await self._planned(request)
-            messages = prompt_messages(self.method, self.sample, info, planned)
+            deadline_seconds = method.tool_deadline_seconds
+            self._videos = [await open_video(path, deadline_seconds=deadline_seconds) for path in sample.videos]
+            info = self._videos[0].info
+            requests = await initial_requests(method, sample, self.envelope, self._videos, self._contexts)
+            planned = [image for request in requests for image in await self._planned(request)]
+            messages = initial_messages(method, sample, self._videos, planned)
             if await self._exceeds_budget(messages, info):  # asked before anything is decoded
                 return None
-            images = await self._decode(request, self._group_prefetch(request))
+            prefetch: tuple[FrameRequest, ...] = ()
+            if len(requests) == 1 and method.initial_frames_selector is None:  # else the group's are not known
+                prefetch = group_prefetch(self.group, requests, sample, self.envelope, self._videos[0])
+            images = [image for request in requests for image in await self._decode(request, prefetch)]
         except VideoError as error:
             self._end_with_video_error(error)
             return None
@@ -143,10 +158,11 @@ class Episode:
         if [image.record for image in images] == [image.record for image in planned]:
             messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
         else:  # another frame stands in for a damaged one, and labels tell what is shown
-            messages = prompt_messages(self.method, self.sample, info, images)
+            messages = initial_messages(method, sample, self._videos, images)
             if await self._exceeds_budget(messages, info):
                 return None
         self.trajectory.video = info
+        self.trajectory.more_videos = [video.info for video in self._videos[1:]]
         self.trajectory.initial_frames = [image.record for image in images]
         self._contexts.history.show([message.content for message in messages])
         return messages
@@ -230,37 +246,6 @@ class Episode:
 
     # ------------------------------------------------------------------------------------------------------- internals
 
-    async def _initial_request(self, video: Video) -> FrameRequest:
-        planned = self.method.plan_initial_frames(video.info, self.sample, self.envelope)
-        if self.method.initial_frames_selector is None:
-            return planned
-        context = self._contexts.of_selector(video, self.trajectory.retrieved_frames)
-        select = load_selector(self.method.initial_frames_selector)
-        try:
-            chosen = await select(planned, context, self.method.tool_deadline_seconds)
-        except (RetrievalError, VideoError):
-            raise
-        except Exception as error:  # a user's own code: raised further, it would cost the whole group its records
-            raise RetrievalError(f"{self.method.initial_frames_selector} failed: {error!r}") from error
-        same_form = (chosen.width, chosen.height, chosen.grid) == (planned.width, planned.height, planned.grid)
-        if not same_form or not 0 < chosen.num_frames <= planned.num_frames:
-            raise RetrievalError(
-                f"{self.method.initial_frames_selector} chose {chosen.num_frames} frames of "
-                f"{chosen.width}x{chosen.height}; it may choose 1 to {planned.num_frames} of "
-                f"{planned.width}x{planned.height}{'' if chosen.grid == planned.grid else ', in the same grid'}"
-            )
-        return chosen
-
-    def _group_prefetch(self, request: FrameRequest) -> tuple[FrameRequest, ...]:
-        """Initial frames of the group that differ from this rollout's; unknown where a selector chooses them."""
-        if self.method.initial_frames_selector is not None:
-            return ()
-        different = {id(method): method for method in self.group}.values()
-        requests = {
-            method.plan_initial_frames(self._opened_video().info, self.sample, self.envelope) for method in different
-        }
-        return tuple(requests - {request})
-
     async def _execute(self, parsed: ParsedTurn, turn: Turn, turns_left: int) -> Content | None:
         tools = self._tools()
         plans = [await self._plan(call, tools.get(call.name)) for call in parsed.calls]
@@ -316,7 +301,7 @@ class Episode:
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
         if record.error is None and tool is not None:
-            context = self._contexts.of_call(self._opened_video(), record)
+            context = self._contexts.of_call(self._opened_videos(), record)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text
@@ -331,7 +316,7 @@ class Episode:
 
     async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
         """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
-        info = None if self._video is None else self._video.info
+        info = self._videos[0].info if self._videos else None
         if not record.ok or plan.frames is None:
             return ToolOutcome(record, video=info)
         started = time.perf_counter()
@@ -350,25 +335,33 @@ class Episode:
     async def _planned(self, request: FrameRequest) -> tuple[ImagePart, ...]:
         """The frames of a request without pixels. Their times are in the file's index, so labels are final but where a
         frame turns out to be damaged."""
-        records = await planned_frames(self._opened_video(), request, self.method.tool_deadline_seconds)
-        return tuple(ImagePart(record) for record in records)
+        records = await planned_frames(self._video_of(request), request, self.method.tool_deadline_seconds)
+        return tuple(ImagePart(_in_video(record, request.video)) for record in records)
 
     async def _decode(self, request: FrameRequest, prefetch: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
         deadline_seconds = self.method.tool_deadline_seconds
-        batch = await decode_frames(self._opened_video(), request, deadline_seconds=deadline_seconds, prefetch=prefetch)
+        video = self._video_of(request)
+        batch = await decode_frames(video, request, deadline_seconds=deadline_seconds, prefetch=prefetch)
         cache = self.trajectory.cache
         cache.hits += batch.num_cached
         cache.misses += len(batch) - batch.num_cached
         cache.stored_bytes = cache_stats().stored_bytes
-        return tuple(map(ImagePart, batch.records(), batch.frames_THWC))
+        records = [_in_video(record, request.video) for record in batch.records()]
+        return tuple(map(ImagePart, records, batch.frames_THWC))
 
     def _tools(self) -> Mapping[str, Tool]:
-        return {} if self.trajectory.visuals != "video" else self.method.tools(self._opened_video().info)
+        return {} if self.trajectory.visuals != "video" else self.method.tools(self._opened_videos()[0].info)
 
-    def _opened_video(self) -> Video:
-        if self._video is None:
+    def _opened_videos(self) -> Sequence[Video]:
+        if not self._videos:
             raise RuntimeError("Episode.start() must come before step()")
-        return self._video
+        return self._videos
+
+    def _video_of(self, request: FrameRequest) -> Video:
+        videos = self._opened_videos()
+        if not 0 <= request.video < len(videos):
+            raise FrameRangeError(f"there is no video {request.video}: the row has {len(videos)}, counted from 0")
+        return videos[request.video]
 
     def _refuse(self, parsed: ParsedTurn, code: CallErrorCode, why: str) -> None:
         self.trajectory.turns[-1].calls = [
@@ -394,6 +387,10 @@ class Episode:
 
     def _end(self, reason: StopReason, error: str | None = None) -> None:
         self.trajectory.stop_reason, self.trajectory.error = reason, error
+
+
+def _in_video(record: FrameRecord, video: int) -> FrameRecord:
+    return replace(record, video=video) if video else record
 
 
 def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:

@@ -20,13 +20,13 @@ class History:
 
     def show(self, contents: Sequence[Content]) -> None:
         """Messages that the model reads next: the prompt, or the observation that answers the last turn."""
-        images = [image for content in contents for image in labelled_images(content)]
+        images = [(label, image.record) for content in contents for label, image in labelled_images(content)]
         self.shown += tuple(
             ShownFrame(
-                *(position, image.record.index, image.record.timestamp_seconds, label, len(self.turns)),
-                *(image.record.region, image.record.tiles),
+                *(position, frame.index, frame.timestamp_seconds, label, len(self.turns)),
+                *(frame.region, frame.tiles, frame.video),
             )
-            for position, (label, image) in enumerate(images, start=len(self.shown))
+            for position, (label, frame) in enumerate(images, start=len(self.shown))
         )
 
     def say(self, text: str) -> None:

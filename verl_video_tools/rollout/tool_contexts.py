@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -29,6 +29,7 @@ class ToolContexts:
     Attributes:
         look: decodes frames for a tool.
         deadline_seconds: of a look-up in the video.
+        selected_frames: what the retriever answers to a selector is appended.
         history: of the rollout; grows.
     """
 
@@ -36,27 +37,25 @@ class ToolContexts:
     envelope: PixelEnvelope
     look: Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
     deadline_seconds: float
+    selected_frames: list[list[int]]
     retriever: Retriever | None = None
     tool_model: ToolModel | None = None
     history: History = field(default_factory=History)
     _spent: Spent = field(default_factory=Spent)
 
-    def of_call(self, video: Video, record: CallRecord) -> ToolContext:
+    def of_call(self, videos: Sequence[Video], record: CallRecord) -> ToolContext:
         """For the tool that plans a call; what it asks is noted in the call's record."""
         model = (
             None if self.tool_model is None else RecordingToolModel(self.tool_model, self._spent, record.model_calls)
         )
-        return self._context(video, record.retrieved_frames, model)
+        return self._context(videos, record.retrieved_frames, model)
 
-    def of_selector(self, video: Video, answers: list[list[int]]) -> ToolContext:
-        """For the selector of the initial frames. It may ask no model: its record has no place for that.
+    def of_selector(self, video: Video) -> ToolContext:
+        """For the selector of the initial frames. It may ask no model: its record has no place for that."""
+        return self._context((video,), self.selected_frames, None)
 
-        Args:
-            answers: what the retriever answers is appended.
-        """
-        return self._context(video, answers, None)
-
-    def _context(self, video: Video, answers: list[list[int]], model: ToolModel | None) -> ToolContext:
+    def _context(self, videos: Sequence[Video], answers: list[list[int]], model: ToolModel | None) -> ToolContext:
+        video = videos[0]
         return ToolContext(
             video.info,
             self.sample,
@@ -65,6 +64,7 @@ class ToolContexts:
             None if self.retriever is None else RecordingRetriever(self.retriever, answers),
             shown=self.history.shown,
             turns=self.history.turns,
+            videos=tuple(each.info for each in videos),
             look=self.look,
             model=model,
         )

@@ -154,7 +154,7 @@ def check_media(method: Method, sample: Sample) -> None:
 
     Raises:
         RowError: the row is a text alone.
-        UsageError: it has images, and the method does not ask about these.
+        UsageError: it has images or several videos, and the method does not ask about these.
     """
     if not sample.media:
         raise RowError(
@@ -163,6 +163,8 @@ def check_media(method: Method, sample: Sample) -> None:
         )
     if not sample.video_path:
         method.picture_prompt(sample.question, ())
+    if sample.more_video_paths and not method.asks_about_several_videos:
+        raise UsageError(f"{method.name} does not ask about several videos, and the row has {len(sample.videos)}")
 
 
 def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> None:

@@ -105,6 +105,28 @@ class Direct(vt.Method):
                 content += [f"\nframe {image.record.index} at {image.record.timestamp_seconds:.2f} s: ", image]
         return [vt.Message("system", (self._system_prompt(),)), vt.Message("user", tuple(content))]
 
+    @property
+    def asks_about_several_videos(self) -> bool:
+        return self._shows_any and not self.initial_frames_as_video
+
+    def plan_videos(
+        self, infos: Sequence[vt.VideoInfo], sample: vt.Sample, envelope: vt.PixelEnvelope
+    ) -> list[vt.FrameRequest]:
+        """`initial_frames` shared out evenly, one of each video at least."""
+        share = replace(self, initial_frames=max(1, self.initial_frames // len(infos)))
+        looks = (share.plan_initial_frames(info, sample, envelope) for info in infos)
+        return [replace(look, video=number) for number, look in enumerate(looks)]
+
+    def videos_prompt(
+        self, sample: vt.Sample, infos: Sequence[vt.VideoInfo], images: Sequence[vt.ImagePart]
+    ) -> list[vt.Message]:
+        """As `prompt`, each frame also after the number of its video, from 1."""
+        content: list[str | vt.ImagePart] = [sample.question.rstrip(), "\n"]
+        for image in images:
+            frame = image.record
+            content += [f"\nvideo {frame.video + 1}, frame {frame.index} at {frame.timestamp_seconds:.2f} s: ", image]
+        return [vt.Message("system", (self._system_prompt("videos"),)), vt.Message("user", tuple(content))]
+
     def picture_prompt(self, question: str, images: Sequence[vt.ImagePart]) -> list[vt.Message]:
         """The system prompt; then the question, and each image after its number, from 1."""
         content: list[str | vt.ImagePart] = [question.rstrip()]

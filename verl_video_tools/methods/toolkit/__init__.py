@@ -108,4 +108,5 @@ from verl_video_tools.methods.toolkit.spans import span_argument as span_argumen
 from verl_video_tools.methods.toolkit.subtitle_tools import SubtitlesAt as SubtitlesAt
 from verl_video_tools.methods.toolkit.subtitle_tools import SubtitleSearch as SubtitleSearch
 from verl_video_tools.methods.toolkit.text_results import with_text as with_text
+from verl_video_tools.methods.toolkit.video_argument import video_argument as video_argument
 from verl_video_tools.methods.toolkit.zoom import Zoom as Zoom

@@ -25,6 +25,7 @@ from verl_video_tools.methods.toolkit.arguments import format_seconds, seconds_a
 from verl_video_tools.methods.toolkit.frame_lines import frame_lines
 from verl_video_tools.methods.toolkit.frame_size import frame_size
 from verl_video_tools.methods.toolkit.spans import LABEL_ROUNDING_SECONDS, span_argument
+from verl_video_tools.methods.toolkit.video_argument import video_argument
 from verl_video_tools.video.sampling import uniform_seconds
 
 CUT_MARK = " [...]"
@@ -56,8 +57,9 @@ class AskModel:
             "time": ("number", "A moment, in seconds from the start of the video."),
             "start_time": ("number", "Where a part starts, in seconds."),
             "end_time": ("number", "Where it ends, in seconds; not before start_time, within the video."),
+            "video": ("integer", "Number of the video, from 1, where the question is about several."),
         },
-        optional=("time", "start_time", "end_time"),
+        optional=("time", "start_time", "end_time", "video"),
     )
 
     num_frames: int = 8
@@ -75,17 +77,18 @@ class AskModel:
         record (`CallRecord.model_calls`).
 
         Raises:
-            CallRejected: `malformed_call`, `reversed_segment` or `out_of_range`; `model_budget` where the rollout has
-                asked all that it may; `no_reply` where the model gave none that can be used.
+            CallRejected: `malformed_call`, `wrong_video`, `reversed_segment` or `out_of_range`; `model_budget` where
+                the rollout has asked all that it may; `no_reply` where the model gave none that can be used.
             ToolModelError: there is no model, or it is not there.
             VideoError: the frames cannot be decoded.
         """
         question = self._question(arguments)
-        seconds = self._seconds(arguments, context.info.duration_seconds)
+        video, info = video_argument(arguments, context)
+        seconds = self._seconds(arguments, info.duration_seconds)
         if context.model is None or context.look is None:
             raise ToolModelError("the run has no model for its tools; docs/tools.md says how to set one up")
-        width, height = frame_size(context.info, self.min_pixels, self.max_pixels, PixelEnvelope())
-        request = FrameRequest(width=width, height=height, seconds=seconds, unique=True)
+        width, height = frame_size(info, self.min_pixels, self.max_pixels, PixelEnvelope())
+        request = FrameRequest(width=width, height=height, seconds=seconds, unique=True, video=video)
         images = await context.look(request)
         reply = await context.model.ask(_content(images, question), self.deadline_seconds)
         text, cut = self._shown(reply)

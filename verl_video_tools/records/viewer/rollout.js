@@ -47,6 +47,7 @@ function videoSection(summary, record) {
   if (trajectory.video === null) return [...nodes, element("p", { class: "bad" }, "The rollout could not read it.")];
   const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
+  if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
   if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad note" }, `No thumbnails: ${video.note}`));
   nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
