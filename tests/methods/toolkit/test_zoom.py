@@ -197,6 +197,15 @@ async def test_tokens_are_what_the_processor_makes(
     assert tokens <= request_tokens(tool.dearest(INFO, envelope), envelope.factor)
 
 
+async def test_a_frame_of_another_video_is_zoomed_there() -> None:
+    second = replace(INFO, width=640, height=480)
+    shown = replace(seen(None, None)[1], video=1)
+    two = replace(with_shown((seen(None)[0], shown)), videos=(INFO, second))
+    plan = await Zoom(frame_by="frame").plan({"frame": 1, "box": [0.5, 0.5, 1, 1]}, two)
+    assert plan.frames is not None and plan.frames.video == 1
+    assert plan.result == {"box": [320, 240, 640, 480]}
+
+
 def test_the_dearest_call_can_be_made() -> None:
     envelope = PixelEnvelope(28, 3136, 12_845_056)
     dearest = Zoom(max_pixels=200_704).dearest(INFO, envelope)

@@ -98,8 +98,8 @@ class Zoom:
             CallRejected: `malformed_call`, `out_of_range`, `unknown_frame`, `reversed_box`, `box_outside` or
                 `box_too_small`.
         """
-        info = context.info
         named = self._named_frame(arguments, context)
+        info = context.videos[named.video] if isinstance(named, ShownFrame) and context.videos else context.info
         part = named.region if isinstance(named, ShownFrame) and self.unit != "pixels" else None
         size = (info.width, info.height) if part is None else (part.width, part.height)
         region, pixels = region_argument(arguments, "box", size, self.unit, self.min_side_pixels)
@@ -109,7 +109,8 @@ class Zoom:
         bounds = pixel_bounds(self.min_pixels, self.max_pixels, context.envelope)
         width, height = fit_envelope(pixels.width, pixels.height, bounds)
         if isinstance(named, ShownFrame):
-            request = FrameRequest(width=width, height=height, indices=(named.index,), region=region)
+            index = (named.index,)
+            request = FrameRequest(width=width, height=height, indices=index, region=region, video=named.video)
         else:
             request = FrameRequest(width=width, height=height, seconds=(named,), region=region)
         return ToolPlan(frames=request, result={"box": list(pixels)})
