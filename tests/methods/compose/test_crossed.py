@@ -67,6 +67,7 @@ async def test_a_call_of_any_tool_is_shown_and_paid(
     trajectory = await episode.run(ScriptedPolicy(turns))
     assert trajectory.stop_reason is StopReason.ANSWER and trajectory.flags == []
     (call,) = trajectory.executed_calls()
+    assert bool(method.prompt_subtitles(sample)) == ("subtitles" not in tool), "told once"
     observation = trajectory.turns[0].observation
     assert observation is not None and observation.count("<image>") == len(call.frames)
     assert call.frames or "is: " in observation or "a dog" in observation, "what shows no frames answers in words"

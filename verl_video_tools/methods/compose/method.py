@@ -16,6 +16,7 @@ from verl_video_tools.methods.compose import messages
 from verl_video_tools.methods.compose.composition import Composition, load_composition
 from verl_video_tools.methods.compose.frames import Ladder, NoFrames
 from verl_video_tools.methods.compose.terms import Accuracy, Scored
+from verl_video_tools.methods.compose.tools import TELLING_SUBTITLES
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -100,6 +101,10 @@ class Compose(vt.Method):
     @property
     def asks_model(self) -> bool:
         return any(tool.asks_model for tool in self.composition.tools.values())
+
+    def prompt_subtitles(self, sample: vt.Sample) -> Sequence[vt.Subtitle]:
+        """None where a tool looks them up."""
+        return () if self.composition.tools.keys() & TELLING_SUBTITLES else super().prompt_subtitles(sample)
 
     def made_of(self) -> dict[str, Any]:
         composition = self.composition

@@ -104,6 +104,9 @@ SEARCHING = frozenset({"clip_sample"})
 ASKING = frozenset({"ask_model"})
 """Tools that ask a model, which takes one that is set up; `asks_model` in a tool of another package."""
 
+TELLING_SUBTITLES = frozenset({"subtitles_at", "search_subtitles"})
+"""Tools that look subtitles up: the prompt leaves these out then."""
+
 
 @dataclass(frozen=True)
 class OfferedTool:
