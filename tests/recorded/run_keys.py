@@ -14,6 +14,7 @@ from typing import Any
 TYPES = {dict: "object", list: "list", str: "text", bool: "flag", int: "integer", float: "float", type(None): "null"}
 FREE = {
     "extra_info",
+    "trajectory.sampling",
     "trajectory.settings",
     "trajectory.turns[].calls[].arguments",
     "trajectory.turns[].calls[].result",
@@ -36,7 +37,7 @@ WITH_TOKENS = {
 }
 """Keys that `trainer.video_tools.record_tokens` adds, from the code that writes them: the recorded run had them off."""
 
-ADDED_RECORD_KEYS = {"num_cached_tokens": ["integer"]}
+ADDED_RECORD_KEYS = {"num_cached_tokens": ["integer"], "trajectory.sampling": ["object"]}
 ADDED_METRICS = ["payload/bytes", "payload/shared_bytes", "prefix/cached_tokens", "router/max_over_mean"]
 
 OURS = (
