@@ -41,7 +41,8 @@ from verl_video_tools.synthetic.search import search_words
 from verl_video_tools.synthetic.world import VideoSpec, label_at
 
 POLICIES = ("first_look", "oracle")
-METHODS = tuple(name for name in METHOD_NAMES if name != "direct")
+METHODS = tuple(name for name in METHOD_NAMES if name not in ("direct", "compose"))
+"""A composition's first look is its file's."""
 NUM_STUDIED = 3000
 _STUDIED_SEEDS = 10_000_000
 

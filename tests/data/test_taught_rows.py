@@ -166,11 +166,11 @@ def test_faults_of_rows_about_pictures(media: Path, tmp_path: Path) -> None:
         return "; ".join(report.problems)
 
     assert problems() == ""
+    assert problems(turns=None) == "", "a row for rollouts"
     for changes, told in (
         ({"extra_info": {"image_paths": ["gone.png"]}}, "no such image file: gone.png"),
         ({"extra_info": {"video_path": "v.mp4"}}, "names both images (image_paths) and a video (video_path)"),
         ({"extra_info": {"question": ""}}, "extra_info.question is missing or empty"),
-        ({"turns": None}, "needs a column turns"),
         ({"turns": ["<answer>A</answer>"] * 2}, "about images has one turn, which answers, got 2"),
         ({"turns": ["A bird"]}, "turn 0 must answer in the strict grammar of longvt, got 'A bird'"),
         ({"turns": ["so</think><answer>A</answer>"]}, "turn 0 must answer in the strict grammar of longvt, got 'so<"),

@@ -73,6 +73,7 @@ PLACES = [
     *[("reward_model", "ground_truth")] * 3,
     *[("extra_info", name) for name in plain_row("")["extra_info"]],
     *[("extra_info", name) for name in ("question_type", "options", "video_path", "video_segment", "image_paths")],
+    *[("extra_info", name) for name in ("video_paths", "visuals")],
     ("turns",),
 ]
 """Where a value stands, as the path of its names."""
@@ -121,7 +122,11 @@ class Rows(Surface):
             return
         trajectory = await Episode(method, sample).run(ScriptedPolicy(["<answer>B</answer>"]))
         assert trajectory.stop_reason is not None
-        assert (trajectory.stop_reason is StopReason.VIDEO_ERROR) == (sample.video_path != self.video)
+        if len(sample.videos) == 1:
+            assert (trajectory.stop_reason is StopReason.VIDEO_ERROR) == (sample.video_path != self.video)
+            assert trajectory.stop_reason is not StopReason.ABORTED
+        if sample.image_paths:  # none of which is an image
+            assert trajectory.stop_reason is StopReason.ABORTED
         reward = await method.score(trajectory, sample, methods.EqualJudge())
         assert all(math.isfinite(paid) for paid in reward.values())
 
@@ -160,6 +165,10 @@ def _odd(random: Random, name: str) -> Any:
         return [texts.number(random, 2.0) for _ in range(random.choice((0, 1, 2, 2, 2, 3)))]
     if name == "video_path" and roll < 0.6:
         return random.choice(("", "missing.mp4", "/dev/null", "a\x00b.mp4", "x" * 5000, "http://x.invalid/v.mp4", "/"))
+    if name == "video_paths" and roll < 0.6:
+        return random.choice(([], ["missing.mp4"], ["missing.mp4"] * 2, [""], ["a", None], "v.mp4"))
+    if name == "visuals" and roll < 0.6:
+        return "none"
     return texts.value(random) if roll < 0.9 else texts.mutated(random, QUESTION)
 
 

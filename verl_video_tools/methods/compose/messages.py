@@ -123,28 +123,29 @@ def _answer(
     if not record.ok:
         duration = "" if outcome.video is None else vt.format_seconds(outcome.video.duration_seconds)
         return vt.render(method, f"refusal{last}", error=str(vt.format_error(record)), duration=duration)
-    offered = tools[record.name]
+    offered = tools.get(record.name)  # None in an estimate of what a call costs, which names no tool
     if outcome.images:
         frames = vt.with_text(outcome, _pictures(method, offered, outcome, decimals))
         return vt.render(method, f"observation{last}", frames=frames)
     return vt.render(method, f"result{last}", text=_told(offered, record))
 
 
-def _told(offered: OfferedTool, record: vt.CallRecord) -> str:
+def _told(offered: OfferedTool | None, record: vt.CallRecord) -> str:
     if record.text is not None:
         return record.text
-    if (in_words := offered.description.result_text) is not None:
+    if offered is not None and (in_words := offered.description.result_text) is not None:
         return in_words(record.arguments, record.result)
     return json.dumps(record.result, ensure_ascii=False)
 
 
-def _pictures(method: vt.Method, offered: OfferedTool, outcome: vt.ToolOutcome, decimals: int) -> vt.Content:
+def _pictures(method: vt.Method, offered: OfferedTool | None, outcome: vt.ToolOutcome, decimals: int) -> vt.Content:
     """As `labelled`; a part of a frame, or a grid of frames, with what of the video it is."""
     content: list[str | vt.ImagePart] = []
+    unit = getattr(offered.tool, "unit", "pixels") if offered else "pixels"
     for position, image in enumerate(outcome.images):
         content += vt.render(method, "between_frames") if position else ()
         if outcome.video is not None and (image.record.region is not None or image.record.tiles):
-            label = vt.picture_label(image.record, outcome.video, getattr(offered.tool, "unit", "pixels"))
+            label = vt.picture_label(image.record, outcome.video, unit)
             content += vt.render(method, "picture", image=(image,), label=label)
         else:
             content += _frame(method, image, position, decimals)
