@@ -18,8 +18,10 @@ from tests.videos.files import MakeVideo
 from verl_video_tools.checks.pytest_plugin import method_tests
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.types import PixelEnvelope, Sample, VideoInfo
+from verl_video_tools.data.sft import scripted_oracle
 from verl_video_tools.replay import areplay
 from verl_video_tools.services.tool_model import ScriptedToolModel
+from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 
 FOLDER = EXAMPLES / "papers" / "paravt"
 PATH = "examples.papers.paravt.paravt:ParaVT"
@@ -132,3 +134,17 @@ def test_the_prompt_names_the_tool_that_there_is() -> None:
         text = "".join(str(part) for part in method.prompt(sample, info, ())[0].content)
         assert f'"name": "{name}"' in text and other not in text
     assert replace(ParaVT(), summaries=True).asks_model
+
+
+def test_the_oracle_crops_two_parts_in_one_turn_and_is_right() -> None:
+    expert, careless = (scripted_oracle(ParaVT(), seed=2, imperfection=share) for share in (0.0, 1.0))
+    info = VideoInfo(1.0, 1, 1.0, 56, 56)
+    for spec in (needle_spec(seed) for seed in range(6)):
+        for question in needle_questions(spec, 8, seed=0):
+            looks, answer = (ParaVT().parse(turn) for turn in expert.script(spec, question).turns)
+            assert [call.name for call in looks.calls] == [*ParaVT().tools(info)] * 2
+            for call in looks.calls:
+                assert 0 <= call.arguments["start_time"] < call.arguments["end_time"] <= spec.duration_seconds
+            assert looks.well_formed and answer.well_formed and answer.answer == question.answer
+            if question.kind == "direct":  # a guess beside frames that show the answer would teach not to look at them
+                assert careless.script(spec, question) == expert.script(spec, question)

@@ -22,10 +22,10 @@ class ParaVTOracle(ScriptedOracle):
         rng = self._rng(spec, question)
         start = round(rng.uniform(0.0, spec.duration_seconds - 4.0), 1)
         crops = [evidence_seconds(spec, question), (start, round(start + 4.0, 1))]
-        if rng.random() < self.imperfection:
+        if rng.random() < self.imperfection and question.kind != "direct":  # whose answer the first frames may show
             crops = [] if rng.random() < self.skip_rate else crops[1:]
-        limits = video_info(spec), self.method.fps, self.method.call_frames
-        seconds = segment_seconds(*crops[0], *limits) if crops else ()
+        info, method = video_info(spec), self.method
+        seconds = [time for span in crops[:1] for time in segment_seconds(*span, info, method.fps, method.call_frames)]
         answer = self._conclusion(rng, spec, question, frames_at(spec, seconds))
         calls = "".join(CALL.format(*crop) for crop in crops)
         if not calls:
