@@ -99,6 +99,7 @@ from verl_video_tools.methods.toolkit.group_terms import span_diversity as span_
 from verl_video_tools.methods.toolkit.group_terms import tool_necessity as tool_necessity
 from verl_video_tools.methods.toolkit.group_terms import uses_tools as uses_tools
 from verl_video_tools.methods.toolkit.group_terms import written_characters as written_characters
+from verl_video_tools.methods.toolkit.hermes import parse_turn as parse_turn
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
 from verl_video_tools.methods.toolkit.picture_labels import picture_label as picture_label
 from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
