@@ -22,6 +22,7 @@ from verl_video_tools.checks.pytest_plugin import method_tests
 from verl_video_tools.replay import areplay
 
 FOLDER = EXAMPLES / "papers" / "timesearch_r"
+RECIPES = EXAMPLES.parent / "recipes"
 
 
 def load() -> ModuleType:
@@ -132,3 +133,20 @@ def test_it_is_small_and_its_files_are_there() -> None:
     readme = (FOLDER / "README.md").read_text()
     for name in re.findall(r"timesearch_r_\w+\.sh", readme):
         assert Path(FOLDER / name).is_file()
+
+
+def test_the_recipe_names_what_is_the_package_s(tmp_path: Path) -> None:
+    pytest.importorskip("verl", reason="recipes configure verl")
+    from tests.recipes.options import recipe_arguments
+
+    (tmp_path / "config.json").write_text("{}")
+    arguments = recipe_arguments(
+        str(FOLDER / "timesearch_r_grpo"), tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), RECIPES=str(RECIPES)
+    )
+    assert "+actor_rollout_ref.rollout.custom.video_tools.timesearch_r.max_turn_tokens=128" in arguments
+    assert "actor_rollout_ref.rollout.agent.default_agent_loop=timesearch_r" in arguments
+    assert "algorithm.norm_adv_by_std_in_grpo=False" in arguments
+    assert any(each.startswith("+actor_rollout_ref.rollout.custom.video_tools.retrieval.model=") for each in arguments)
+    cold = tmp_path / "cold"
+    cold.mkdir()
+    assert recipe_arguments(str(FOLDER / "timesearch_r_sft"), cold, DEVICE="cpu", RECIPES=str(RECIPES))
