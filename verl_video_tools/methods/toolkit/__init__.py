@@ -66,6 +66,7 @@ from verl_video_tools.core.types import ToolOutcome as ToolOutcome
 from verl_video_tools.core.types import ToolPlan as ToolPlan
 from verl_video_tools.core.types import Trajectory as Trajectory
 from verl_video_tools.core.types import Turn as Turn
+from verl_video_tools.core.types import Verification as Verification
 from verl_video_tools.core.types import VideoInfo as VideoInfo
 from verl_video_tools.core.types import content_text as content_text
 from verl_video_tools.core.types import segment_of as segment_of
