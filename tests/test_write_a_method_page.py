@@ -152,10 +152,13 @@ def test_verl_accepts_the_recipe(followed: Path, number: int) -> None:
     pytest.importorskip("verl", reason="recipes configure verl")
     from hydra import compose, initialize_config_module
     from hydra.utils import get_class
+    from verl.trainer.ppo.utils import need_reference_policy
+    from verl.utils.config import validate_config
 
     options = trained(followed)[number][1:]
     with initialize_config_module("verl.trainer.config", version_base=None):
         config: Any = compose("ppo_trainer", overrides=options)  # raises for an option that verl does not have
+    validate_config(config, need_reference_policy(config), use_critic=False)
     agent = config.actor_rollout_ref.rollout.agent
     (loop,) = yaml.safe_load(Path(agent.agent_loop_config_path).read_text())
     assert loop["name"] == loop["method"] == agent.default_agent_loop == "spotter"
@@ -191,3 +194,12 @@ def test_the_table_of_files_is_complete() -> None:
     table = PAGE.read_text().partition("| file | content |")[2].partition("\n\n")[0]
     listed = {name for row in table.splitlines() for name in re.findall(r"`([^`]+)`", row.partition(" | ")[0])}
     assert listed == shown
+
+
+def test_the_package_imports_documented_names_alone(followed: Path) -> None:
+    pytest.importorskip("verl", reason="what imports the test of the examples")
+    from tests.examples.test_own_methods import undocumented
+
+    assert {path.name: undocumented(path) for path in (followed / "spotter" / "spotter").glob("*.py")} == {
+        name: [] for name in ("__init__.py", "look.py", "method.py", "oracle.py")
+    }

@@ -1,4 +1,4 @@
-"""The package of docs/write-a-method.md, trained as the page says: its cold start, then two steps; `make test-recipes`."""
+"""The package of docs/write-a-method.md, trained as it says: cold start, then two steps; `make test-recipes`."""
 
 from __future__ import annotations
 
