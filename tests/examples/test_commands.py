@@ -34,6 +34,8 @@ def test_options_exist_and_files_are_there(readme: Path) -> None:
 
 
 def test_the_list_names_every_example() -> None:
-    listed = re.findall(r"^\| \[`(\w+)`\]\((\S+)\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
-    assert sorted(name for name, _ in listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir())
+    listed = re.findall(r"^\| \[`([\w/]+)`\]\((\S+)\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    folders = {*EXAMPLES.iterdir(), *(EXAMPLES / "papers").iterdir()} - {EXAMPLES / "papers"}
+    expected = sorted(str(path.relative_to(EXAMPLES)) for path in folders if path.is_dir())
+    assert sorted(name for name, _ in listed) == expected
     assert all((EXAMPLES / target).is_file() for _, target in listed)
