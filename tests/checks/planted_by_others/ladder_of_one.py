@@ -1,6 +1,7 @@
 """The temperature of a rollout rises with its number in the group, and a group of one divides by zero.
 
-Training has groups of eight. Validation, `vvt eval` and `vvt replay` have groups of one.
+Training has groups of eight. A run with one rollout of a row, or a validation whose options of sampling are those of
+training, has groups of one.
 """
 
 from __future__ import annotations
