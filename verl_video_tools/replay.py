@@ -211,3 +211,10 @@ class _TokenizedScript:
         ids = ids[:max_tokens] if truncated else [*ids, self._end_of_turn_id]
         self._tokens.current.append_turn(ids, None)
         return AssistantTurn(self._tokenizer.decode(ids) if truncated else text, truncated)
+
+    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+        return self.budget.tokens_apart(messages) > 0
+
+    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        text = next(self._turns, None)
+        return None if text is None else AssistantTurn(text)

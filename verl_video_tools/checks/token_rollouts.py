@@ -29,6 +29,12 @@ class ListeningPolicy(TokenPolicy):
         self.shown.append([image for message in messages for image in content_images(message.content)])
         return await super().turn(messages)
 
+    async def apart(self, messages: Sequence[Message]) -> AssistantTurn:
+        reply = await super().apart(messages)
+        self.server.returned.pop()  # the server's list is that of the rollout's turns
+        self.server.sampling_params.pop()
+        return reply
+
 
 @dataclass(frozen=True)
 class TokenRollout:

@@ -23,6 +23,7 @@ from verl_video_tools.core.services import Judge
 from verl_video_tools.core.templates import Template, check_templates
 from verl_video_tools.core.tool import Tool, ToolDescription
 from verl_video_tools.core.trajectory import ParsedTurn, StopReason, ToolOutcome, Trajectory
+from verl_video_tools.core.verification_rules import VerificationRules
 
 Compat = Literal["strict", "reference"]
 
@@ -42,7 +43,7 @@ class RolloutLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Method(OtherRows, GroupRules, ABC):
+class Method(OtherRows, GroupRules, VerificationRules, ABC):
     """A method of the literature as one frozen config: grammar, tools, loop policy, prompt and reward.
 
     The agent loop, `replay`, data export and evaluation know methods only through this class. Fields are the knobs;

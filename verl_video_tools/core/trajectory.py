@@ -11,6 +11,7 @@ from verl_video_tools.core.errors import BUDGET_CODES, EMPTY_CODES, FAILURE_CODE
 from verl_video_tools.core.frames import FrameRecord, FrameRequest, VideoInfo
 from verl_video_tools.core.messages import ImagePart
 from verl_video_tools.core.model_calls import ModelCall
+from verl_video_tools.core.verification import Verification
 
 JUDGE_FLAG = "judge"
 """Flag of a rollout that its judge gave no verdict on."""
@@ -177,6 +178,8 @@ class Trajectory:
     others there is no `video`, and records hold this field."""
     made_of: dict[str, Any] | None = None
     """`Method.made_of`: what the method's name does not tell of it."""
+    verification: Verification | None = None
+    """What the policy replied when it was asked once more, from frames alone; records hold it where it was asked."""
 
     def is_lost(self) -> bool:
         """Whether it says nothing of the policy: the video was never opened or could not be read, or the rollout was
@@ -219,7 +222,11 @@ class Trajectory:
         """JSON-able dict; `from_dict` is its inverse. The error of a call is a text, as `CallError` writes it."""
         # `asdict` copies each value of each frame by itself: 30 ms for 752 frames, on the event loop of all rollouts.
         turns = [replace(turn, calls=[_without_frames(call) for call in turn.calls]) for turn in self.turns]
-        data = asdict(replace(self, initial_frames=[], turns=turns))
+        data = asdict(replace(self, initial_frames=[], turns=turns, verification=None))
+        if self.verification is None:
+            del data["verification"]
+        else:
+            data["verification"] = self.verification.to_dict()
         data["initial_frames"] = _frame_dicts(self.initial_frames)
         if self.visuals == "video":
             del data["visuals"]
@@ -253,6 +260,7 @@ class Trajectory:
         video = VideoInfo(**data["video"]) if data["video"] is not None else None
         more_videos = [VideoInfo(**info) for info in data.get("more_videos", ())]
         stop_reason = StopReason(data["stop_reason"]) if data["stop_reason"] is not None else None
+        verification = data.get("verification")
         return cls(
             **{
                 **data,
@@ -262,6 +270,7 @@ class Trajectory:
                 "turns": turns,
                 "stop_reason": stop_reason,
                 "cache": CacheUse(**data.get("cache", {})),
+                "verification": None if verification is None else Verification.from_dict(verification),
             }
         )
 

@@ -318,8 +318,21 @@ class _Dialogue:
         method, trajectory = self.episode.method, self.episode.trajectory
         if method.initial_frames_as_video and trajectory.video is not None:
             asked |= video_fields(trajectory.video, trajectory.initial_frames)
+        return await self._spoken(asked, may_exceed=number > 0)
+
+    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+        return True  # the server alone knows
+
+    async def apart(self, messages: Sequence[Message]) -> AssistantTurn:
+        encode = partial(to_chat_message, jpeg_quality=self.chat.config.jpeg_quality)
+        asked: dict[str, Any] = {"messages": await asyncio.to_thread(lambda: list(map(encode, messages)))}
+        if self.seed is not None:
+            asked["seed"] = self.seed + len(self.episode.trajectory.turns)
+        return await self._spoken(asked, may_exceed=True)
+
+    async def _spoken(self, asked: dict[str, Any], *, may_exceed: bool) -> AssistantTurn:
         try:
-            turn, reply = await self.chat.spoken_turn(self.route, method, asked, may_exceed=number > 0)
+            turn, reply = await self.chat.spoken_turn(self.route, self.episode.method, asked, may_exceed=may_exceed)
         except EndpointError as error:
             raise PolicyError(str(error)) from error
         if reply is not None:

@@ -57,6 +57,7 @@ from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
 from verl_video_tools.rollout.special_tokens import escape_special_tokens
 from verl_video_tools.rollout.tool_contexts import ToolContexts
+from verl_video_tools.rollout.verification import verify
 from verl_video_tools.video import Video, cache_stats, decode_frames, open_video, planned_frames
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
@@ -124,6 +125,7 @@ class Episode:
                 break
             observation = await self.step(turn.text, turn.truncated, turn.reasoning)
             messages = None if observation is None else [Message("user", observation)]
+        await verify(self.trajectory, self.method, self.sample, policy, self._planned, self._decode, self.abort)
         return self.trajectory
 
     # -------------------------------------------------------------------------------------------------- initial frames

@@ -61,3 +61,9 @@ class ScriptedPolicy:
     async def turn(self, messages: Sequence[Message]) -> AssistantTurn | None:
         text = next(self._turns, None)
         return None if text is None else AssistantTurn(text)
+
+    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+        return True
+
+    async def apart(self, messages: Sequence[Message]) -> AssistantTurn | None:
+        return await self.turn(messages)

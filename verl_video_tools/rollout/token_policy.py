@@ -14,6 +14,7 @@ from verl_video_tools.core.types import ImagePart, Message, Method
 from verl_video_tools.rollout.budget import TokenBudget
 from verl_video_tools.rollout.policy import AssistantTurn
 from verl_video_tools.rollout.sequences import RolloutTokens
+from verl_video_tools.rollout.tokens import TokenStream
 
 _TAIL_TOKENS = 8
 """Of a prompt, enough for the tag that its end may open, however it is tokenised."""
@@ -59,21 +60,36 @@ class TokenPolicy:
         await asyncio.to_thread(self.tokens.append, messages)
         if is_observation:
             started = time.perf_counter()
-        # The template may open a reasoning; the turn's text is then without the tag that began it.
-        opened = opens_reasoning(self.decode(self.tokens.current.ids[-_TAIL_TOKENS:]))
-        text, truncated = await self._generate()
+        turn = await self._spoken(self.tokens.current, self.budget.tokens_left())
         self.own_seconds += time.perf_counter() - started
+        return turn
+
+    async def fits_apart(self, messages: Sequence[Message]) -> bool:
+        return await asyncio.to_thread(self.budget.tokens_apart, messages) > 0
+
+    async def apart(self, messages: Sequence[Message]) -> AssistantTurn:
+        """Sampled in a sequence that is thrown away: nothing of it is trained on."""
+        started = time.perf_counter()
+        stream = TokenStream(self.tokens.counter)
+        await asyncio.to_thread(stream.start, messages)
+        tokens_left = await asyncio.to_thread(self.budget.tokens_apart, messages)
+        turn = await self._spoken(stream, tokens_left)
+        self.own_seconds += time.perf_counter() - started
+        return turn
+
+    async def _spoken(self, stream: TokenStream, tokens_left: int) -> AssistantTurn:
+        # The template may open a reasoning; the turn's text is then without the tag that began it.
+        opened = opens_reasoning(self.decode(stream.ids[-_TAIL_TOKENS:]))
+        text, truncated = await self._generate(stream, tokens_left)
         said = take_apart(text, self.method, opened=True, cut=truncated) if opened else SpokenTurn(text)
         return AssistantTurn(said.text, truncated, said.reasoning)
 
-    async def _generate(self) -> tuple[str, bool]:
+    async def _generate(self, stream: TokenStream, tokens_left: int) -> tuple[str, bool]:
         """Sample one turn; returns its text without the end-of-turn token, and whether it was cut by its limit."""
-        tokens_left = self.budget.tokens_left()
         max_tokens = max(1, min(tokens_left, self.method.max_turn_tokens or tokens_left))
         params = {**self.sampling_params, "max_tokens": max_tokens}
         if self.method.stop:
             params |= {"stop": list(self.method.stop), "include_stop_str_in_output": True}
-        stream = self.tokens.current
         images = await self.send_images(stream.images)
         started = time.perf_counter()
         output = await self.server.generate(

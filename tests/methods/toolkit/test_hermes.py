@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from verl_video_tools.core.types import ParsedTurn
+from verl_video_tools.methods import toolkit
 from verl_video_tools.methods.toolkit.hermes import (
     has_words_outside,
     parse_calls,
@@ -191,3 +192,9 @@ def test_schema() -> None:
             },
         },
     }
+
+
+def test_packages_read_several_calls_of_a_turn_by_the_toolkit() -> None:
+    turn = toolkit.parse_turn(f"{THINK}{CALL}<tool_call>broken</tool_call>{CALL}<answer>B</answer>")
+    assert [call.error is None for call in turn.calls] == [True, False, True]
+    assert turn.answer is None and turn.calls == toolkit.parse_calls(f"{CALL}<tool_call>broken</tool_call>{CALL}")

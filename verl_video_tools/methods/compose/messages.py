@@ -141,7 +141,7 @@ def _told(offered: OfferedTool | None, record: vt.CallRecord) -> str:
 def _pictures(method: vt.Method, offered: OfferedTool | None, outcome: vt.ToolOutcome, decimals: int) -> vt.Content:
     """As `labelled`; a part of a frame, or a grid of frames, with what of the video it is."""
     content: list[str | vt.ImagePart] = []
-    unit = getattr(offered.tool, "unit", "pixels") if offered else "pixels"
+    unit: vt.BoxUnit = getattr(offered.tool, "unit", "pixels") if offered else "pixels"
     for position, image in enumerate(outcome.images):
         content += vt.render(method, "between_frames") if position else ()
         if outcome.video is not None and (image.record.region is not None or image.record.tiles):

@@ -66,6 +66,7 @@ from verl_video_tools.core.types import ToolOutcome as ToolOutcome
 from verl_video_tools.core.types import ToolPlan as ToolPlan
 from verl_video_tools.core.types import Trajectory as Trajectory
 from verl_video_tools.core.types import Turn as Turn
+from verl_video_tools.core.types import Verification as Verification
 from verl_video_tools.core.types import VideoInfo as VideoInfo
 from verl_video_tools.core.types import content_text as content_text
 from verl_video_tools.core.types import segment_of as segment_of
@@ -98,6 +99,8 @@ from verl_video_tools.methods.toolkit.group_terms import span_diversity as span_
 from verl_video_tools.methods.toolkit.group_terms import tool_necessity as tool_necessity
 from verl_video_tools.methods.toolkit.group_terms import uses_tools as uses_tools
 from verl_video_tools.methods.toolkit.group_terms import written_characters as written_characters
+from verl_video_tools.methods.toolkit.hermes import parse_calls as parse_calls
+from verl_video_tools.methods.toolkit.hermes import parse_turn as parse_turn
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
 from verl_video_tools.methods.toolkit.picture_labels import picture_label as picture_label
 from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN

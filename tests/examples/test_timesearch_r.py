@@ -1,0 +1,152 @@
+"""examples/papers/timesearch_r: search by text in a span, and completeness by a second answer from what was found."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.examples.conftest import EXAMPLES
+from tests.methods.doubles import ScoringRetriever
+from tests.verl_plugin.harness import QUESTION
+from tests.videos.files import MakeVideo
+from verl_video_tools.checks.pytest_plugin import checked_methods as checked_methods  # where it is not installed
+from verl_video_tools.checks.pytest_plugin import method_tests
+from verl_video_tools.replay import areplay
+
+FOLDER = EXAMPLES / "papers" / "timesearch_r"
+RECIPES = EXAMPLES.parent / "recipes"
+
+
+def load() -> ModuleType:
+    """The module under its own name, as its installation has it."""
+    if (module := sys.modules.get("timesearch_r")) is None:
+        spec = importlib.util.spec_from_file_location("timesearch_r", FOLDER / "timesearch_r.py")
+        assert spec is not None and spec.loader is not None
+        module = sys.modules["timesearch_r"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return module
+
+
+METHOD = load().TimeSearchR
+test_method = method_tests(METHOD)
+
+
+def seek(**arguments: Any) -> str:
+    call = json.dumps({"name": "seek_video_frames", "arguments": arguments})
+    return f"<think>look</think><tool_call>{call}</tool_call>"
+
+
+def answer(text: str) -> str:
+    return f"<think>so</think><answer>{text}</answer>"
+
+
+async def replayed(video: str, *turns: str, **settings: Any) -> dict[str, Any]:
+    load()
+    return await areplay(
+        "timesearch_r:TimeSearchR", video, QUESTION, "B", list(turns), settings=settings, retriever=ScoringRetriever()
+    )
+
+
+@pytest.mark.parametrize(
+    ("turns", "expected"),
+    [
+        # format 1, accuracy 0.5, completeness 0.5 (paper: weights of the rewards; code: reward/v7.py)
+        ([seek(query="a dog"), answer("B"), "B"], (1.0, 0.5, 0.5)),
+        ([seek(query="a dog"), answer("B"), answer("B")], (1.0, 0.5, 0.5)),
+        ([seek(query="a dog"), answer("B"), "I do not know"], (1.0, 0.5, 0.0)),
+        ([seek(query="a dog"), answer("A"), "B"], (1.0, 0.0, 0.0)),  # only where the first answer is right
+        ([answer("B"), "B"], (1.0, 0.5, 0.0)),  # nothing was found to answer from
+        ([seek(query="a dog", start_time=9, end_time=2), answer("B"), "B"], (1.0, 0.5, 0.0)),
+        ([seek(query="a dog"), "no thought <answer>B</answer>", "B"], (0.0, 0.5, 0.5)),
+        ([seek(query="a dog"), "nothing"], (0.0, 0.0, 0.0)),
+        ([seek(query="a dog"), answer("B")], (1.0, 0.5, 0.0)),  # a script without a second answer
+    ],
+)
+async def test_rewards(make_video: MakeVideo, turns: list[str], expected: tuple[float, ...]) -> None:
+    reward = (await replayed(make_video(300), *turns))["reward"]
+    assert tuple(reward[name] for name in ("format", "accuracy", "completeness")) == expected
+    assert reward["score"] == pytest.approx(sum(expected))
+
+
+async def test_a_search_shows_the_best_frames_of_its_span_in_order_of_time(make_video: MakeVideo) -> None:
+    result = await replayed(make_video(300), seek(query="a dog", start_time=4, end_time=9, num_frames=3), answer("B"))
+    (call,) = result["turns"][0]["calls"]
+    times = [frame["timestamp_seconds"] for frame in call["frames"]]
+    assert call["ok"] and len(times) == 3 and times == sorted(times) and 4 <= times[0] <= times[-1] <= 9
+    labels = re.findall(r"([\d.]+)s<image>", result["turns"][0]["observation"])
+    assert labels == [f"{time:.1f}" for time in times]
+
+
+async def test_a_blank_query_spreads_its_frames_and_defaults_are_the_whole_video(make_video: MakeVideo) -> None:
+    result = await replayed(make_video(300), seek(query=" "), answer("B"))
+    indices = [frame["index"] for frame in result["turns"][0]["calls"][0]["frames"]]
+    steps = {after - before for before, after in pairwise(indices)}
+    assert (indices[0], indices[-1], len(indices)) == (0, 299, 8) and max(steps) - min(steps) <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({}, "malformed_call"),
+        ({"query": "x", "num_frames": 0}, "malformed_call"),
+        ({"query": "x", "num_frames": 2.5}, "malformed_call"),
+        ({"query": "x", "num_frames": 9}, "too_many_frames"),
+        ({"query": "x", "start_time": 5, "end_time": 4}, "reversed_segment"),
+        ({"query": "x", "end_time": 999}, "out_of_range"),
+    ],
+)
+async def test_refusals_are_read_and_the_rollout_goes_on(
+    make_video: MakeVideo, arguments: dict[str, Any], code: str
+) -> None:
+    result = await replayed(make_video(300), seek(**arguments), answer("B"))
+    assert result["turns"][0]["calls"][0]["error"].startswith(code) and result["answer"] == "B"
+
+
+async def test_the_last_of_eight_turns_cannot_search(make_video: MakeVideo) -> None:
+    result = await replayed(make_video(300), *[seek(query="a dog")] * 9)
+    assert (len(result["turns"]), result["counts"]["executed_calls"], result["stop_reason"]) == (8, 7, "max_turns")
+
+
+def test_the_request_repeats_no_frame_and_no_word_of_the_rollout() -> None:
+    from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory, Turn
+
+    frames = [[FrameRecord(30, 3.0, 56, 56), FrameRecord(10, 1.0, 56, 56)], [FrameRecord(30, 3.0, 56, 56)]]
+    calls = [CallRecord("seek_video_frames", {}, ok=True, frames=each) for each in frames]
+    refused = CallRecord("seek_video_frames", {}, ok=False)
+    method, trajectory = METHOD(), Trajectory("timesearch_r", "?", turns=[Turn("", [*calls, refused])])
+    request = method.verification_frames(trajectory)
+    assert (request.indices, request.width, request.height) == ((10, 30), 56, 56)
+    assert method.verification_frames(Trajectory("timesearch_r", "?")) is None
+
+
+def test_it_is_small_and_its_files_are_there() -> None:
+    assert len((FOLDER / "timesearch_r.py").read_text().splitlines()) <= 150
+    assert [path.name for path in FOLDER.glob("*.py")] == ["timesearch_r.py"]
+    readme = (FOLDER / "README.md").read_text()
+    for name in re.findall(r"timesearch_r_\w+\.sh", readme):
+        assert Path(FOLDER / name).is_file()
+
+
+def test_the_recipe_names_what_is_the_package_s(tmp_path: Path) -> None:
+    pytest.importorskip("verl", reason="recipes configure verl")
+    from tests.recipes.options import recipe_arguments
+
+    (tmp_path / "config.json").write_text("{}")
+    arguments = recipe_arguments(
+        str(FOLDER / "timesearch_r_grpo"), tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), RECIPES=str(RECIPES)
+    )
+    assert "+actor_rollout_ref.rollout.custom.video_tools.timesearch_r.max_turn_tokens=128" in arguments
+    assert "actor_rollout_ref.rollout.agent.default_agent_loop=timesearch_r" in arguments
+    assert "algorithm.norm_adv_by_std_in_grpo=False" in arguments
+    assert any(each.startswith("+actor_rollout_ref.rollout.custom.video_tools.retrieval.model=") for each in arguments)
+    cold = tmp_path / "cold"
+    cold.mkdir()
+    assert recipe_arguments(str(FOLDER / "timesearch_r_sft"), cold, DEVICE="cpu", RECIPES=str(RECIPES))
