@@ -98,6 +98,7 @@ _GROUPS = {
     "episode": "Rollouts and observations",
     "tokens": "Tokens and loss mask",
     "reward": "Reward",
+    "groups": "Groups",
     "records": "Records",
     "pickling": "Between processes",
 }

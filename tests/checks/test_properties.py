@@ -14,7 +14,7 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.direct import Direct
 
 DOCS = Path(__file__).parents[2] / "docs"
-GROUPS = ("config", "prompts", "grammar", "tools", "episode", "tokens", "reward", "records", "pickling")
+GROUPS = ("config", "prompts", "grammar", "tools", "episode", "tokens", "reward", "groups", "records", "pickling")
 
 
 def test_each_says_in_a_sentence_what_must_hold_and_why() -> None:

@@ -8,6 +8,7 @@ from verl_video_tools.checks.properties import (
     config,
     episode,
     grammar,
+    groups,
     pickling,
     prompts,
     records,
@@ -17,7 +18,7 @@ from verl_video_tools.checks.properties import (
 )
 from verl_video_tools.checks.registry import Property
 
-_MODULES = (config, prompts, grammar, tools, episode, tokens, reward, records, pickling)
+_MODULES = (config, prompts, grammar, tools, episode, tokens, reward, groups, records, pickling)
 
 
 def _written() -> Iterator[Property]:

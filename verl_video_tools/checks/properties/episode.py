@@ -212,6 +212,23 @@ def observations_show_the_frames_of_the_call(subject: Subject) -> None:
             )
 
 
+@holds("episode", requires=("observations_show_the_frames_of_the_call", "parse_depends_on_the_text_alone"))
+def observations_answer_every_call(subject: Subject) -> None:
+    """Where a turn may hold two calls its observation shows the frames of both, because the record says so."""
+    outcomes, turn = _shown(subject), subject.call_turn()
+    if sum(call.error is None for call in subject.method.parse(turn + turn).calls) < 2:
+        raise NotApplicable("a turn holds one call")
+    for first in outcomes:
+        for second in outcomes:
+            content = subject.method.observe([first, copy.deepcopy(second)], 1)
+            shown = [image.record for image in content_images(content)]
+            wanted = [*first.record.frames, *second.record.frames]
+            if shown != wanted:
+                told = f"frames shown for a turn that calls {first.record.name} and {second.record.name}, of "
+                told += str([frame.index for frame in wanted])
+                raise fail(told, [frame.index for frame in shown], "answer each of `outcomes`, in order")
+
+
 @holds("episode", requires=("observations_show_the_frames_of_the_call",))
 def observations_tell_true_times(subject: Subject) -> None:
     """A number beside a frame of an observation is its time, its index or its place, because the policy calls by it."""

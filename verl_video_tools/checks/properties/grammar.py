@@ -160,6 +160,18 @@ def a_valid_answer_is_found(subject: Subject) -> None:
         raise Failed(f"no turn was found that answers, and answers otherwise when its answer is replaced; {_ADVICE}")
 
 
+@holds("grammar", requires=("parse_depends_on_the_text_alone",))
+def thought_tag_is_that_of_the_grammar(subject: Subject) -> None:
+    """`parse` reads a thought between the tags that `thought_tag` names, because native reasoning is told by it."""
+    tag = subject.method.thought_tag
+    if tag is None:
+        raise NotApplicable("the grammar knows no thought")
+    text = f"<{tag}>an idea</{tag}>"
+    if (thought := subject.method.parse(text).thought) != "an idea":
+        advice = "set `thought_tag` to the tag of the grammar's thoughts, or to None where it has none"
+        raise fail(f"the thought of {text!r}", thought, advice)
+
+
 @holds("grammar", requires=("a_valid_call_of_each_tool_is_found", "parse_depends_on_the_text_alone"))
 def a_cut_call_is_no_other_call(subject: Subject) -> None:
     """A call that is cut anywhere is not read as another valid call, because its arguments would be half written."""

@@ -209,7 +209,7 @@ def plans_can_be_recorded(subject: Subject) -> None:
             raise fail(f"{probe.says()} changed its arguments to", dict(probe.arguments), "work on a copy")
 
 
-@holds("tools", requires=("plans_are_repeatable",))
+@holds("tools", requires=("plans_lie_in_the_video",))
 def no_call_costs_more_than_max_cost_call(subject: Subject) -> None:
     """No call shows more pixels than `max_cost_call`, because `vvt budget` and `vvt plan` reserve for that one."""
     _tools(subject)
