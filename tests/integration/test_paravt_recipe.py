@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.conftest import REPO, assert_succeeded, run_recipe
 
-pytestmark = pytest.mark.recipes
+pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 
 
 def test_two_steps_with_several_calls_in_a_turn(output_dir: Path) -> None:
