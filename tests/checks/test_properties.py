@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import runpy
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from examples.add_a_method.frugal import Frugal
 from tests.checks.conftest import Check, failures
 from verl_video_tools.checks.properties import PROPERTIES
 from verl_video_tools.methods import toolkit as vt
@@ -81,3 +83,43 @@ def test_turns_of_the_author_are_taken(check: Check) -> None:
     found = check(Taught)
     assert list(failures(found)) == ["config_survives_pickling"]  # the class stands in a function
     assert found["right_answers_earn_more"].status == "pass"
+
+
+@dataclass(frozen=True)
+class Again:
+    """Shows a picture of the first look again."""
+
+    name: ClassVar[str] = "again"
+
+    async def plan(self, arguments: Mapping[str, Any], context: vt.ToolContext) -> vt.ToolPlan:
+        """``{"numbers": [place, ...]}``, places from 0. Raises `malformed_call`, `unknown_frame`, `too_many_frames`."""
+        numbers = arguments.get("numbers")
+        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+            raise vt.CallRejected(vt.CallErrorCode.MALFORMED_CALL, f"numbers must be a list, got {numbers!r:.80}")
+        if len(numbers) > 8:
+            raise vt.CallRejected(vt.CallErrorCode.TOO_MANY_FRAMES, "name 8 numbers at most")
+        if not numbers or not all(0 <= number < len(context.shown) for number in numbers):
+            raise vt.CallRejected(vt.CallErrorCode.UNKNOWN_FRAME, f"pictures run from 0 to {len(context.shown) - 1}")
+        indices = tuple(sorted({context.shown[number].index for number in numbers}))
+        size = vt.frame_size(context.info, 1, 3136, context.envelope)
+        return vt.ToolPlan(vt.FrameRequest(*size, indices=indices))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LooksAgain(Frugal):
+    name: ClassVar[str] = "looks_again"
+    check_examples: ClassVar[tuple[str, ...]] = ('<look>{"numbers": [1, 2]}</look>', "<answer>B</answer>")
+
+    def tools(self, info: vt.VideoInfo) -> Mapping[str, vt.Tool]:
+        return {"again": Again()}
+
+    def parse(self, text: str) -> vt.ParsedTurn:
+        parsed = super().parse(text)
+        return replace(parsed, calls=tuple(replace(each, name="again") for each in parsed.calls))
+
+
+def test_a_tool_that_names_pictures_shown_is_planned_beside_the_first_look(check: Check) -> None:
+    found = check(LooksAgain)
+    assert failures(found) == {}
+    asked = ("plans_open_no_video", "plans_fit_the_processor", "documented_refusals_are_reached")
+    assert [found[name].status for name in asked] == ["pass"] * 3

@@ -43,6 +43,7 @@ _ODD_VALUES: tuple[Any, ...] = (
         [None, None],
         [math.nan, 1],
         [[1, 2]],
+        list(range(100)),
         "no_such_file.mp4",
         "../other.mp4",
     ),

@@ -29,6 +29,7 @@ from verl_video_tools.core.types import (
 )
 from verl_video_tools.rollout.cost import planned_images
 from verl_video_tools.rollout.episode import Episode
+from verl_video_tools.rollout.history import History
 from verl_video_tools.rollout.policy import BudgetCheck, ScriptedPolicy
 from verl_video_tools.rollout.tokens import ModelTokens
 from verl_video_tools.synthetic.seconds import WorldJudge
@@ -95,13 +96,20 @@ class Subject:
     def context(
         self, sample: Sample, info: VideoInfo | None = None, envelope: PixelEnvelope | None = None
     ) -> ToolContext:
-        """What a tool may know, of a video that is not opened: its frames are evenly spaced."""
+        """What a tool may know in the first turn, of a video that is not opened: its frames are evenly spaced."""
         known = info or self.info
 
         async def index_at(seconds: float) -> int:
             return min(int(seconds * known.average_fps), known.num_frames - 1)
 
-        return ToolContext(known, sample, envelope or PixelEnvelope(), index_at, RankingRetriever())
+        history = History()
+        prompt = self.method.prompt(sample, known, self.planned(known, envelope))
+        history.show([message.content for message in prompt])
+        return ToolContext(
+            *(known, sample, envelope or PixelEnvelope(), index_at, RankingRetriever()),
+            shown=history.shown,
+            videos=(known,),
+        )
 
     # --------------------------------------------------------------------------------------------------------- examples
 
