@@ -43,7 +43,8 @@ def test_results_are_those_of_cells() -> None:
     for name, result in kept.items():
         ends = FAULTS[name.split(":")[0]].outcome == ENDS
         assert ends == (result.resumed_seconds is not None)
-        assert 0 < result.ended_seconds <= result.run_seconds
+        waits = name.startswith("tracker_cut:")  # its plant waits for the end, to cut the file then
+        assert (result.ended_seconds == 0) if waits else (0 < result.ended_seconds <= result.run_seconds)
         assert not ends or result.ended_seconds <= 300
         assert re.fullmatch(r"[0-9a-f]{10}(-dirty)?", result.commit)
 

@@ -28,6 +28,7 @@ needs_all = pytest.mark.skipif(
 
 
 @needs_all
+@pytest.mark.timeout(300)
 def test_the_installed_versions_define_them() -> None:
     assert [str(name) for name in missing_names(private_names())] == []
 
