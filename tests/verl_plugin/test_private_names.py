@@ -34,6 +34,12 @@ def test_the_installed_versions_define_them() -> None:
 
 
 @needs_all
+def test_a_version_is_newer_in_all_or_in_nothing() -> None:
+    newer = private_names("newer")
+    assert newer and missing_names(newer) in ([], newer)
+
+
+@needs_all
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_list_is_what_the_code_uses(tmp_path: Path) -> None:
@@ -58,14 +64,14 @@ def test_the_list_is_what_the_code_uses(tmp_path: Path) -> None:
 def test_private_attributes_of_other_objects_are_listed() -> None:
     listed = {
         (name.attribute.rpartition(".")[2], module)
-        for name in private_names()
+        for name in (*private_names(), *private_names("newer"))
         for module in name.used_by
     }  # fmt: skip
     missing = private_attributes() - listed
     assert not missing, f"name these under [objects] in {DATA.name}, each with the class that defines it: {missing}"
 
 
-@pytest.mark.parametrize("name", private_names("objects"), ids=str)
+@pytest.mark.parametrize("name", [*private_names("objects"), *private_names("newer")], ids=str)
 def test_names_of_objects_are_read_where_the_list_says(name: PrivateName) -> None:
     word = name.attribute.strip("'").rpartition(".")[2]
     for module in name.used_by:

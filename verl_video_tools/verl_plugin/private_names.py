@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 DATA = Path(__file__).with_suffix(".toml")
+NEEDED = ("objects", "found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,16 @@ class PrivateName:
 
 
 def private_names(kind: str | None = None) -> list[PrivateName]:
-    """All of them.
+    """All that an installed version has to define.
 
     Args:
         kind: only those that are `found` in our code by a program, or that are named by hand because they are read
-            from `objects`.
+            from `objects`; or instead those that `newer` versions define, and without which our code does, too.
     """
     tables = tomllib.loads(DATA.read_text(encoding="utf-8"))
     return [
         PrivateName(module, attribute, tuple(users.split()))
-        for chosen in ([kind] if kind else tables)
+        for chosen in ([kind] if kind else NEEDED)
         for module, names in tables[chosen].items()
         for attribute, users in names.items()
     ]
