@@ -53,12 +53,13 @@ function videoSection(summary, record) {
   return nodes;
 }
 
-function frameStrip(frames, summary, video) {
+// `point` is what a call named on its frames, [x, y] in pixels of the video, or nothing.
+function frameStrip(frames, summary, video, point) {
   const pictures = summary.video === null ? null : block(`video-${summary.video}`);
   const strip = element("div", { class: "frames" });
   let untold = 0;
   for (const frame of frames) {
-    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video) : frameFigure(frame, pictures, video);
+    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video) : frameFigure(frame, pictures, video, point);
     if (shown === null) untold += 1; else strip.append(shown);
   }
   if (untold === 0) return strip;
@@ -67,15 +68,17 @@ function frameStrip(frames, summary, video) {
   return element("div", {}, strip, element("div", { class: "soft" }, told));
 }
 
-// A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
-function frameFigure(frame, pictures, video) {
+// A frame, with the point that was named on it; where a part of it was shown, the whole with a box around the part, and
+// the part. Null without a thumbnail.
+function frameFigure(frame, pictures, video, point) {
   const jpeg = pictures[frame.index];
   if (jpeg === undefined) return null;
   const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
-  const caption = element("figcaption", { title: `frame ${frame.index}, ${told}shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
+  const marked = isPoint(point) ? `point ${point.map((place) => number(place, 1)).join(", ")} (x, y), ` : "";
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${told}${marked}shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
   const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
+  if (frame.region || marked) whole.append(marksOver(frame.region, marked ? point : null, video));
   if (!frame.region) return element("figure", {}, whole, caption);
-  whole.append(boxOver(frame.region, video));
   const part = pictures[[frame.index, ...frame.region].join(",")];
   const pair = element("div", { class: "pair" }, whole, part === undefined ? null : picture(part, `part of frame ${frame.index}`));
   return element("figure", {}, pair, caption);
@@ -93,9 +96,21 @@ function picture(jpeg, name) {
   return element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: name, loading: "lazy" });
 }
 
-function boxOver([left, top, right, bottom], video) {
-  const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "boxes" };
-  return svgElement("svg", frame, svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
+// A result may be any method's, and of any form.
+function isPoint(value) {
+  return Array.isArray(value) && value.length === 2 && value.every(Number.isFinite);
+}
+
+function marksOver(region, point, video) {
+  const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "marks" };
+  const marks = [];
+  if (region) {
+    const [left, top, right, bottom] = region;
+    marks.push(svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
+  }
+  // A line of no length with round ends: a dot that keeps its size and shape, however the picture is scaled.
+  if (point) for (const kind of ["rim", "point"]) marks.push(svgElement("path", { class: kind, d: `M ${point[0]} ${point[1]} h 0` }));
+  return svgElement("svg", frame, ...marks);
 }
 
 function turnView(turn, position, summary, video) {
@@ -112,7 +127,7 @@ function turnView(turn, position, summary, video) {
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
-      call.frames.length ? frameStrip(call.frames, summary, video) : null));
+      call.frames.length ? frameStrip(call.frames, summary, video, call.result.point) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
