@@ -150,6 +150,7 @@ def _summary(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[
         "calls": counts["executed_calls"],
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
+        "own": {**trajectory.settings, **trajectory.sampling},
         "question": trajectory.question[:_QUESTION_CHARACTERS],
         "video": None if path is None else video_numbers[path],
     }

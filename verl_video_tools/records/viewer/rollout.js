@@ -15,6 +15,7 @@ function showRollout(id) {
   if (trajectory.error) add(element("p", { class: "bad" }, trajectory.error));
   add(...videoSection(summary, record));
   add(element("h3", {}, plural(trajectory.turns.length, "turn")), ...trajectory.turns.map((turn, number) => turnView(turn, number, summary, trajectory.video)));
+  if (trajectory.verification) add(element("h3", {}, "Verification"), verificationView(trajectory.verification, summary, trajectory.video));
   add(element("h3", {}, "Reward"), rewardTable(summary, record));
   const group = groupTable(id);
   if (group !== null) add(element("h3", {}, "Group"), group);
@@ -28,7 +29,14 @@ function heading(summary, trajectory) {
   const place = [summary.step === null ? null : `step ${summary.step}`, summary.uid === null ? null : `group ${summary.uid}`,
     summary.session === null ? null : `rollout ${summary.session}`].filter((part) => part !== null).join(", ");
   return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, advantage ${number(summary.advantage)}`), ...badges,
-    element("div", { class: "soft" }, place));
+    element("div", { class: "soft" }, place),
+    Object.keys(summary.own).length ? element("div", { class: "soft" }, `its own: ${ownOptions(summary.own)}`) : null,
+    trajectory.prompt_digest ? element("div", { class: "soft" }, `system prompt from a file, digest ${trajectory.prompt_digest}`) : null);
+}
+
+// What this rollout has otherwise than its siblings: fields of the method, options of sampling.
+function ownOptions(own) {
+  return Object.entries(own).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : number(value, 4)}`).join(", ");
 }
 
 function answers(record) {
@@ -49,7 +57,7 @@ function videoSection(summary, record) {
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
   if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
   if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad note" }, `No thumbnails: ${video.note}`));
-  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
+  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(trajectory, record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 
@@ -141,6 +149,13 @@ function modelCallView(asked, summary, video) {
     element("div", { class: "text soft" }, asked.request), element("div", { class: asked.reply === null ? "bad" : "text" }, asked.reply === null ? asked.error : asked.reply)));
 }
 
+// What the policy replied when it was asked once more, from frames alone.
+function verificationView({ frames, text, error }, summary, video) {
+  return element("section", { class: "turn" }, element("div", { class: "bar soft" }, "asked apart from the dialogue, and trained on nothing of it"),
+    element("div", { class: "body" }, frames.length ? frameStrip(frames, summary, video) : null,
+      text === null ? null : element("div", { class: "text" }, text), error === null ? null : element("div", { class: "bad" }, error)));
+}
+
 function rewardTable(summary, record) {
   const own = index.components[summary.method] || Object.keys(record.reward);
   const names = ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
@@ -157,11 +172,13 @@ function groupTable(id) {
   const members = [];
   index.rollouts.forEach((other, position) => { if (other.uid === uid && other.step === step) members.push(position); });
   members.sort((a, b) => compare(index.rollouts[a].session, index.rollouts[b].session));
+  const differ = members.some((member) => Object.keys(index.rollouts[member].own).length);
   const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
-    ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer]];
+    ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer],
+    ...(differ ? [["", ownOptions(member.own)]] : [])];
   const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
     ...cells(index.rollouts[position]).map(([name, text]) => element("td", { class: name }, text))));
-  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer"].map((name) => element("th", {}, name));
+  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : [])].map((name) => element("th", {}, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   table.addEventListener("click", chooseClicked);
   return element("div", { class: "wide" }, table);
