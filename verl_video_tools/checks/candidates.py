@@ -53,6 +53,7 @@ def guessed_calls(method: Method, info: VideoInfo, prompt: Sequence[Message]) ->
         yield from _with_thought(method, body)
     for name, tool in method.tools(info).items():
         for arguments in _guessed_arguments(_needed_parameters(method, name, tool), info):
+            yield from _written(method, name, arguments)
             call = json.dumps({"name": name, "arguments": arguments})
             values = ", ".join(json.dumps(value) for value in arguments.values())
             for body in (
@@ -62,6 +63,17 @@ def guessed_calls(method: Method, info: VideoInfo, prompt: Sequence[Message]) ->
                 call,
             ):
                 yield from _with_thought(method, body)
+
+
+def _written(method: Method, name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The call as the method itself writes it, where it has a `write_call(thought, name, arguments)`."""
+    write = getattr(method, "write_call", None)
+    if write is None:
+        return
+    try:
+        yield str(write("so", name, arguments))
+    except Exception:  # it is only tried; a grammar need not have words for every argument
+        return
 
 
 def _blocks(prompt: Sequence[Message]) -> list[str]:

@@ -160,6 +160,10 @@ class Compose(vt.Method):
     def parse(self, text: str) -> vt.ParsedTurn:
         return self.composition.grammar.parse(text)
 
+    def write_call(self, thought: str, name: str, arguments: Mapping[str, Any]) -> str:
+        """A turn that makes a call, in the composition's grammar. For experts, and for the checker of methods."""
+        return self.composition.grammar.write_call(thought, name, arguments)
+
     def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
         return self.composition.grammar.goes_on_after(parsed)
 
