@@ -15,6 +15,7 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose import messages
 from verl_video_tools.methods.compose.composition import Composition, load_composition
 from verl_video_tools.methods.compose.frames import Ladder, NoFrames
+from verl_video_tools.methods.compose.group_terms import ScoredGroup
 from verl_video_tools.methods.compose.terms import Accuracy, Scored
 from verl_video_tools.methods.compose.tools import TELLING_SUBTITLES
 
@@ -69,6 +70,7 @@ class Compose(vt.Method):
         reward = composition.reward
         return {
             "reward_components": reward.keys,
+            "group_components": reward.group_keys,
             "unpaid_components": reward.unpaid({"accuracy": accuracy_reward}),
             "recipe_budget": vt.RolloutLimits(**asdict(composition.limits)),
             "thought_tag": composition.grammar.thought_tag,
@@ -187,13 +189,20 @@ class Compose(vt.Method):
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:
-        """The terms of the file, in its words.
+        """The terms of the file that a rollout earns by itself, in the file's words.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
         rollout = Scored(trajectory, sample, judge, self.composition.grammar)
         return await self.composition.reward.components(rollout, {"accuracy": self.accuracy_reward})
+
+    def score_group(
+        self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
+    ) -> list[dict[str, float]]:
+        """The terms of the file that compare rollouts."""
+        group = ScoredGroup(trajectories, rewards)
+        return self.composition.reward.group_components(group, {"accuracy": self.accuracy_reward})
 
     def acc(self, reward: Mapping[str, float], sample: vt.Sample) -> float:
         """As every method's; of a segment that is graded by its overlap the IoU. Also told where it is not paid."""
