@@ -61,3 +61,15 @@ def test_why_a_verification_has_no_reply(tmp_path: Path, browse: Browse, error: 
     page = browse(tmp_path / "view.html", "rollout=0")
     assert ("div", {"class": "bad"}, error) in page.elements
     assert isinstance(page, Page) and "verification: 0 frames" in page.texts
+
+
+@pytest.mark.parametrize(("advantage", "told"), [(0.25, "0"), (None, "not scored: needs its group")])
+def test_a_component_of_the_group_is_told_only_where_it_was_compared(
+    tmp_path: Path, browse: Browse, advantage: float | None, told: str
+) -> None:
+    recorded = line(method="compose") | {"advantage": advantage}
+    recorded["trajectory"].made_of = {"rewards": ["accuracy", "curiosity"], "group_rewards": ["curiosity"]}
+    recorded["reward"] = {"score": 1.0, "accuracy": 1.0, "curiosity": 0.0}
+    written(tmp_path, [recorded])
+    rows = browse(tmp_path / "view.html", "rollout=0").rows()
+    assert ["accuracy", "1"] in rows and ["curiosity", told] in rows

@@ -168,7 +168,12 @@ async def test_a_term_that_fails_is_named(tmp_path: Path) -> None:
 
 def test_a_composition_without_such_terms_compares_nothing(tmp_path: Path) -> None:
     assert composed(tmp_path, {"name": "accuracy"}).group_components == ()
-    assert Compose().group_components == ()
+    assert Compose().group_components == () and "group_rewards" not in Compose().made_of()
+
+
+def test_records_name_the_terms_that_need_a_group(tmp_path: Path) -> None:
+    method = composed(tmp_path, {"name": "accuracy"}, {"name": "curiosity", "key": "curious"})
+    assert method.made_of()["group_rewards"] == ["curious"]
 
 
 @pytest.mark.parametrize(

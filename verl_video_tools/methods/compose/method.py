@@ -110,10 +110,12 @@ class Compose(vt.Method):
 
     def made_of(self) -> dict[str, Any]:
         composition = self.composition
+        group_keys = composition.reward.group_keys
         return {
             "file": composition.name,
             "digest": composition.digest,
             "rewards": list(composition.reward.keys),
+            **({"group_rewards": list(group_keys)} if group_keys else {}),
             "tools": list(composition.tools),
         }
 

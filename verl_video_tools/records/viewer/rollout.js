@@ -160,7 +160,9 @@ function rewardTable(summary, record) {
   const own = index.components[summary.method] || Object.keys(record.reward);
   const names = ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
   if (!names.length) return element("p", { class: "soft" }, "None was recorded.");
-  const row = (name) => element("tr", {}, element("td", {}, name), element("td", { class: "number" }, number(record.reward[name], 4)));
+  const value = (name) => record.not_scored.includes(name) ? element("td", { class: "soft" }, "not scored: needs its group")
+    : element("td", { class: "number" }, number(record.reward[name], 4));
+  const row = (name) => element("tr", {}, element("td", {}, name), value(name));
   const rest = Object.keys(record.reward).filter((name) => !names.includes(name));
   const table = (rows) => element("table", {}, element("tbody", {}, ...rows.map(row)));
   return element("div", {}, table(names), rest.length ? lazyDetails("Other methods' components, judge", () => table(rest)) : null);
