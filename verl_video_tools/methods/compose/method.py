@@ -17,7 +17,6 @@ from verl_video_tools.methods.compose.composition import Composition, load_compo
 from verl_video_tools.methods.compose.frames import Ladder, NoFrames
 from verl_video_tools.methods.compose.group_terms import ScoredGroup
 from verl_video_tools.methods.compose.terms import Accuracy, Scored
-from verl_video_tools.methods.compose.tools import TELLING_SUBTITLES
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -106,7 +105,8 @@ class Compose(vt.Method):
 
     def prompt_subtitles(self, sample: vt.Sample) -> Sequence[vt.Subtitle]:
         """None where a tool looks them up."""
-        return () if self.composition.tools.keys() & TELLING_SUBTITLES else super().prompt_subtitles(sample)
+        looked_up = any(tool.tells_subtitles for tool in self.composition.tools.values())
+        return () if looked_up else super().prompt_subtitles(sample)
 
     def made_of(self) -> dict[str, Any]:
         composition = self.composition
