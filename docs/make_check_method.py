@@ -65,7 +65,7 @@ class MyMethod(vt.Method):
 |---|---|
 | `--turns FILE` | turns of your own, as above |
 | `--set FIELD=VALUE` | checks the method with another value of a field; repeatable |
-| `--processor FOLDER` | takes sizes and tokens of prompts from a model's processor; without it they are about those of Qwen2.5-VL |
+| `--processor FOLDER` | takes sizes and tokens from a model's processor; else they are about those of Qwen2.5-VL |
 | `--json` | prints a JSON object: for each method a list of `property`, `group`, `status`, `reason` |
 
 The defaults of a method are what has to pass. With `--set compat=reference` a method may fail: published code may pay
