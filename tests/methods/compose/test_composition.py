@@ -264,3 +264,21 @@ def test_every_registered_part_can_be_imported_and_has_the_name_it_is_called_by(
         tool = resolve(name, {name: entry.path}, "tool")(**entry.defaults)
         assert tool.name == name and tool.description.name == name
         assert set(entry.hidden) <= set(tool.description.optional)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("by_path", [False, True])
+def test_what_a_tool_needs_is_told_also_where_its_path_is_given(name: str, by_path: bool, tmp_path: Path) -> None:
+    entry = TOOLS[name]
+    named = f"'{entry.path}'" if by_path else name
+    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in entry.defaults.items()}
+    given = "".join(f", {key}: {value}" for key, value in fields.items())
+    tools = GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {named}{given}}}")
+    method = get_method("compose", file=write(tmp_path, tools))
+    assert isinstance(method, Compose)
+    (offered,) = method.composition.tools.values()
+    assert (method.searches, method.asks_model, offered.tells_subtitles) == (
+        name == "clip_sample",
+        name == "ask_model",
+        name in ("subtitles_at", "search_subtitles"),
+    )
