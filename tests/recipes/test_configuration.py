@@ -20,7 +20,6 @@ from tests.recipes.options import (
     DOCS,
     RECIPES,
     SETTINGS,
-    WITHOUT_PLAN,
     Composed,
     grpo_recipes,
     recipe_arguments,
@@ -161,7 +160,7 @@ def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
     variables = {"FREEZE_VISION_TOWER": "0" if recipe in FROZEN_TOWER else "1"}
-    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **WITHOUT_PLAN, **variables})
+    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
     engine = engine_config(recipe, composed, tmp_path, **variables)
     assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)
 
@@ -369,7 +368,7 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
 
 
 def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], **WITHOUT_PLAN, "BASELINE": "1"})
+    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], "BASELINE": "1"})
     config = recipe_config("framemind_grpo", "baseline", tmp_path)
     method = method_from_config("framemind", config.actor_rollout_ref.rollout)
     assert (method.low, method.high) == ((32, 448), (32, 448))
@@ -405,7 +404,7 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def num_workers(recipe: str, setting: str, **environment: str) -> int:
-        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **WITHOUT_PLAN, **environment})
+        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **environment})
         return int(composed(recipe, setting).actor_rollout_ref.rollout.agent.num_workers)
 
     assert num_workers("videozoomer_grpo", "two nodes", NNODES="2") == 32

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("verl", reason="recipes configure verl")
 
 from tests.examples.conftest import EXAMPLES
-from tests.recipes.options import SETTINGS, WITHOUT_PLAN, recipe_arguments
+from tests.recipes.options import SETTINGS, recipe_arguments
 
 FOLDER = EXAMPLES / "papers" / "pixel_reasoner"
 
@@ -18,7 +18,7 @@ FOLDER = EXAMPLES / "papers" / "pixel_reasoner"
 def test_the_recipe_trains_the_package(setting: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     arguments = recipe_arguments(
-        str(FOLDER / "pixel_reasoner_grpo"), tmp_path, MODEL_PATH=str(tmp_path), **SETTINGS[setting], **WITHOUT_PLAN
+        str(FOLDER / "pixel_reasoner_grpo"), tmp_path, MODEL_PATH=str(tmp_path), **SETTINGS[setting]
     )
     assert "actor_rollout_ref.rollout.agent.default_agent_loop=pixel_reasoner" in arguments
     assert f"actor_rollout_ref.rollout.agent.agent_loop_config_path='{FOLDER}/agent_loops.yaml'" in arguments
