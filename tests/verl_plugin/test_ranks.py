@@ -27,5 +27,5 @@ def test_one_that_fails_ends_those_that_wait_for_it() -> None:
 
 
 def test_one_that_hangs_is_ended() -> None:
-    with pytest.raises(AssertionError, match="(?s)not done within 3 s.*this one waits"):
+    with pytest.raises(AssertionError, match=r"(?s)not done within 3 s.*this one waits"):
         run_apart(rank, ("waits",), timeout_seconds=3)
