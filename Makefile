@@ -20,7 +20,7 @@ demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this
 	bash recipes/demo.sh
 
 WITHOUT_RAY = not integration and not recipes and not cluster and not gpu and not faults
-IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile
+IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
 IN_TURN = -n 1
 

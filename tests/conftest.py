@@ -22,7 +22,7 @@ from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
 from verl_video_tools.services.endpoint import client, retries
 
-pytest_plugins = ["tests.hard_limit"]
+pytest_plugins = ["tests.hard_limit", "tests.order"]
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -33,10 +33,14 @@ os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
 """
 SETTINGS = {
     "cpu": {"DEVICE": "cpu"},
-    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "SFT_FILES": "cold.parquet", "NNODES": "2"},
+    "gpu": {
+        "DEVICE": "gpu",
+        "TRAIN_FILES": "train.parquet",
+        "SFT_FILES": "cold.parquet",
+        "NNODES": "2",
+        "MM_CACHE_GB": "4",  # else `vvt plan` sizes it, which takes seconds to start; it does where this is ""
+    },
 }
-WITHOUT_PLAN = {"MM_CACHE_GB": "4"}
-"""For recipes on a GPU whose processor cache is not looked at: `vvt plan`, which sizes it, takes seconds to start."""
 
 VIDEOS = {
     "cpu": [VideoInfo(120.0, 600, 5.0, 56, 56)],

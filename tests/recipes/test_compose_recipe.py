@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.options import SETTINGS, WITHOUT_PLAN, recipe_arguments, recipe_config
+from tests.recipes.options import SETTINGS, recipe_arguments, recipe_config
 from verl_video_tools.methods.compose.composition import load_composition
 from verl_video_tools.verl_plugin.settings import method_from_config
 
@@ -34,7 +34,7 @@ def test_a_users_file_gives_lengths_images_and_method(
     odd = tmp_path / "my=file, (a) it's.yaml"
     odd.write_text(EXAMPLE.read_text())
     (tmp_path / "prompt.txt").write_text("Look.")
-    variables = {**SETTINGS[setting], **WITHOUT_PLAN, "COMPOSE": str(odd), "RETRIEVAL_MODEL": "siglip"}
+    variables = {**SETTINGS[setting], "COMPOSE": str(odd), "RETRIEVAL_MODEL": "siglip"}
     monkeypatch.setitem(SETTINGS, "own", variables)
     config = recipe_config("compose_grpo", "own", tmp_path)
     limits = load_composition(str(odd)).limits

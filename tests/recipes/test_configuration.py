@@ -17,7 +17,6 @@ from tests.recipes.options import (
     SETTINGS,
     TEXT_TOKENS,
     VIDEOS,
-    WITHOUT_PLAN,
     Composed,
     grpo_recipes,
 )
@@ -98,7 +97,7 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def num_workers(recipe: str, setting: str, **environment: str) -> int:
-        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **WITHOUT_PLAN, **environment})
+        monkeypatch.setitem(SETTINGS, setting, {**SETTINGS["gpu"], **environment})
         return int(composed(recipe, setting).actor_rollout_ref.rollout.agent.num_workers)
 
     assert num_workers("videozoomer_grpo", "two nodes", NNODES="2") == 32

