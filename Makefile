@@ -101,6 +101,7 @@ bench-ladder: install  ## what a FrameMind group's first looks cost beside one r
 
 bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
 	python -m benchmarks.needle_bounds
+	python -m benchmarks.spatial_bounds
 
 bench-scale: install  ## a step of each method at full size: what hosts do, measured, beside a model of the GPUs; METHODS="longvt ..."
 	python -m benchmarks.scale $(if $(METHODS),--methods $(METHODS))

@@ -56,6 +56,14 @@ def test_the_cold_start_within_a_run_is_of_the_same_file(tmp_path: Path) -> None
         assert f"--set=compose.file={expected}" in told and "export-sft" in told
 
 
+def test_the_composition_for_parts_of_frames_gets_videos_that_need_it(tmp_path: Path) -> None:
+    for name in ("spatial", "demo"):
+        arguments = recipe_arguments("compose_sft", tmp_path, DEVICE="cpu", COMPOSE=name, TRAIN_FILES="rows.parquet")
+        assert f"+data.video_tools.compose.file='{name}'" in arguments
+        told = (tmp_path / "vvt.txt").read_text().splitlines()
+        assert told[0] == "demo" and ("--spatial" in told) == (name == "spatial")
+
+
 def test_a_broken_file_stops_the_recipe_before_anything_starts(tmp_path: Path) -> None:
     broken = tmp_path / "broken.yaml"
     broken.write_text(EXAMPLE.read_text().replace("plan: ladder", "plan: stairs"))

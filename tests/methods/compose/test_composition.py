@@ -165,7 +165,9 @@ def test_a_file_without_keys_is_told(text: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_the_packaged_ones(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot read the composition 'longvtt'.*or one of: default, demo, framemind"):
+    with pytest.raises(
+        UsageError, match=r"cannot read the composition 'longvtt'.*or one of: default, demo, spatial, framemind"
+    ):
         get_method("compose", file="longvtt")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="cannot read the composition"):

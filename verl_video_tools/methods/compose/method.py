@@ -1,8 +1,8 @@
 """A method that is composed: tools, grammar, initial frames, reward terms and prompt are named in a YAML file.
 
-`file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` (for the synthetic
-world), and `framemind`, `framethinker`, `longvt`, `videobrain`, `videozoomer`, which are the five papers as far as a
-composition goes. docs/compose.md lists every key.
+`file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` and `spatial` (for the
+synthetic worlds), and `framemind`, `framethinker`, `longvt`, `videobrain`, `videozoomer`, which are the five papers as
+far as a composition goes. docs/compose.md lists every key.
 """
 
 from __future__ import annotations
