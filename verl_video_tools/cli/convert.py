@@ -1,9 +1,13 @@
-"""`vvt data convert`: reads the options and runs `convert_annotations` or, for verl's own loop, `convert_parquet`."""
+"""`vvt data convert`: reads the options and runs `convert_annotations` or, for verl's own loop, `convert_parquet`.
+
+`table.py` is the part for a table of the user's own.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,16 +15,30 @@ from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
+if TYPE_CHECKING:
+    from verl_video_tools.data.stock_rows import Conversion
+
+_TABLE = "table"
+_SKIPPED_SHOWN = 20
+_OTHER_KINDS = (".csv", ".tsv", ".json", ".jsonl", ".txt")
+"""Suffixes that would say something else than what is written."""
+
 
 @command
 class Convert:
-    """Write our rows from published data (--from), or rows for verl's own tool loop from ours (--for)."""
+    """Write our rows from a table or published data (--from), or rows for verl's own tool loop from ours (--for)."""
 
-    source: Annotated[Path, typer.Argument(help="--from: published annotations, file or folder. --for: our rows.")]
+    source: Annotated[
+        Path, typer.Argument(help="--from: your table or published annotations, file or folder. --for: our rows.")
+    ]
     target: Annotated[Path, typer.Argument(help="Parquet file to write.")]
     source_format: Annotated[
         str | None,
-        typer.Option("--from", metavar="FORMAT", help="Write our rows; FORMAT is that of the source (docs/data.md)."),
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="Write our rows; FORMAT is the source's: table, for one of your own, or one of `vvt list formats`.",
+        ),
     ] = None
     loop: Annotated[
         Literal["tool_agent"] | None, typer.Option("--for", help="Write rows for this agent loop, from ours.")
@@ -32,7 +50,21 @@ class Convert:
             "framethinker (default), longvt or videobrain."
         ),
     ] = None
-    videos: Annotated[Path | None, typer.Option(help="--from: folder of the videos.")] = None
+    videos: Annotated[
+        Path | None, typer.Option(help="--from: folder of the videos; default for a table: the folder it lies in.")
+    ] = None
+    column_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN,...",
+            help="--from table: columns that were guessed wrong, such as question=Q,options=a+b+c; repeatable.",
+        ),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", help="--from table: write without asking; needed where nobody can be asked.")
+    ] = False
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False
     subtitles: Annotated[
         Path | None, typer.Option(help="--from: folder of subtitles, to be told with the questions.")
     ] = None
@@ -66,6 +98,8 @@ class Convert:
             "--subtitle-frames": self.subtitle_frames,
             "--turns": self.turns,
             "--split": self.split,
+            "--map": self.column_map,
+            "--yes": self.yes,
         }
         for_loop = {
             "--set": self.settings,
@@ -76,31 +110,70 @@ class Convert:
             if value:
                 raise UsageError(f"{name} is no option of {'--from' if self.source_format is not None else '--for'}")
 
-        if self.source_format is not None:
-            from verl_video_tools.data.convert import convert_annotations
-            from verl_video_tools.data.formats import BenchmarkFiles
-
-            if self.videos is None:
-                raise UsageError("--from needs the folder of the videos: --videos DIR")
-            files = config_from(BenchmarkFiles, self, annotations=self.source)
-            conversion = convert_annotations(
-                self.source_format, files, self.target, method_name=self.method, split=self.split, taught=self.turns
-            )
+        for name, value in {"--map": self.column_map, "--yes": self.yes}.items():
+            if value and self.source_format != _TABLE:
+                raise UsageError(f"{name} is an option of --from table")
+        self._check_target()
+        if self.source_format == _TABLE:
+            conversion = self._convert_table()
+        elif self.source_format is not None:
+            conversion = self._convert_published(self.source_format)
         else:
-            from verl_video_tools.data.stock_rows import convert_parquet
-
-            conversion = convert_parquet(
-                self.source,
-                self.target,
-                method_name=self.method or "framethinker",
-                settings=read_assignments(self.settings or []),
-                system_prompt=None if self.system_prompt_file is None else _read_prompt(self.system_prompt_file),
-                skip_unreadable=self.skip_unreadable,
-            )
-        for reason in conversion.skipped:
+            conversion = self._convert_for_loop()
+        for reason in conversion.skipped[:_SKIPPED_SHOWN]:
             typer.echo(f"skipped {reason}", err=True)
+        if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
+            typer.echo(f"skipped {num_more} more", err=True)
         with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
         typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
+
+    def _check_target(self) -> None:
+        """Raises UsageError for a file that exists, or whose name promises something else."""
+        exists = os.path.isfile(self.target)
+        if exists and self.source.exists() and self.target.samefile(self.source):
+            raise UsageError(f"{self.target} is the source; name another file to write")
+        if exists and not self.overwrite:
+            raise UsageError(f"{self.target} exists; name another file, or replace it with --overwrite")
+        if self.target.suffix.lower() in _OTHER_KINDS:
+            raise UsageError(f"rows are written as parquet; name a file that ends in .parquet, not {self.target.name}")
+
+    def _convert_table(self) -> Conversion:
+        from verl_video_tools.cli.table import convert_table
+
+        if self.turns or self.subtitles is not None or self.subtitle_frames is not None:
+            raise UsageError("--turns, --subtitles and --subtitle-frames are no options of --from table")
+        return convert_table(
+            self.source,
+            self.target,
+            assignments=self.column_map or [],
+            videos=self.videos,
+            method=self.method,
+            split=self.split,
+            yes=self.yes,
+        )
+
+    def _convert_published(self, source_format: str) -> Conversion:
+        from verl_video_tools.data.convert import convert_annotations
+        from verl_video_tools.data.formats import BenchmarkFiles
+
+        if self.videos is None:
+            raise UsageError("--from needs the folder of the videos: --videos DIR")
+        files = config_from(BenchmarkFiles, self, annotations=self.source)
+        return convert_annotations(
+            source_format, files, self.target, method_name=self.method, split=self.split, taught=self.turns
+        )
+
+    def _convert_for_loop(self) -> Conversion:
+        from verl_video_tools.data.stock_rows import convert_parquet
+
+        return convert_parquet(
+            self.source,
+            self.target,
+            method_name=self.method or "framethinker",
+            settings=read_assignments(self.settings or []),
+            system_prompt=None if self.system_prompt_file is None else _read_prompt(self.system_prompt_file),
+            skip_unreadable=self.skip_unreadable,
+        )
 
 
 def _read_prompt(path: Path) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.types import Method
-from verl_video_tools.data.formats import BenchmarkFiles, read_rows
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, read_rows
 from verl_video_tools.data.formats.entries import Row
 from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
@@ -58,7 +58,7 @@ _SUBTITLE = pa.struct([("start_seconds", pa.float64()), ("end_seconds", pa.float
 
 
 def convert_annotations(
-    source_name: str,
+    source_format: str | Benchmark,
     files: BenchmarkFiles,
     target: Path,
     *,
@@ -69,7 +69,7 @@ def convert_annotations(
     """Write the questions of published files as rows. `target` appears only once all of it is written.
 
     Args:
-        source_name: the format's name, one of `training_sets.SOURCE_NAMES`, or a Python path (`get_source`).
+        source_format: its name, one of `training_sets.SOURCE_NAMES`, or a Python path (`get_source`); or its reader.
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
         taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.
@@ -81,12 +81,12 @@ def convert_annotations(
         UsageError: unknown format or method, files that cannot be read or written, no row is left, none of them has the
             subtitles that were asked for, or turns are wanted of a format without any or for no method.
     """
-    source = get_source(source_name)
+    source = get_source(source_format) if isinstance(source_format, str) else source_format
     if method_name is not None and method_name not in method_names():
         raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
     if taught and not source.has_turns:
         with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
-        raise UsageError(f"{source_name} has no turns to learn; these have: {with_turns}")
+        raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
     if taught and method_name is None:
         raise UsageError("turns are written in a method's grammar; name it, such as longvt")
     method = get_method(method_name) if taught and method_name is not None else None
