@@ -17,8 +17,9 @@ from tests.verl_plugin.harness import processor, tokenizer
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.convert import TAUGHT_SCHEMA, convert_annotations
+from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.row_schema import TAUGHT_SCHEMA
 from verl_video_tools.data.stats import row_stats
 from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.validate import validate_file
@@ -118,7 +119,7 @@ def test_longvideo_reasons_reasoning(media: Path, tmp_path: Path) -> None:
     [
         (
             ["--from", "star", "--method", "longvt"],
-            "star has no turns to learn; these have: longvideo-reason, ",
+            "star has no turns to learn; these have: framethinker-sft, longvideo-reason, ",
         ),
         (["--from", "video-r1"], "turns are written in a method's grammar; name it, such as longvt"),
         (

@@ -76,6 +76,26 @@ class Convert:
         bool,
         typer.Option("--turns", help="--from: rows for fine-tuning on the published reasoning; takes --method."),
     ] = False
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ROWS.parquet",
+            help="--turns: rows of the same questions, for dialogues that name no video, truth or segment.",
+        ),
+    ] = None
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RECORDS.jsonl",
+            help="--turns: execute every dialogue, leave out what does not replay, write the others' records here.",
+        ),
+    ] = None
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TEXTS.jsonl", help="--turns: write the dialogues that are left out here, with the reason."
+        ),
+    ] = None
     split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None
     settings: Annotated[
         list[str] | None,
@@ -97,6 +117,9 @@ class Convert:
             "--subtitles": self.subtitles,
             "--subtitle-frames": self.subtitle_frames,
             "--turns": self.turns,
+            "--questions": self.questions,
+            "--replay": self.replay,
+            "--texts": self.texts,
             "--split": self.split,
             "--map": self.column_map,
             "--yes": self.yes,
@@ -129,19 +152,32 @@ class Convert:
 
     def _check_target(self) -> None:
         """Raises UsageError for a file that exists, or whose name promises something else."""
-        exists = os.path.isfile(self.target)
-        if exists and self.source.exists() and self.target.samefile(self.source):
-            raise UsageError(f"{self.target} is the source; name another file to write")
-        if exists and not self.overwrite:
-            raise UsageError(f"{self.target} exists; name another file, or replace it with --overwrite")
+        for path in (self.target, self.replay, self.texts):
+            if path is None or not os.path.isfile(path):
+                continue
+            if any(
+                read is not None and read.exists() and path.samefile(read) for read in (self.source, self.questions)
+            ):
+                raise UsageError(f"{path} is the source; name another file to write")
+            if not self.overwrite:
+                raise UsageError(f"{path} exists; name another file, or replace it with --overwrite")
         if self.target.suffix.lower() in _OTHER_KINDS:
             raise UsageError(f"rows are written as parquet; name a file that ends in .parquet, not {self.target.name}")
 
     def _convert_table(self) -> Conversion:
         from verl_video_tools.cli.table import convert_table
 
-        if self.turns or self.subtitles is not None or self.subtitle_frames is not None:
-            raise UsageError("--turns, --subtitles and --subtitle-frames are no options of --from table")
+        of_published = {
+            "--turns": self.turns,
+            "--questions": self.questions,
+            "--replay": self.replay,
+            "--texts": self.texts,
+            "--subtitles": self.subtitles,
+            "--subtitle-frames": self.subtitle_frames,
+        }
+        for name, value in of_published.items():
+            if value:
+                raise UsageError(f"{name} is no option of --from table")
         return convert_table(
             self.source,
             self.target,
@@ -156,11 +192,18 @@ class Convert:
         from verl_video_tools.data.convert import convert_annotations
         from verl_video_tools.data.formats import BenchmarkFiles
 
-        if self.videos is None:
+        if self.videos is None and self.questions is None:
             raise UsageError("--from needs the folder of the videos: --videos DIR")
         files = config_from(BenchmarkFiles, self, annotations=self.source)
         return convert_annotations(
-            source_format, files, self.target, method_name=self.method, split=self.split, taught=self.turns
+            source_format,
+            files,
+            self.target,
+            method_name=self.method,
+            split=self.split,
+            taught=self.turns,
+            records=self.replay,
+            texts=self.texts,
         )
 
     def _convert_for_loop(self) -> Conversion:

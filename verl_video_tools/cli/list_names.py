@@ -62,7 +62,6 @@ def _benchmarks() -> Texts:
 
 def _formats() -> Texts:
     from verl_video_tools.data.formats.training_sets import SOURCE_NAMES
-
     from verl_video_tools.data.table.reader import Table
 
     own = _about(Table)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from verl_video_tools.core.errors import RowError, UsageError
 from verl_video_tools.core.truths import canonical_number, default_question_type
 from verl_video_tools.core.types import QuestionType, Sample
-from verl_video_tools.data.convert import ROW_SCHEMA
 from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
 from verl_video_tools.data.formats.fields import letter_of, split_options
 from verl_video_tools.data.parquet import write_table
+from verl_video_tools.data.row_schema import ROW_SCHEMA
 from verl_video_tools.methods import method_names
 
 
@@ -57,7 +57,7 @@ def make_row(
         classification: for VideoBrain (docs/classify.md).
 
     Returns:
-        The row, with the columns of `convert.ROW_SCHEMA`, and `agent_name` if `method` is given.
+        The row, with the columns of `row_schema.ROW_SCHEMA`, and `agent_name` if `method` is given.
 
     Raises:
         RowError: the question is empty, the answer names none of the options, the type does not exist or the segment

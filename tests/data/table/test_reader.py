@@ -170,7 +170,7 @@ def test_option_lines_and_tags_in_the_cells(table: Path, tmp_path: Path) -> None
     [
         (
             ["--turns", "--method", "longvt"],
-            "--turns, --subtitles and --subtitle-frames are no options of --from table",
+            "--turns is no option of --from table",
         ),
         (["--method", "magic"], "no method 'magic'"),
         (["--map", "x"], "--map takes FIELD=COLUMN"),

@@ -26,7 +26,7 @@ def show(source: Table, rows: list[tuple[int, Mapping[str, Any]]], faults: list[
     Args:
         rows: of `reader.survey`, as are the faults.
     """
-    table, columns = source.table, source.columns
+    table, columns = source.table, source.cells
     records = [record for record in table.first if isinstance(record, dict)][:_ROWS_SHOWN]
     text = TextTable("field", "column", "found by", *(f"row {number}" for number in range(len(records))))
     for field in FIELDS:
@@ -43,7 +43,7 @@ def show(source: Table, rows: list[tuple[int, Mapping[str, Any]]], faults: list[
 
 
 def _lines(source: Table, rows: list[tuple[int, Mapping[str, Any]]], faults: list[str]) -> Iterator[str]:
-    table, columns = source.table, source.columns
+    table, columns = source.table, source.cells
     unused = [name for name in table.columns if name not in columns.used]
     if unused:
         yield f"not used: {', '.join(unused)}"

@@ -37,22 +37,22 @@ class Table(Benchmark):
 
     name = "table"
 
-    def __init__(self, table: TableFiles, columns: Columns, videos: Path | None = None) -> None:
+    def __init__(self, table: TableFiles, cells: Columns, videos: Path | None = None) -> None:
         """
         Args:
             table: the files.
-            columns: what its columns hold.
+            cells: what its columns hold.
             videos: folder of the videos; None: paths start from the table's folder.
         """
         self.table = table
-        self.columns = columns
+        self.cells = cells
         self.videos = videos
         self.notes: list[str] = []
         """What of a row that is written was left out, and why."""
         self._ids: dict[str, int] = {}
 
     def entries(self, annotations: Path) -> Iterator[ReadEntry]:
-        return numbered(self.table.records(self.columns.used), _PLACE)
+        return numbered(self.table.records(self.cells.used), _PLACE)
 
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """One line of the table.
@@ -68,26 +68,26 @@ class Table(Benchmark):
             raise RowError(f"line {entry[LINE]}: {error}") from error
 
     def _row(self, entry: Entry) -> Row:
-        columns = self.columns
+        cells = self.cells
         question = self._filled(entry, "question")
         answer = self._filled(entry, "answer")
-        options = options_of(columns.values(entry, "options")) if "options" in columns.names else []
-        segments = segments_of(columns.values(entry, "segment"))
-        name = named_video(columns.value(entry, "video"))
+        options = options_of(cells.values(entry, "options")) if "options" in cells.names else []
+        segments = segments_of(cells.values(entry, "segment"))
+        name = named_video(cells.value(entry, "video"))
         video = find_own_video(name, self.table.folders, self.videos)
-        classification = columns.value(entry, "classification")
+        classification = cells.value(entry, "classification")
         row = make_row(
             as_text(question),
             self._truth(answer, options),
             video,
             options=options,
-            question_type=type_of(columns.value(entry, "type")),
+            question_type=type_of(cells.value(entry, "type")),
             video_segment_seconds=segments[0] if len(segments) == 1 else None,
             data_source=self.table.path.stem,
             split=self.table.split,
             classification=None if is_empty(classification) else as_text(classification),
         )
-        own_id = columns.value(entry, "id")
+        own_id = cells.value(entry, "id")
         self._take_id("" if is_empty(own_id) else as_text(own_id), entry, row)
         if len(segments) > 1:
             self.notes.append(
@@ -96,16 +96,16 @@ class Table(Benchmark):
         return row
 
     def _filled(self, entry: Entry, field: str) -> Any:
-        value = self.columns.value(entry, field)
+        value = self.cells.value(entry, field)
         if is_empty(value):
             raise RowError(
-                f"the column {self.columns.names[field][0]!r} ({field}) is empty; fill it, or leave the row out"
+                f"the column {self.cells.names[field][0]!r} ({field}) is empty; fill it, or leave the row out"
             )
         return value
 
     def _truth(self, answer: Any, options: Sequence[str]) -> Any:
-        if options and self.columns.answer_form != "text":
-            name, first = self.columns.names["answer"][0], int(self.columns.answer_form[-1])
+        if options and self.cells.answer_form != "text":
+            name, first = self.cells.names["answer"][0], int(self.cells.answer_form[-1])
             text = as_text(answer)
             if not text.isdecimal() or not first <= int(text) < first + len(options):
                 raise RowError(
@@ -135,7 +135,7 @@ def survey(source: Table, files: BenchmarkFiles) -> tuple[list[tuple[int, Mappin
     Returns:
         Rows by their number from 0, and faults that begin with it.
     """
-    trial = Table(source.table, source.columns, source.videos)
+    trial = Table(source.table, source.cells, source.videos)
     rows: list[tuple[int, Mapping[str, Any]]] = []
     faults: list[str] = []
     for number, record in enumerate(numbered(source.table.first, _PLACE)):
