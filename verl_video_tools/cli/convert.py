@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.options import command, config_from
+from verl_video_tools.cli.options import check_not_read, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -152,14 +152,10 @@ class Convert:
 
     def _check_target(self) -> None:
         """Raises UsageError for a file that exists, or whose name promises something else."""
-        for path in (self.target, self.replay, self.texts):
-            if path is None or not os.path.isfile(path):
-                continue
-            if any(
-                read is not None and read.exists() and path.samefile(read) for read in (self.source, self.questions)
-            ):
-                raise UsageError(f"{path} is the source; name another file to write")
-            if not self.overwrite:
+        outputs = (self.target, self.replay, self.texts)
+        check_not_read(outputs, (self.source, self.questions))
+        for path in outputs:
+            if path is not None and os.path.isfile(path) and not self.overwrite:
                 raise UsageError(f"{path} exists; name another file, or replace it with --overwrite")
         if self.target.suffix.lower() in _OTHER_KINDS:
             raise UsageError(f"rows are written as parquet; name a file that ends in .parquet, not {self.target.name}")

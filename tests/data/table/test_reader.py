@@ -223,3 +223,49 @@ def test_questions_come_back(asked: list[dict[str, Any]], form: str, kind: str) 
         string.ascii_uppercase[one["place"]] for one in asked
     ]
     assert [row["extra_info"]["question"].splitlines()[0] for row in rows] == [one["question"].strip() for one in asked]
+
+
+def test_rows_are_no_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    assert convert(tmp_path / "rows.parquet", tmp_path / "again.parquet", "--yes") == 2
+    assert "holds rows already (docs/rows.md)" in capsys.readouterr().err
+
+
+CELLS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(
+        ["v.mp4", "v", "A", "B", "[1, 2]", "[[1,2],[3", "{'A': 1, 'B': 2}", "x|y", "A. x\nB. y", "mc", "9:99"]
+    ),
+    st.lists(st.one_of(st.none(), st.text(max_size=5), st.floats(), st.lists(st.integers(), max_size=3)), max_size=4),
+    st.dictionaries(st.text(max_size=3), st.one_of(st.text(max_size=5), st.none()), max_size=3),
+)
+NAMES = st.sampled_from(
+    ["question", "answer", "video", "options", "segment", "start", "end", "id", "type", "a", "b", "x"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(NAMES, CELLS, max_size=8), min_size=1, max_size=4))
+def test_any_cells_are_read_or_told(records: list[dict[str, Any]]) -> None:
+    """No cell ends in anything but rows that a run can read, or a message."""
+    records = [{"question": "Who?", "answer": "A", "video": "v.mp4"}, *records]
+    with TemporaryDirectory() as name:
+        folder, target = touch(Path(name), "v.mp4"), Path(name) / "rows.parquet"
+        code = convert(write_jsonl(folder / "t.jsonl", records), target, "--yes")
+        assert code in (0, 2) and target.exists() == (code == 0)
+        for row in read_rows(target) if code == 0 else ():
+            assert Sample.from_row(row).question
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=120), st.sampled_from(["csv", "tsv", "jsonl", "json", "parquet", "arrow"]))
+def test_any_bytes_are_read_or_told(content: bytes, suffix: str) -> None:
+    with TemporaryDirectory() as name:
+        source = touch(Path(name), "v.mp4") / f"t.{suffix}"
+        head = b"question,answer,video\n" if suffix == "csv" else b""
+        source.write_bytes(head + content)
+        assert convert(source, Path(name) / "rows.parquet", "--yes") in (0, 2)

@@ -95,6 +95,11 @@ def find_columns(table: TableFiles, assignments: Sequence[str] = (), videos: Pat
     Raises:
         UsageError: an assignment names no such field or column, or a needed field has no column.
     """
+    if {"extra_info", "reward_model"} <= set(table.columns):
+        raise UsageError(
+            f"{table.path} holds rows already (docs/rows.md), or those of a published method: `vvt list formats` says "
+            "which are read"
+        )
     records = [record for record in table.first if isinstance(record, dict)]
     mapped = _read_map(assignments, table.columns)
     names = {field: columns for field, columns in mapped.items() if columns}
