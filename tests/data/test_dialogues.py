@@ -84,6 +84,36 @@ def test_framethinkers_dialogues(media: Path, tmp_path: Path, capsys: pytest.Cap
     assert left[1]["messages"][1]["content"].endswith("<action>choose frames between 1 and 20</action>")
 
 
+def test_replays_that_show_other_frames_are_told(
+    media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a dialogue that lists what the replay shows are not."""
+    trace = json.loads((SAMPLES / "framethinker_sft" / "SFT.json").read_text())[1]
+    source, records = tmp_path / "SFT.json", tmp_path / "records.jsonl"
+
+    def told(messages: list[dict[str, str]]) -> str:
+        source.write_text(json.dumps([{**trace, "messages": messages}]))
+        options = (f"--replay={records}", "--overwrite")
+        assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, *options) == 0
+        return capsys.readouterr().err
+
+    assert "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: first look: 8 fr" in told(
+        trace["messages"]
+    )
+    (line,) = read_records(records)
+    assert line["shown_otherwise"].endswith("here, 2 frames (0, 79) there (index)")
+    trajectory = line["trajectory"]
+    first = [frame.index for frame in trajectory.initial_frames]
+    chosen = [frame.index for frame in trajectory.calls()[1].frames]
+    asked, *turns = trace["messages"]
+    question = asked["content"].partition("frame 0")[0]
+    listed = {**asked, "content": question + "\n".join(f"frame {number}: <image>" for number in first)}
+    turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 1}: <image>" for number in chosen)}
+    assert "note" not in told([listed, *turns])
+    turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 2}: <image>" for number in chosen)}
+    assert "row 0: look 1: " in told([listed, *turns])
+
+
 def test_what_does_not_replay_is_left_out(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its grammar is right, but the call leads out of the video, or the video cannot be read."""
     good, trace = json.loads((SAMPLES / "framethinker_sft" / "SFT.json").read_text())[:2]

@@ -147,6 +147,12 @@ class Convert:
             typer.echo(f"skipped {reason}", err=True)
         if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
             typer.echo(f"skipped {num_more} more", err=True)
+        if conversion.shown_otherwise:
+            typer.echo(
+                f"note: {len(conversion.shown_otherwise)} of {conversion.num_written} dialogues are shown other frames "
+                f"here than they list, as in {conversion.shown_otherwise[0]}; the records say which (shown_otherwise)",
+                err=True,
+            )
         with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
         typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
 

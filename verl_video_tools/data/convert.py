@@ -77,6 +77,7 @@ def convert_annotations(
     if method is not None and source.has_found_frames:
         schema = schema.append(pa.field("retrieved_frames", pa.list_(pa.list_(pa.int64()))))
     faults: dict[int, str] = {}
+    shown_otherwise: list[str] = []
     num_written = num_with_subtitles = 0
     with ExitStack() as stack:
         writer = stack.enter_context(row_writer(target, schema))
@@ -85,13 +86,15 @@ def convert_annotations(
         while rows := list(islice(good_rows, ROWS_PER_BATCH if records is None else DIALOGUES_PER_BATCH)):
             replayed: Mapping[int, Record] = {}
             if method is not None and record_file is not None:
-                replayed = _replayed(rows, method, faults)
+                replayed = _replayed(rows, source, method, faults)
                 rows = [(number, row) for number, row in rows if number in replayed]
             for number, row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
                 num_with_subtitles += files.subtitles is not None and asked_with_subtitles(row)
                 if record_file is not None:
+                    if difference := replayed[number]["shown_otherwise"]:
+                        shown_otherwise.append(f"row {number}: {difference}")
                     append_record(record_file, {**replayed[number], "extra_info": row["extra_info"]})
             writer.write_table(pa.Table.from_pylist([row for _, row in rows], schema=schema))
         if texts is not None:
@@ -101,7 +104,7 @@ def convert_annotations(
             first = f"; the first was left out: {skipped[0]}" if skipped else ""
             told = "" if texts is None else f"; what was said is in {texts}"
             raise UsageError(f"{files.annotations} gives no row{first}{told}")
-    return Conversion(num_written, skipped, num_with_subtitles)
+    return Conversion(num_written, skipped, num_with_subtitles, tuple(shown_otherwise))
 
 
 @contextmanager
@@ -118,9 +121,12 @@ def _lines_file(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _replayed(rows: Sequence[tuple[int, dict[str, Any]]], method: Method, faults: dict[int, str]) -> dict[int, Record]:
+def _replayed(
+    rows: Sequence[tuple[int, dict[str, Any]]], source: Benchmark, method: Method, faults: dict[int, str]
+) -> dict[int, Record]:
     """The records of the rows whose turns replay, by their places; the faults of the others are noted."""
-    found = dict(zip((number for number, _ in rows), replay_rows([row for _, row in rows], method), strict=True))
+    records = replay_rows([row for _, row in rows], method, source.frames_listed_by)
+    found = dict(zip((number for number, _ in rows), records, strict=True))
     faults |= {number: record for number, record in found.items() if isinstance(record, str)}
     return {number: record for number, record in found.items() if not isinstance(record, str)}
 
@@ -135,7 +141,8 @@ def _write_texts(source: Benchmark, annotations: Path, faults: Mapping[int, str]
                 messages = source.texts(entry)
             except RowError:
                 continue
-            append_record(file, {"row": number, "reason": faults[number], "messages": messages})
+            if messages:
+                append_record(file, {"row": number, "reason": faults[number], "messages": messages})
 
 
 def _with_subtitles(schema: pa.Schema) -> pa.Schema:

@@ -109,6 +109,10 @@ class Dialogues(Benchmark):
         """Frames that each search by text has shown, where there are any (`has_found_frames`)."""
         return []
 
+    def frames_in(self, said: str) -> list[float]:
+        """Frames that a message of the user lists by their labels, as `frames_listed_by` says."""
+        return []
+
     def row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """The question, without what was said."""
         return self._row(entry, files, read_messages(entry))
@@ -118,6 +122,8 @@ class Dialogues(Benchmark):
         turns = [_said(message) for message in messages if message["role"] == "assistant"]
         row = self._row(entry, files, messages)
         row |= {"turns": turns, "template": "trace" if len(turns) > 1 else "reasoning"}
+        shown = [self.frames_in(message["content"]) for message in messages if message["role"] in ("user", "tool")]
+        row["listed_frames"] = [frames for frames in shown if frames]
         return {**row, "retrieved_frames": self.found_frames(messages)} if self.has_found_frames else row
 
     def texts(self, entry: Entry) -> list[dict[str, str]]:

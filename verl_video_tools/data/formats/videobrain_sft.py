@@ -20,7 +20,7 @@ from verl_video_tools.data.formats.dialogues import Dialogues
 from verl_video_tools.data.formats.fields import tagged_answer
 
 _SECTIONS = re.compile(r"^#\s*(?:Video Information|Output Format):.*", re.DOTALL | re.MULTILINE)
-_FRAME = re.compile(r"^\s*frame (\d+):", re.IGNORECASE | re.MULTILINE)
+_FRAME = re.compile(r"^\s*frame (\d{1,9}):", re.IGNORECASE | re.MULTILINE)
 _FRAMES = re.compile(r"^\s*frame \d+:.*", re.IGNORECASE | re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^\s*Question:\s*")
 _CALL = re.compile(r"<tool_call>\s*(\{.*\})\s*</tool_call>", re.DOTALL)
@@ -33,6 +33,10 @@ class VideoBrainSFT(Dialogues):
     name = "videobrain-sft"
     columns = ("messages", "conversations", "id", "video", "video_path", "videos")
     has_found_frames = True
+    frames_listed_by = "index"
+
+    def frames_in(self, said: str) -> list[float]:
+        return [float(number) for number in _FRAME.findall(said)]
 
     def question_of(self, asked: str) -> str:
         return _HEADING.sub("", _FRAMES.sub("", _SECTIONS.sub("", asked))).strip()

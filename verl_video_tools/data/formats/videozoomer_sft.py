@@ -26,7 +26,7 @@ from verl_video_tools.data.formats.entries import ReadEntry, numbered, read_entr
 from verl_video_tools.data.formats.fields import tagged_answer
 
 _EXAMPLES = re.compile(r".*Now answer the following question:", re.DOTALL)
-_FRAME = re.compile(r"<frame\d+_time[\d.]+s>")
+_FRAME = re.compile(r"<frame\d+_time(\d{1,9}(?:\.\d+)?)s>")
 _BOX = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 _ROLLOUTS = ("detailed_rollout", "reflection_rollout")
 
@@ -35,6 +35,7 @@ class VideoZoomerSFT(Dialogues):
     """See the module."""
 
     name = "videozoomer-sft"
+    frames_listed_by = "seconds"
     columns = ("messages", "conversations", "id", "videos", "video")
 
     def entries(self, annotations: Path) -> Iterator[ReadEntry]:
@@ -42,6 +43,9 @@ class VideoZoomerSFT(Dialogues):
         return numbered(
             (one for entry in read_entries(annotations, self.columns) for one in _rollouts(entry)), "number"
         )
+
+    def frames_in(self, said: str) -> list[float]:
+        return [float(seconds) for seconds in _FRAME.findall(_EXAMPLES.sub("", said))]
 
     def question_of(self, asked: str) -> str:
         return _FRAME.sub("", _EXAMPLES.sub("", asked)).strip()
