@@ -77,8 +77,9 @@ def test_columns_and_rows_are_shown_and_nothing_is_written(
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     assert convert(table, target, "--map", "segment=") == 2
     shown = capsys.readouterr()
-    for text in ("its name", "What does she carry?", "row 2", "  | B. a chair", "truth 'B', type mc"):
+    for text in ("its name", "What does she carry?", "row 2", "  | B. a chair", "truth 'B', type mc", "rows: mc 1, "):
         assert text in shown.out
+    assert "types of the first 4 rows: mc 1, numeric 1, open 1, segment 1; open questions need a judge" in shown.out
     assert "nothing was written, as standard input is no terminal to ask at: add --yes" in shown.err
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     for answer, code in (("", 2), ("n\n", 2), ("no", 2), ("yes\n", 0)):

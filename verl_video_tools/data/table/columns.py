@@ -34,7 +34,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "questiontext", "q", "query", "problem", "prompt", "instruction"),
     "answer": (
         *("answer", "correctanswer", "groundtruth", "gt", "truth", "solution", "label", "correct", "correctoption"),
-        *("answerletter", "answeridx", "answerindex", "answertext", "target"),
+        *("answerletter", "answeridx", "answerindex", "answertext", "target", "a"),
     ),
     "options": ("options", "choices", "candidates", "multiplechoice", "option", "choice"),
     "video": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -62,6 +63,9 @@ def _lines(source: Table, rows: list[tuple[int, Mapping[str, Any]]], faults: lis
         yield f"  video {extra_info['video_path']}"
         if "video_segment" in extra_info:
             yield "  segment {:g} s to {:g} s".format(*extra_info["video_segment"])
+        types = Counter(str(row["extra_info"]["question_type"]) for _, row in rows)
+        told = ", ".join(f"{name} {count}" for name, count in types.most_common())
+        yield f"types of the first {len(rows)} rows: {told}" + ("; open questions need a judge" * ("open" in types))
     if faults:
         yield f"{len(faults)} of the first {len(faults) + len(rows)} rows cannot be written:"
         yield from (f"  {fault}" for fault in faults[:_FAULTS_SHOWN])
