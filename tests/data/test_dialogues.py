@@ -6,12 +6,16 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.data.format_cases import SAMPLES
 from tests.data.row_files import read_rows
@@ -19,7 +23,10 @@ from tests.verl_plugin.harness import processor, tokenizer
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.formats import read_rows as format_rows
 from verl_video_tools.data.formats.known_questions import KnownQuestions
+from verl_video_tools.data.formats.training_sets import get_source
 from verl_video_tools.data.rows import make_row, write_rows
 from verl_video_tools.data.validate import validate_file
 from verl_video_tools.records.records import read_records
@@ -228,6 +235,21 @@ def test_longvts_traces_whose_video_is_only_told(media: Path, tmp_path: Path) ->
     assert "<image>" not in enters["turns"][0]
 
 
+def test_a_dialogue_that_cannot_be_read_costs_itself(
+    media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of what is left out it gives no text."""
+    good = json.loads((SAMPLES / "longvt_parquet" / "longvt_sft.json").read_text())
+    broken = {**good[0], "messages": [{"role": "assistant", "content": "x", "tool_calls": [7]}]}
+    source, texts = tmp_path / "sft.json", tmp_path / "texts.jsonl"
+    source.write_text(json.dumps([broken, "text", good[3], good[2]]))
+    assert convert(source, tmp_path / "rows.parquet", "longvt-parquet", media, f"--texts={texts}") == 0
+    told = capsys.readouterr()
+    assert "rows.parquet: 1 rows, 3 skipped" in told.out
+    assert "row 0: the entry is not in the format of longvt-parquet" in told.err
+    assert [line["row"] for line in lines(texts)] == [2]
+
+
 def test_questions_that_several_rows_ask(tmp_path: Path) -> None:
     rows = [make_row("Who?", "A boy", tmp_path / f"{name}.mp4") for name in ("a", "b", "b")]
     write_rows(rows, tmp_path / "rl.parquet")
@@ -290,3 +312,55 @@ def test_the_commands_of_the_page(media: Path, tmp_path: Path, monkeypatch: pyte
     assert read_rows(Path("longvt.parquet"))[0]["extra_info"]["video_segment"] == [1.0, 3.0]
     assert len(read_rows(Path("videozoomer.parquet"))) == 3
     assert "What happens at 0:04?" in Path("framethinker.html").read_text(encoding="utf-8")
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=12)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    max_leaves=8,
+)
+SAID = st.sampled_from(
+    [
+        "Who?\nA: x\nB: y\nframe 0: <image>",
+        "<think>t</think><action>output answer: B</action>",
+        "<think>t</think><answer>\\boxed{B}</answer>",
+        '<thinking>t</thinking><tool_call>{"name": "clip_sample"}</tool_call>',
+        "frame 99999999999: <image>\n<frame0_time1..5s><image>",
+    ]
+)
+CONTENT = st.one_of(SAID, JSON, st.lists(st.one_of(st.fixed_dictionaries({"text": SAID}), JSON), max_size=2))
+MESSAGE = st.one_of(
+    st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": CONTENT}),
+    st.fixed_dictionaries({"from": st.sampled_from(["human", "gpt", "observation"]), "value": CONTENT}),
+    JSON,
+)
+FIELDS = {
+    "messages": st.one_of(st.lists(MESSAGE, max_size=4), JSON),
+    "images": st.one_of(st.lists(st.one_of(st.text(max_size=8), JSON), max_size=2), JSON),
+    "video": st.one_of(st.just("v.mp4"), JSON),
+    "id": JSON,
+    "detailed_rollout": st.one_of(st.lists(JSON, max_size=2), JSON),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(sorted(FIELDS)), st.just(None), max_size=5).flatmap(
+        lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names})
+    ),
+    st.sampled_from(["framethinker-sft", "videozoomer-sft", "videobrain-sft", "longvt-parquet"]),
+)
+def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
+    """Nothing that others wrote ends in anything but rows, texts and messages."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "v.mp4").touch()
+        (Path(folder) / "d.json").write_text(json.dumps([entry]))
+        files = BenchmarkFiles(annotations=Path(folder) / "d.json", videos=Path(folder))
+        source = get_source(name)
+        for taught in (False, True):
+            for _, row in format_rows(source, files, taught=taught):
+                assert isinstance(row, RowError) or row["extra_info"]["question"]
+        for read in source.entries(files.annotations):
+            if isinstance(read, dict):
+                with suppress(RowError):
+                    assert all(set(message) == {"role", "content"} for message in source.texts(read))

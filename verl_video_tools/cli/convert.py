@@ -112,8 +112,8 @@ class Convert:
     def run(self) -> None:
         if (self.source_format is None) == (self.loop is None):
             raise UsageError(
-                "give either --from FORMAT, to make our rows (--from table for a table of your own), or --for tool_agent, "
-                "to convert them"
+                "give either --from FORMAT, to make our rows (--from table for a table of your own), or --for "
+                "tool_agent, to convert them"
             )
         for_rows = {
             "--videos": self.videos,

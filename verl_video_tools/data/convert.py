@@ -139,7 +139,7 @@ def _write_texts(source: Benchmark, annotations: Path, faults: Mapping[int, str]
                 continue
             try:
                 messages = source.texts(entry)
-            except RowError:
+            except (TypeError, ValueError, LookupError, AttributeError):  # no dialogue; its reason has been given
                 continue
             if messages:
                 append_record(file, {"row": number, "reason": faults[number], "messages": messages})

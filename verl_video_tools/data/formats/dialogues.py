@@ -30,18 +30,23 @@ def read_messages(entry: Entry) -> list[dict[str, str]]:
     Raises:
         RowError: there are none, or one is no message.
     """
-    given = required(entry, "messages", "conversations") if "messages" in entry else required(entry, "conversations")
+    name = "messages" if "messages" in entry else "conversations"
+    given = required(entry, name)
+    if not isinstance(given, list):
+        raise RowError(f"the field {name!r} must list messages, got {given!r:.80}")
     return [_message(message) for message in given]
 
 
 def _message(message: Any) -> dict[str, str]:
     if not isinstance(message, Mapping):
         raise RowError(f"a message has a role and a content, got {message!r:.80}")
-    role = message.get("role") or message.get("from")
+    role = str(message.get("role") or message.get("from"))
     content = message.get("content") if "content" in message else message.get("value")
-    parts = [{"text": content}] if isinstance(content, str) else content or ()
-    text = "".join(_text_of(part) for part in parts)
-    return {"role": _ROLES.get(str(role), str(role)), "content": text}
+    if content is None or isinstance(content, str):
+        return {"role": _ROLES.get(role, role), "content": content or ""}
+    if not isinstance(content, list) or not all(isinstance(part, Mapping) for part in content):
+        raise RowError(f"the content of a message must be a text or a list of parts, got {content!r:.80}")
+    return {"role": _ROLES.get(role, role), "content": "".join(map(_text_of, content))}
 
 
 def _text_of(part: Mapping[str, Any]) -> str:

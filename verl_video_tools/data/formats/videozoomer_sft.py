@@ -63,7 +63,11 @@ def _rollouts(entry: ReadEntry) -> Iterator[ReadEntry]:
         yield entry
         return
     for name in _ROLLOUTS:
-        for place, rollout in enumerate(entry.get(name) or ()):
+        rollouts = entry.get(name) or []
+        if not isinstance(rollouts, list):
+            yield RowError(f"the field {name!r} must list rollouts, got {rollouts!r:.80}")
+            continue
+        for place, rollout in enumerate(rollouts):
             yield _dialogue(entry, rollout, f"{name} {place}")
 
 
