@@ -6,6 +6,7 @@ need Chromium are skipped without it, or fail with VVT_REQUIRE_CHROMIUM=1 (`test
 
 from __future__ import annotations
 
+import gc
 import os
 from fractions import Fraction
 from functools import cache
@@ -51,6 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "needs a CUDA device: torch.cuda.is_available() is False (`vvt doctor` tells more)"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector need not look at verl's and torch's objects a hundred times."""
+    gc.freeze()
 
 
 @pytest.fixture
