@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from benchmarks.spatial_bounds import (
     CHANCE,
@@ -15,7 +20,9 @@ from benchmarks.spatial_bounds import (
     see_cards,
     share_right,
 )
+from examples.tiny_models.frame_pool import class_name
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo
+from verl_video_tools.synthetic import base_model_dir
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +76,19 @@ def test_the_expert_is_always_right(tmp_path_factory: pytest.TempPathFactory) ->
     folder = make_demo(tmp_path_factory.mktemp("rows"), 1, 1, 6, agent_names=["compose"], num_processes=1, spatial=True)
     rows = [row for split in ("train", "test") for row in load_rows(folder / f"{split}.parquet")]
     assert experts_share(rows) == 1.0
+
+
+def test_names_what_a_zoom_into_a_card_shows(tmp_path: Path) -> None:
+    """Windows of NeedleClips' cards look like the frames that it was trained on, which have 56 pixels instead of 16."""
+    model = AutoModelForImageTextToText.from_pretrained(base_model_dir(), dtype=torch.float32).eval()
+    processor = AutoProcessor.from_pretrained(base_model_dir())
+    cards = see_cards(tmp_path, first=50, num_cards=50)
+    text = "<|im_start|>user\n7.0s <|vision_start|><|image_pad|><|vision_end|>\nwhat is in 7.0s<|im_end|>\n"
+    right = 0
+    for window, label in zip(cards.windows, cards.labels, strict=True):
+        inputs = processor(
+            text=[f"{text}<|im_start|>assistant\n"], images=[Image.fromarray(window)], return_tensors="pt"
+        )
+        written = model.generate(**inputs, max_new_tokens=12, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+        right += processor.decode(written, skip_special_tokens=True) == f"7.0s {class_name(int(label))}"
+    assert right >= 0.9 * len(cards.labels)

@@ -197,4 +197,5 @@ def test_damage_is_no_wrong_frame(backend: str, tmp_path: Path) -> None:
                 num_refused += 1
             else:
                 assert read_number(frame) == index
-    assert 0 < num_refused < 30
+    most = 40 if backend == "decord" else 30  # how far ahead its threads are when they meet the damage is chance
+    assert 0 < num_refused < most

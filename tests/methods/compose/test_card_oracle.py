@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ TEXT = Path(composition.__file__).with_name("spatial.yaml").read_text()
 
 def composed(folder: Path, old: str = "", new: str = "") -> Compose:
     assert old in TEXT
+    shutil.copy(Path(composition.__file__).with_name("prompt_synthetic.txt"), folder)
     method = get_method("compose", file=write(folder, TEXT.replace(old, new)))
     assert isinstance(method, Compose)
     return method
