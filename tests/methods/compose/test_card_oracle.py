@@ -26,10 +26,9 @@ WORLD = [(spec, question) for spec in map(spatial_spec, range(60)) for question 
 TEXT = Path(composition.__file__).with_name("spatial.yaml").read_text()
 
 
-def composed(folder: Path, old: str = "", new: str = "") -> Compose:
-    assert old in TEXT
+def composed(folder: Path, text: str = TEXT) -> Compose:
     shutil.copy(Path(composition.__file__).with_name("prompt_synthetic.txt"), folder)
-    method = get_method("compose", file=write(folder, TEXT.replace(old, new)))
+    method = get_method("compose", file=write(folder, text))
     assert isinstance(method, Compose)
     return method
 
@@ -48,7 +47,7 @@ def crop_frames(method: Compose, spec: VideoSpec, arguments: dict[str, Any]) -> 
     "zoom", ["unit: pixels", "unit: thousandths", "unit: normalised", "unit: pixels, frame_by: frame"]
 )
 async def test_it_crops_then_zooms_into_a_card_that_the_crop_shows_and_is_right(zoom: str, tmp_path: Path) -> None:
-    method = composed(tmp_path, "unit: pixels", zoom)
+    method = composed(tmp_path, TEXT.replace("unit: pixels", zoom))
     expert = ComposeOracle(method=method, answers_in_words=True)
     tool = method.tools(video_info(WORLD[0][0]))["zoom"]
     for spec, question in WORLD:
@@ -111,8 +110,8 @@ def test_an_imperfect_one_mostly_guesses_and_now_and_then_misses_the_card_or_doe
 def test_without_a_zoom_it_guesses_where_it_has_seen_the_card(tmp_path: Path) -> None:
     line = next(line for line in TEXT.splitlines(keepends=True) if "name: zoom" in line)
     text = TEXT.replace(line, "").replace(", tools: [zoom]", "")
-    method = get_method("compose", file=write(tmp_path, text))
-    assert isinstance(method, Compose) and list(method.composition.tools) == ["crop_video"]
+    method = composed(tmp_path, text)
+    assert list(method.composition.tools) == ["crop_video"]
     expert = ComposeOracle(method=method)
     assert {what_it_did(method, *each, expert.script(*each)) for each in WORLD} == {"hurried"}
 
