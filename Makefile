@@ -20,7 +20,7 @@ demo: install  ## synthetic videos, SFT, then GRPO steps of FrameThinker on this
 	bash recipes/demo.sh
 
 WITHOUT_RAY = not integration and not recipes and not cluster and not gpu and not faults
-IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile
+IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # One after the other, in a worker of its own: where a test hangs in native code, only another process can go on.
 IN_TURN = -n 1
 
@@ -101,6 +101,7 @@ bench-ladder: install  ## what a FrameMind group's first looks cost beside one r
 
 bench-needle: install  ## what the first look alone, and an oracle, earn on NeedleClips, method by method
 	python -m benchmarks.needle_bounds
+	python -m benchmarks.spatial_bounds
 
 bench-scale: install  ## a step of each method at full size: what hosts do, measured, beside a model of the GPUs; METHODS="longvt ..."
 	python -m benchmarks.scale $(if $(METHODS),--methods $(METHODS))

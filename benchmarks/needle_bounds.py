@@ -92,9 +92,9 @@ class Guesser:
     @staticmethod
     def _compare(option: str, options: Sequence[str], shown: set[str]) -> Comparison:
         def alike(things: Iterable[str]) -> tuple[int, int]:
-            colours, shapes = zip(*(thing.split() for thing in things), strict=True)
+            words = [word for thing in things for word in thing.split()]
             colour, shape = option.split()
-            return colours.count(colour), shapes.count(shape)
+            return words.count(colour), words.count(shape)
 
         return (option in shown, *alike(shown), *alike(other for other in options if other != option))
 

@@ -44,7 +44,9 @@ The checker finds turns that call a tool and turns that answer in this order:
 2. the class attribute `check_examples`;
 3. the turns of the method's oracle, if it has one;
 4. examples between tags in the method's prompt;
-5. guesses from the arguments in `tool_descriptions`, in the `description` of a tool, or in the docstring of its `plan`.
+5. guesses from the arguments in `tool_descriptions`, in the `description` of a tool, or in the docstring of its `plan`:
+   in usual forms, and as the method's `write_call(thought, name, arguments)` writes them, if it has one, as
+   [compositions](compose.md) do.
 
 A turn that calls counts if its call is carried out on a video of 95 seconds at 5 frames per second. A turn that answers
 counts if its answer can be replaced by another one. Where none is found, `a_valid_call_of_each_tool_is_found` or
@@ -63,7 +65,7 @@ class MyMethod(vt.Method):
 |---|---|
 | `--turns FILE` | turns of your own, as above |
 | `--set FIELD=VALUE` | checks the method with another value of a field; repeatable |
-| `--processor FOLDER` | counts the tokens of prompts by a model's processor; without it they are estimated |
+| `--processor FOLDER` | takes sizes and tokens from a model's processor; else they are about those of Qwen2.5-VL |
 | `--json` | prints a JSON object: for each method a list of `property`, `group`, `status`, `reason` |
 
 The defaults of a method are what has to pass. With `--set compat=reference` a method may fail: published code may pay

@@ -6,50 +6,62 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from verl_video_tools.evaluation.protocols import FIELD, SUBTITLES, Protocol, Value, option_of
+from verl_video_tools.evaluation.protocols import FIELD, OWN_FRAMES, OWN_PROMPT, SUBTITLES, Protocol, Value, option_of
 from verl_video_tools.evaluation.published_protocols import PROTOCOLS
 
 PAGE = Path(__file__).parent / "comparable.md"
 
 _HEAD = """# Comparable with published numbers
 
-A number stands beside a published one only where both were measured alike. `--protocol NAME` of
-[`vvt eval`](evaluation.md) takes frames, pixels, sampling, extractor and inference policy of a published evaluation. An
-option that you give comes before it; it is told, and stands beside the published value in `published_protocol` of
-`protocol.json`. `vvt list protocols` prints the names, and with a name its values, their sources and what stays
-different.
+`vvt eval --protocol NAME` sets frames, pixels, sampling, extractor and inference policy of a published evaluation.
+Options that you give take precedence; `published_protocol` in `protocol.json` records both values. `vvt list protocols`
+lists the names; `vvt list protocols NAME` prints values, sources and remaining differences.
 
 ```bash
 vvt eval --protocol videozoomer --benchmark mlvu-dev --annotations MLVU/json --videos MLVU/video \\
     --serve checkpoints/huggingface --out results/zoomer-mlvu
 ```
 
-A table with a number of frames for each row leaves it to you (`--set initial_frames=N`). What no profile sets is yours,
-too: the model, with an endpoint of yours also its `--processor`; `--annotations` and
-`--videos`; the folder of `--subtitles` where the table shows them; the address of a judge where questions are open;
-`--retrieval` for frames by text. Compare `accuracy_published` with the paper's figure;
-[Evaluation](evaluation.md#published-extractors) says how it differs from ours. This page is made from the profiles by
-`python docs/make_comparable.py`.
+You supply what no profile sets:
 
+| for | give |
+|---|---|
+| the model | `--serve`, or an endpoint and its `--processor` |
+| the data | `--annotations`, `--videos`; `--subtitles` where the table shows them |
+| tables with frames per row | `--set initial_frames=N` |
+| open questions; frames by text | a judge's address; `--retrieval` |
+
+Compare `accuracy_published` with the paper; [how it differs from `accuracy`](evaluation.md#published-extractors).
+
+## Always different
+
+- **Prompts** are in our own words ([why](decisions/own-prompts.md)).
+- **Frames** are decoded and scaled by our reader, by presentation time. Published code differs in single frames.
+
+## Protocols
+
+<!-- protocols: begin -->
 """
+_END = "<!-- protocols: end -->\n"
+_COMMON = {OWN_PROMPT: "prompts", OWN_FRAMES: "frames"}
+"""What the head says once of all profiles that have it."""
 
 
 def page() -> str:
     """The whole page."""
-    return _HEAD + "\n".join([*_overview(), "", *(line for each in PROTOCOLS.values() for line in _section(each))])
+    sections = (line for each in PROTOCOLS.values() for line in _section(each))
+    return _HEAD + "\n".join([*_overview(), "", *sections, _END])
 
 
 def _overview() -> Iterator[str]:
-    yield "| protocol | method | frames | turns | pixels of a frame | sampling | extractor |"
-    yield "| --- | --- | --- | ---: | --- | --- | --- |"
+    yield "| protocol | method | frames | sampling | extractor |"
+    yield "| --- | --- | --- | --- | --- |"
     for protocol in PROTOCOLS.values():
         values = {name: value.value for name, value in protocol.values.items()}
         cells = [
             f"[`{protocol.name}`](#{protocol.name})",
             f"`{protocol.method}`",
             _frames(values),
-            str(values.get(f"{FIELD}max_turns", 1)),
-            _range(values),
             _sampling(values),
             _extractor(protocol),
         ]
@@ -67,12 +79,6 @@ def _frames(values: Mapping[str, Any]) -> str:
     return shown if call is None else f"{shown}; {call} a call"
 
 
-def _range(values: Mapping[str, Any]) -> str:
-    if "max_pixels" not in values:
-        return "the method's"
-    return f"{values['min_pixels']:,} to {values['max_pixels']:,}"
-
-
 def _sampling(values: Mapping[str, Any]) -> str:
     temperature = values.get("temperature", 0)
     told = "greedy" if temperature == 0 else f"temperature {temperature}"
@@ -88,7 +94,7 @@ def _extractor(protocol: Protocol) -> str:
 
 
 def _section(protocol: Protocol) -> Iterator[str]:
-    yield f"## {protocol.name}"
+    yield f"### {protocol.name}"
     yield ""
     yield f"{protocol.about}. Results: {protocol.table}, of {', '.join(f'`{name}`' for name in protocol.benchmarks)}."
     yield ""
@@ -105,7 +111,9 @@ def _section(protocol: Protocol) -> Iterator[str]:
     yield ""
     yield "Cannot be matched:"
     yield ""
-    yield from (f"- {reason}" for reason in protocol.cannot_match)
+    if common := [word for reason, word in _COMMON.items() if reason in protocol.cannot_match]:
+        yield f"- {' and '.join(common)}, see [above](#always-different)"
+    yield from (f"- {reason}" for reason in protocol.cannot_match if reason not in _COMMON)
     yield ""
 
 

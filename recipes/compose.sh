@@ -4,4 +4,5 @@ COMPOSE=${COMPOSE:-$([ "$SYNTHETIC" = 0 ] && echo default || echo demo)}
 export COMPOSE # the cold start within a run is of the same one
 [ ! -f "$COMPOSE" ] || COMPOSE=$(realpath "$COMPOSE") # workers may run in another folder
 file_limits=$("$PYTHON" -m verl_video_tools.methods.compose --limits "$COMPOSE") || exit $?
+[ "$COMPOSE" != spatial ] || DEMO_OPTIONS=(--spatial) # the videos that its tools are for
 read -r FILE_PROMPT_TOKENS FILE_RESPONSE_TOKENS FILE_IMAGES <<<"$file_limits"

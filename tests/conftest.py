@@ -6,6 +6,7 @@ need Chromium are skipped without it, or fail with VVT_REQUIRE_CHROMIUM=1 (`test
 
 from __future__ import annotations
 
+import gc
 import os
 from fractions import Fraction
 from functools import cache
@@ -22,7 +23,7 @@ from tests.videos.files import MakeVideo, write_grey
 from verl_video_tools import methods
 from verl_video_tools.services.endpoint import client, retries
 
-pytest_plugins = ["tests.hard_limit"]
+pytest_plugins = ["tests.hard_limit", "tests.order"]
 
 # Before torch is imported anywhere: many small tests share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -51,6 +52,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         reason = "needs a CUDA device: torch.cuda.is_available() is False (`vvt doctor` tells more)"
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector need not look at verl's and torch's objects a hundred times."""
+    gc.freeze()
 
 
 @pytest.fixture

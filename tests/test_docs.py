@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from tests.method_costs import LABEL_TOKENS
 from verl_video_tools.cli.main import app
-from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED, OPTIONAL, PackagePin
+from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED, NEXT, OPTIONAL, PackagePin
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.methods import get_method
@@ -77,6 +77,7 @@ def test_versions() -> None:
         lines = map(Requirement, project["optional-dependencies"][extra])
         names = {canonicalize_name(line.name): line for line in lines}
         rows.append(row(package, f"`{names[canonicalize_name(package.distribution)].specifier}`", f"extra `{extra}`"))
+    rows += [f"| `{name}` | {version} |" for name, version in NEXT.items()]
     assert [line for line in page("versions.md").splitlines() if line.startswith("| `")] == rows
     assert f"Python `{project['requires-python']}`" in page("versions.md")
     assert f"'{FLASH_ATTENTION.distribution}=={FLASH_ATTENTION.version}'" in page("installation.md")

@@ -17,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import verl_video_tools
+from verl_video_tools.core import environment
 from verl_video_tools.core.environment import ENGINES, NEEDED, OPTIONAL
 
 REPO = Path(__file__).parents[1]
@@ -66,6 +67,16 @@ def test_pins_satisfy_every_declared_requirement(device: str, project: dict[str,
         assert requirement.specifier.contains(version), f"{requirement} is pinned to {version} for {device}"
 
 
+def test_the_next_pins_satisfy_what_every_installation_has(project: dict[str, Any]) -> None:
+    pinned = pins("next")
+    for requirement in map(Requirement, project["dependencies"]):
+        version = pinned[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement} is {version} in requirements/next.txt"
+    for name, untested in (("torch", "2.12.0"), ("torchvision", "0.27.0")):
+        (line,) = [line for line in map(Requirement, project["dependencies"]) if line.name == name]
+        assert not line.specifier.contains(untested)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_doctor_expects_what_is_pinned(device: str) -> None:
     pinned = pins(device)
@@ -75,6 +86,13 @@ def test_doctor_expects_what_is_pinned(device: str) -> None:
         assert pinned.get(canonicalize_name(package.distribution), package.version) == package.version
     other = ENGINES["cpu" if device == "gpu" else "gpu"]
     assert other.distribution not in pinned
+
+
+def test_doctor_expects_the_next_pins_beside_their_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned = pins("next")
+    monkeypatch.setattr(environment, "installed_version", pinned.get)
+    for package in (*NEEDED, ENGINES["cpu"], *(package for _, package in OPTIONAL)):
+        assert pinned[canonicalize_name(package.distribution)] == environment.of_installed_stack(package).version
 
 
 def test_the_next_pins_are_those_of_the_cpu_but_for_the_engine_and_what_it_takes() -> None:

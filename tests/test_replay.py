@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.group_method import PATH as PATH_OF_GROUPS
+from tests.group_method import FrameThinkerInGroups
 from tests.judge_server import JudgeServer, Reply
 from tests.methods.framethinker.scripted import ANSWER, QUESTION, run
 from tests.turns.framethinker import turn
 from tests.videos.files import MakeVideo
+from tests.viewer_page import Page
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.replay import areplay, replay
@@ -99,3 +102,14 @@ def test_extra_and_settings_reach_row_and_method(make_video: MakeVideo) -> None:
 async def test_inside_an_event_loop(make_video: MakeVideo) -> None:
     result = await areplay("framethinker", make_video(), QUESTION, "B", [ANSWER])
     assert result["reward"]["score"] == 1.0
+
+
+async def test_what_needs_a_group_is_said_to_be_not_scored(make_video: MakeVideo, tmp_path: Path) -> None:
+    out = tmp_path / "view.html"
+    result = await areplay(PATH_OF_GROUPS, make_video(), QUESTION, "B", [ANSWER], html=out)
+    assert result["not_scored"] == ["curiosity", "length"]
+    assert result["reward"].keys() == {"score", *FrameThinkerInGroups.reward_components}  # the keys are always there
+    assert Page(out.read_text(encoding="utf-8")).blocks["rollout-0"]["not_scored"] == ["curiosity", "length"]
+    alone = await areplay("framethinker", make_video(), QUESTION, "B", [ANSWER], html=out)
+    assert "not_scored" not in alone
+    assert Page(out.read_text(encoding="utf-8")).blocks["rollout-0"]["not_scored"] == []

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
+from verl_video_tools.records.html import write_html
 
 
 def frames(*indices: int) -> list[FrameRecord]:
@@ -47,6 +49,14 @@ def line(
         "advantage": 0.25,
         "trajectory": trajectory,
     }
+
+
+def written(tmp_path: Path, lines: list[dict[str, Any]], **options: Any) -> str:
+    """The page of these rollouts, `view.html` in a folder."""
+    out = tmp_path / "view.html"
+    size = write_html(lines, out, **{"title": "a run", **options})
+    assert size == out.stat().st_size
+    return out.read_text(encoding="utf-8")
 
 
 class Page(HTMLParser):

@@ -75,7 +75,8 @@ def replay(
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
-        `turns`, `stop_reason`, `answer`, `reward`, `counts`.
+        `turns`, `stop_reason`, `answer`, `reward`, `counts`. Of a method that compares a group also `not_scored`:
+        the components that a rollout earns beside its siblings, and which are 0 in `reward`.
 
     Raises:
         UsageError: unknown method or setting, a row that makes no sense, a question that needs a judge, or a page that
@@ -134,8 +135,8 @@ async def areplay(
         trajectory = await episode.run(policy)
         reward = await configured.score(trajectory, sample, judge)
     if html is not None:
-        await asyncio.to_thread(_draw, trajectory, sample, reward, html)
-    return _as_result(trajectory, reward)
+        await asyncio.to_thread(_draw, trajectory, sample, reward, configured, html)
+    return _as_result(trajectory, reward, configured)
 
 
 def _sample(video: str | None, question: str, answer: str, extra: Mapping[str, Any]) -> Sample:
@@ -149,10 +150,11 @@ def _sample(video: str | None, question: str, answer: str, extra: Mapping[str, A
     return sample
 
 
-def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], out: Path) -> None:
+def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], configured: Method, out: Path) -> None:
     line = {
         "trajectory": trajectory,
         "reward": reward,
+        "not_scored": list(configured.group_components),
         "ground_truth": sample.ground_truth,
         "extra_info": dict(sample.extra_info),
     }
@@ -160,7 +162,7 @@ def _draw(trajectory: Trajectory, sample: Sample, reward: Mapping[str, float], o
     write_html([line], out, title=f"{trajectory.method}: replay", thumbnails=thumbnails)
 
 
-def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, Any]:
+def _as_result(trajectory: Trajectory, reward: dict[str, float], configured: Method) -> dict[str, Any]:
     record = trajectory.to_dict()
     return {
         "method": trajectory.method,
@@ -177,6 +179,7 @@ def _as_result(trajectory: Trajectory, reward: dict[str, float]) -> dict[str, An
         "stop_reason": str(trajectory.stop_reason),
         "answer": trajectory.answer,
         "reward": reward,
+        **({"not_scored": list(configured.group_components)} if configured.group_components else {}),
         "counts": trajectory.counts(),
     }
 

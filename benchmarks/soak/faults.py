@@ -17,8 +17,8 @@ from benchmarks.soak.kinds import process_kind
 REPO = Path(__file__).parents[2]
 FAULT_PROBABILITY = 0.1
 """Of a new fault after a step in which nothing is broken."""
-KILL_PROBABILITY = 0.004
-"""Of a process being killed after a step. It ends the segment, and the next one resumes."""
+KILL_PROBABILITY = 0.001
+"""Of a process being killed after a step. It ends the segment, and the next one resumes, with a warm-up of its own."""
 _MEND_STEPS = 3, 10
 KILLED_KINDS = (
     "agent loop worker",

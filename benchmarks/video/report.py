@@ -1,6 +1,6 @@
 """The figures of a run as tables, as JSON, as a plot, and in a page between two markers.
 
-    python -m benchmarks.video.report outputs/bench_video/video_io.json README.md
+    python -m benchmarks.video.report outputs/bench_video/video_io.json docs/video-benchmark.md
 
 rewrites what stands between the markers of the page with the figures of that run.
 """

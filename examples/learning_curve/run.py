@@ -2,6 +2,8 @@
 
 Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out FOLDER] [--ablation]
 
+`--method compose_spatial` is the packaged composition `spatial`, on NeedleClips' questions in space.
+
 Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
 
     data   videos, training rows, held-out rows (each also as a row of the method `direct`, which has no tools)
@@ -30,7 +32,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +49,7 @@ from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, rea
 from verl_video_tools.services.retrieval import local_from_fields
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
 from verl_video_tools.synthetic.questions import Kind
+from verl_video_tools.synthetic.spatial import SPATIAL_KINDS
 
 REPO = Path(__file__).resolve().parents[2]
 RECIPES = REPO / "recipes"
@@ -60,6 +63,9 @@ class Plan:
     """How long each stage is.
 
     Attributes:
+        num_direct_rows: rows of the cold start that are answered without tools; 0 where none are to be asked so.
+        world: whose videos and questions, as `vvt demo` takes it.
+        composition: of the method `compose`; None for the other methods.
         kinds: of questions that are trained on and measured.
         measures_base: measure held-out accuracy before SFT as well.
         compares_without_tools: measure the same questions without tools as well, before and after RL.
@@ -71,6 +77,8 @@ class Plan:
     imperfection: float = 0.65
     skip_rate: float = 0.85
     num_direct_rows: int = 300
+    world: Literal["needle", "spatial"] = "needle"
+    composition: str | None = None
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = True
     compares_without_tools: bool = True
@@ -82,9 +90,18 @@ class Plan:
 
 MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
+SPATIAL_MINUTES = {"data": 6, "cold": 3}
+"""The same where frames are large."""
 COLD_SHARE = 0.5
 """Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
-SECONDS_PER_STEP = {"framethinker": 17, "longvt": 22, "videozoomer": 30, "videobrain": 25, "framemind": 31}
+SECONDS_PER_STEP = {
+    "framethinker": 17,
+    "longvt": 22,
+    "videozoomer": 30,
+    "videobrain": 25,
+    "framemind": 31,
+    "compose_spatial": 25,  # a guess: it has not been run
+}
 
 
 @dataclass(frozen=True)
@@ -102,8 +119,20 @@ class Ablation:
 
 # With the others' skip rate LongVT's policy calls its tool for every fourth question; a cold start is to guess.
 # FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
-# FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start.
+# FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start. A card takes two
+# calls, which pay only together: it gets FrameThinker's 80 steps. Its grammar is LongVT's, and so is its skip rate. Its
+# rows are short, and it learns from more of them, since it has to learn where a card is as well.
 PLANS = {
+    "compose_spatial": Plan(
+        world="spatial",
+        composition="spatial",
+        kinds=SPATIAL_KINDS,
+        questions_per_video=24,
+        imperfection=0.75,
+        num_direct_rows=0,
+        compares_without_tools=False,
+        rl_steps=80,
+    ),
     "longvt": Plan(imperfection=0.75),
     "framethinker": Plan(rl_steps=80),
     "videozoomer": Plan(rl_steps=40),
@@ -134,7 +163,8 @@ class Learning:
     """The stages of one method and seed, in a folder of their own."""
 
     def __init__(self, method: str, seed: int, out: Path, plan: Plan, ablation: Ablation | None = None) -> None:
-        self.method, self.seed, self.out, self.plan, self.ablation = method, seed, out.resolve(), plan, ablation
+        self.name, self.method = method, "compose" if plan.composition else method
+        self.seed, self.out, self.plan, self.ablation = seed, out.resolve(), plan, ablation
         self.data, self.train = self.out / "data", self.out / "train.parquet"
         self.validation = self.data / "validation.parquet"
         self.validation_twice = self.data / "validation_and_without_tools.parquet"
@@ -175,9 +205,10 @@ class Learning:
     def _claim_folder(self) -> None:
         """Raises UsageError if the folder holds another run's stages."""
         path = self.out / "plan.json"
-        own = json.loads(json.dumps({"method": self.method, "seed": self.seed, "plan": asdict(self.plan)}))
+        own = json.loads(json.dumps({"method": self.name, "seed": self.seed, "plan": asdict(self.plan)}))
         if path.exists():
             found = json.loads(path.read_text())
+            found["plan"] = {"world": "needle", "composition": None} | found["plan"]  # a plan of before these
             num_steps, wanted = found["plan"]["rl_steps"], self.plan.rl_steps
             if found | {"plan": found["plan"] | {"rl_steps": wanted}} != own or wanted < num_steps:
                 raise UsageError(f"{path}: the folder was begun with {found}, not with {own}; give another --out")
@@ -194,19 +225,20 @@ class Learning:
 
     def _minutes(self, stage: str) -> float:
         """Estimate of what is left of a stage."""
+        minutes = MINUTES | (SPATIAL_MINUTES if self.plan.world == "spatial" else {})
         if stage not in ("rl", "ablation"):
-            return MINUTES[stage]
+            return minutes[stage]
         saved = self.out / stage / "latest_checkpointed_iteration.txt"
         num_steps = self.plan.rl_steps - (int(saved.read_text()) if saved.exists() else 0)
-        return MINUTES[stage] + num_steps * SECONDS_PER_STEP[self.method] / 60
+        return minutes[stage] + num_steps * SECONDS_PER_STEP[self.name] / 60
 
     # ---------------------------------------------------------------------------------------------------------- stages
 
     def make_data(self) -> None:
-        """`vvt demo --needle`, and held-out rows for the method and, the same questions, for none."""
+        """`vvt demo`, and held-out rows for the method and, the same questions, for none."""
         plan = self.plan
         _run(
-            VVT, "demo", "--needle", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
+            VVT, "demo", f"--{plan.world}", "--out", self.data, "--agent-name", self.method, "--seed", self.seed,
             "--train-videos", plan.num_train_videos, "--test-videos", plan.num_validation_videos,
         )  # fmt: skip
         _write_rows(self._asked("train"), self.train)
@@ -216,11 +248,7 @@ class Learning:
 
     def make_cold_start(self) -> None:
         """What the scripted expert writes, and rows answered without tools, so that these can be asked for later."""
-        plan, rows = self.plan, load_rows(self.train)
-        random.Random(self.seed).shuffle(rows)
-        _write_rows(
-            [row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet"
-        )
+        plan = self.plan
         habits: dict[str, Any] = {"answers_in_words": True, "keep_wrong": True, "seed": self.seed}
         retriever = local_from_fields({"model": str(self.data / "clip")}) if self.method == "videobrain" else None
         report = export_sft(
@@ -235,10 +263,16 @@ class Learning:
             **habits,
         )
         self._say(f"the expert's rollouts: {report}")
-        export_sft(
-            self.out / "no_tools.parquet", self.out / "no_tools_sft.parquet", settings=self._fields(NO_TOOLS), **habits
-        )
-        written = [row for name in ("with_tools", "no_tools_sft") for row in load_rows(self.out / f"{name}.parquet")]
+        written = load_rows(self.out / "with_tools.parquet")
+        if plan.num_direct_rows:
+            rows = load_rows(self.train)
+            random.Random(self.seed).shuffle(rows)
+            _write_rows(
+                [row | {"agent_name": NO_TOOLS} for row in rows[: plan.num_direct_rows]], self.out / "no_tools.parquet"
+            )
+            out = self.out / "no_tools_sft.parquet"
+            export_sft(self.out / "no_tools.parquet", out, settings=self._fields(NO_TOOLS), **habits)
+            written += load_rows(out)
         random.Random(self.seed).shuffle(written)
         _write_rows(written, self.out / "cold_start.parquet")
 
@@ -282,10 +316,10 @@ class Learning:
     def report(self) -> None:
         """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
         policies = {name: read_outcomes(*source) for name, source in self._sources().items()}
-        table = Table(title=f"{self.method}, seed {self.seed}: held-out NeedleClips", title_justify="left")
+        table = Table(title=f"{self.name}, seed {self.seed}: held-out NeedleClips", title_justify="left")
         for column in ("policy", "needs another look", "95 %", "calls", "seconds per look", "first look tells"):
             table.add_column(column)
-        results: dict[str, Any] = {"method": self.method, "seed": self.seed, "plan": asdict(self.plan), "accuracy": {}}
+        results: dict[str, Any] = {"method": self.name, "seed": self.seed, "plan": asdict(self.plan), "accuracy": {}}
         for name, outcomes in policies.items():
             by_kind = _by_kind(outcomes)
             hard, easy = _hard(by_kind), by_kind.get("direct", {})
@@ -317,10 +351,10 @@ class Learning:
                     results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
                 self.console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
         (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.method}, seed {self.seed}")
+        _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.name}, seed {self.seed}")
         if self.ablation:
             _run(VVT, "report", self.rl, self.out / "ablation", "--out", self.out / "ablation_report",
-                 "--name", f"{self.method}, seed {self.seed}", "--name", self.ablation.title)  # fmt: skip
+                 "--name", f"{self.name}, seed {self.seed}", "--name", self.ablation.title)  # fmt: skip
 
     def _sources(self) -> dict[str, tuple[Path, str]]:
         """File of held-out rollouts, and the method that answers, for each policy."""
@@ -354,7 +388,8 @@ class Learning:
         return [row for row in rows if question_from_row(row)[1].kind in self.plan.kinds]
 
     def _fields(self, method: str) -> dict[str, Any]:
-        return synthetic_fields(type(get_method(method)), self.data / "prompts")
+        fields = synthetic_fields(type(get_method(method)), self.data / "prompts")
+        return fields | ({"file": self.plan.composition} if method == "compose" else {})
 
     def _options(self, prefix: str) -> list[str]:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""
@@ -403,12 +438,13 @@ class Learning:
             "DEMO_DIR": self.data,
             "MAKE_DEMO": 0,
             "OUTPUT_DIR": self.out,
+            **({"COMPOSE": self.plan.composition} if self.plan.composition else {}),
             "SFT_THREADS": os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         }
         _run("bash", RECIPES / f"{name}.sh", *options, **variables, **environment)
 
     def _say(self, text: str) -> None:
-        self.console.print(f"[bold]learn {self.method}[/bold] {text}", highlight=False)
+        self.console.print(f"[bold]learn {self.name}[/bold] {text}", highlight=False)
 
 
 def deserves_imitation(row: Mapping[str, Any]) -> bool:
@@ -449,13 +485,15 @@ def _write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--method", choices=sorted(ABLATIONS), default="framethinker")
+    parser.add_argument("--method", choices=sorted({*ABLATIONS, *PLANS}), default="framethinker")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="default: outputs/learn_<method>_<seed>")
     parser.add_argument(
         "--ablation", action="store_true", help="also train with what the method's paper advises against"
     )
     arguments = parser.parse_args()
+    if arguments.ablation and arguments.method not in ABLATIONS:
+        parser.error(f"no paper advises against a choice of {arguments.method}; leave --ablation out")
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
     ablation = ABLATIONS[arguments.method] if arguments.ablation or (out / "ablation.done").exists() else None
     plan = PLANS.get(arguments.method, Plan())

@@ -10,19 +10,23 @@ import pytest
 from verl_video_tools.checks.run import Finding, findings
 from verl_video_tools.checks.world import World
 from verl_video_tools.core.types import Method
+from verl_video_tools.rollout.tokens import ModelTokens
 
 Check = Callable[..., Mapping[str, Finding]]
 
 
 @pytest.fixture(scope="session")
 def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
-    """`check(cls, turns, settings)`: the findings of a method by property."""
+    """`check(cls, turns, settings, model)`: the findings of a method by property."""
     world = World(tmp_path_factory.mktemp("world"))
 
     def check(
-        cls: type[Method], turns: Sequence[str] = (), settings: Mapping[str, Any] | None = None
+        cls: type[Method],
+        turns: Sequence[str] = (),
+        settings: Mapping[str, Any] | None = None,
+        model: ModelTokens | None = None,
     ) -> Mapping[str, Finding]:
-        return {finding.property: finding for finding in findings(cls, world, turns, settings)}
+        return {finding.property: finding for finding in findings(cls, world, turns, settings, model)}
 
     return check
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.checks.conftest import Check, failures
 from verl_video_tools.methods import METHOD_NAMES, method_class
+from verl_video_tools.methods.compose import composition
+from verl_video_tools.methods.compose.composition import PACKAGED
+from verl_video_tools.synthetic import base_model_dir
+from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
 EXAMPLES = ["examples.add_a_method.frugal:Frugal", "examples.add_a_tool.look_around:LongVTLookAround"]
 NO_GROUP = {
@@ -44,6 +50,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("framemind", {"context": "last_evidence", "bad_calls": "void"}),
     ("framemind", {"context": "initial_plus_last", "rung": 3, "empty_clip": "error"}),
     ("direct", {"answering": "cot"}),
+    *(("compose", {"file": name}) for name in PACKAGED if name != "default"),
 ]
 
 
@@ -62,3 +69,38 @@ def test_no_clean_method_fails(name: str, check: Check) -> None:
 @pytest.mark.parametrize(("name", "settings"), VARIANTS)
 def test_no_variant_fails(name: str, settings: dict[str, Any], check: Check) -> None:
     assert failures(check(method_class(name), settings=settings)) == {}
+
+
+def test_the_composition_for_the_tiny_model_fits_with_its_processor(check: Check) -> None:
+    model = load_model_tokens(str(base_model_dir("qwen2_5_vl")))
+    assert failures(check(method_class("compose"), settings={"file": "demo"}, model=model)) == {}
+
+
+def test_a_prompt_beyond_its_budget_tells_of_the_processor_that_was_assumed(check: Check, tmp_path: Path) -> None:
+    text = (Path(composition.__file__).parent / "default.yaml").read_text(encoding="utf-8")
+    limits = re.search(r"limits: \{prompt_tokens: (\d+)", text)
+    assert limits is not None
+    tight = tmp_path / "tight.yaml"
+    tight.write_text(text.replace(limits[0], "limits: {prompt_tokens: 100"), encoding="utf-8")
+    settings = {"file": str(tight)}
+    model = load_model_tokens(str(base_model_dir("qwen2_5_vl")))
+    for told, found in (
+        (True, check(method_class("compose"), settings=settings)),
+        (False, check(method_class("compose"), settings=settings, model=model)),
+    ):
+        reason = failures(found)["prompt_fits_the_recipe"]
+        assert reason is not None and "reserve more, or show less" in reason
+        assert ("(`--processor`)" in reason) == told
+
+
+@pytest.mark.parametrize(
+    "fields", ["part_by: point", "part_by: either, frame_by: either", "part_by: point, unit: pixels"]
+)
+def test_calls_that_choose_between_arguments_are_found(fields: str, check: Check, tmp_path: Path) -> None:
+    """Which a call needs is not in the description, and some refusals are those of another choice alone."""
+    text = (Path(composition.__file__).parent / "default.yaml").read_text(encoding="utf-8")
+    file = tmp_path / "zooming.yaml"
+    file.write_text(text.replace("tools:\n", f"tools:\n  - {{name: zoom, {fields}}}\n", 1), encoding="utf-8")
+    found = check(method_class("compose"), settings={"file": str(file)})
+    assert failures(found) == {}
+    assert found["documented_refusals_are_reached"].status == "pass"

@@ -58,16 +58,21 @@ def test_base_model_of_another_family(base: Path, tmp_path: Path, capfd: pytest.
 
 
 def test_sizes_of_the_test_split(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[bool, int]] = []
+    asked: list[tuple[bool, bool, int]] = []
 
-    def make_demo(*_: object, needle: bool, num_test_videos: int, **__: object) -> Path:
-        asked.append((needle, num_test_videos))
+    def make_demo(*_: object, needle: bool, spatial: bool, num_test_videos: int, **__: object) -> Path:
+        asked.append((needle, spatial, num_test_videos))
         raise ValueError("enough")
 
     monkeypatch.setattr("verl_video_tools.data.synthetic_rows.make_demo", make_demo)
-    for options in ([], ["--needle"], ["--needle", "--test-videos", "3"]):
+    for options in ([], ["--needle"], ["--needle", "--test-videos", "3"], ["--spatial"]):
         run(["demo", "--out", str(tmp_path / "demo"), *options])
-    assert asked == [(False, 24), (True, 134), (True, 3)]
+    assert asked == [(False, False, 24), (True, False, 134), (True, False, 3), (False, True, 134)]
+
+
+def test_two_worlds_at_once_are_bad_usage(base: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--out", str(tmp_path / "demo"), "--needle", "--spatial"]) == 2
+    assert "ask for one of them" in capfd.readouterr().err
 
 
 def test_impossible_number_of_questions_is_bad_usage(

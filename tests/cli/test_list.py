@@ -14,7 +14,7 @@ from verl_video_tools.methods import method_names
 NAMES = {
     "methods": method_names(),
     "benchmarks": BENCHMARK_NAMES,
-    "formats": SOURCE_NAMES,
+    "formats": ("table", *SOURCE_NAMES),
     "protocols": tuple(PROTOCOLS),
     "extractors": tuple(EXTRACTORS),
 }

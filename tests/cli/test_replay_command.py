@@ -106,6 +106,13 @@ def test_only_json_on_standard_output(turns_file: Path) -> None:
     assert sorted(done.stderr.splitlines()) == ["its warning", "noise below Python", "noise of a library"]
 
 
+def test_what_was_not_scored_is_told_beside_the_json(turns_file: Path) -> None:
+    done = run_noisy_replay(turns_file, "return {'not_scored': ['curiosity', 'length']}")
+    assert json.loads(done.stdout) == {"not_scored": ["curiosity", "length"]}
+    told = "not scored: curiosity, length (a rollout earns it beside the others of its group)"
+    assert told in done.stderr.splitlines()
+
+
 def test_usage_error_of_the_replay_is_one_line_without_noise(turns_file: Path) -> None:
     done = run_noisy_replay(turns_file, r"raise UsageError('no method is called m;\nknown: framethinker')")
     assert done.returncode == 2

@@ -10,6 +10,7 @@ import pytest
 from examples.tiny_models.frame_pool import decode_all
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.synthetic.world import label_at
+from verl_video_tools.video import Video
 
 SMALL: dict[str, Any] = {
     "num_train_videos": 3,
@@ -108,6 +109,20 @@ def test_frames_on_disk_show_what_the_rows_say(folder: Path) -> None:
     for index in range(0, spec.num_frames, 5):
         label = label_at(spec, index)
         assert seen_colour(frames[index]) == (label.split()[0] if label else None)
+
+
+def test_a_spatial_world_has_large_videos_and_its_own_questions(tmp_path: Path) -> None:
+    folder = make_demo(tmp_path, 1, 1, 3, agent_names=["compose"], num_processes=1, spatial=True)
+    for row in [row for split in ("train", "test") for row in load_rows(folder / f"{split}.parquet")]:
+        spec, question = question_from_row(row)
+        assert (spec.world, question.kind) == ("spatial", "on_card")
+        info = Video(row["extra_info"]["video_path"]).info
+        assert (info.num_frames, info.width, info.height) == (spec.num_frames, spec.side_pixels, spec.side_pixels)
+        start, end = row["extra_info"]["video_segment"]
+        assert row["extra_info"]["question"].startswith(f"What is on the card between {start:.1f}s and {end:.1f}s?")
+        assert row["extra_info"]["classification"] == "active"
+    with pytest.raises(ValueError, match="ask for one of them"):
+        make_demo(tmp_path, 1, 1, needle=True, spatial=True)
 
 
 @pytest.mark.parametrize("name", ["num_train_videos", "num_test_videos", "questions_per_video"])

@@ -17,11 +17,13 @@ from tests.verl_plugin.harness import processor, tokenizer
 from tests.videos.files import write_video
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.convert import TAUGHT_SCHEMA, convert_annotations
+from verl_video_tools.data.convert import convert_annotations
 from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.row_schema import TAUGHT_SCHEMA
 from verl_video_tools.data.stats import row_stats
 from verl_video_tools.data.subsets import decontaminate, split_by_video
 from verl_video_tools.data.validate import validate_file
+from verl_video_tools.records.records import read_records
 from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
 
 
@@ -66,6 +68,18 @@ def test_video_r1s_reasoning_about_videos_and_pictures(media: Path, tmp_path: Pa
     assert pictures["reward_model"]["ground_truth"] == "15"
     assert not [report for report in validate_file(target) if report.problems]
     assert learnt(target) == [f"{row['turns'][0]}<|im_end|>" for row in (video, pictures)]
+
+
+def test_reasoning_is_replayed_too(media: Path, tmp_path: Path) -> None:
+    """About videos and about pictures, neither of which has a dialogue to keep as text."""
+    command = ["data", "convert", str(SAMPLES / "video_r1" / "Video-R1-COT-165k.json"), str(tmp_path / "rows.parquet")]
+    options = ["--from", "video-r1", "--turns", "--method", "longvt", "--videos", str(media)]
+    records, texts = tmp_path / "records.jsonl", tmp_path / "texts.jsonl"
+    assert run([*command, *options, "--replay", str(records), "--texts", str(texts)]) == 0
+    rows, lines = read_rows(tmp_path / "rows.parquet"), list(read_records(records))
+    assert [[turn.text for turn in line["trajectory"].turns] for line in lines] == [row["turns"] for row in rows]
+    assert len(lines) == 2 and all(line["shown_otherwise"] is None for line in lines)
+    assert texts.read_text() == ""
 
 
 def longvt_file(folder: Path) -> Path:
@@ -118,7 +132,7 @@ def test_longvideo_reasons_reasoning(media: Path, tmp_path: Path) -> None:
     [
         (
             ["--from", "star", "--method", "longvt"],
-            "star has no turns to learn; these have: longvideo-reason, ",
+            "star has no turns to learn; these have: framethinker-sft, longvideo-reason, ",
         ),
         (["--from", "video-r1"], "turns are written in a method's grammar; name it, such as longvt"),
         (

@@ -179,7 +179,7 @@ def test_a_benchmark_of_ones_own_is_named_by_its_path(
     command = ["data", "convert", str(files.annotations), str(tmp_path / "rows.parquet"), f"--videos={tmp_path}"]
     assert run([*command, "--from", "my_benchmarks:Kitchen"]) == 0
     assert "1 rows, 2 skipped" in capsys.readouterr().out
-    assert run([*command, "--from", "my_benchmarks:Bathroom"]) == 2
+    assert run([*command, "--overwrite", "--from", "my_benchmarks:Bathroom"]) == 2
     assert "the format 'my_benchmarks:Bathroom' cannot be imported: " in capsys.readouterr().err
 
 

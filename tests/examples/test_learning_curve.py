@@ -21,6 +21,7 @@ from verl_video_tools.methods import get_method
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
 STEPS = 2
+TEMPLATES = ("direct", "look", "zoom")
 
 
 @pytest.fixture
@@ -176,6 +177,50 @@ def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any
     results = json.loads((before_rl / "results.json").read_text())
     assert "after RL, without tools" not in results["accuracy"]
     assert results["reward after RL less after SFT"]["mean"] == results["after RL less after SFT"]["mean"] == 1.0
+
+
+def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str, Any], tmp_path: Path) -> None:
+    plan = replace(
+        example["PLANS"]["compose_spatial"], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS
+    )  # fmt: skip
+    run = example["Learning"]("compose_spatial", 1, tmp_path, plan)
+    type(run).run.__globals__["_run"] = training = Training()
+    run.run()
+    assert [name for name, _, _ in training.recipes] == ["compose_sft", *["compose_grpo"] * 2]
+    assert all(environment["COMPOSE"] == "spatial" for _, _, environment in training.recipes)
+
+    train = load_rows(training.recipes[-1][2]["TRAIN_FILES"])
+    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    assert (len(train), len(validation)) == (3 * 4, 2 * 4)
+    assert {row["agent_name"] for row in (*train, *validation)} == {"compose"}
+    assert all("on the card between" in row["extra_info"]["question"] for row in (*train, *validation))
+
+    written = load_rows(tmp_path / "cold_start.parquet")
+    assert len(written) == 3 * plan.questions_per_video
+    shares = {template: sum(row["template"] == template for row in written) / len(written) for template in TEMPLATES}
+    assert shares["direct"] > 0.5 and shares["zoom"] > 0.15, "most are guesses, and some show how it is done"
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["method"] == "compose_spatial" and results["plan"]["composition"] == "spatial"
+    assert results["after RL less after SFT"]["mean"] == 1.0
+    assert list(results["accuracy"]) == ["before SFT", "after SFT", "after RL"]
+
+
+def test_a_folder_of_before_there_were_worlds_goes_on(example: dict[str, Any], finished: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("videos"))
+    told = json.loads((folder / "plan.json").read_text())
+    del told["plan"]["world"], told["plan"]["composition"]
+    (folder / "plan.json").write_text(json.dumps(told))
+    learning(example, folder, training := Training()).run()
+    assert not training.recipes, "all was done before"
+
+
+def test_what_no_paper_advises_against_is_refused(
+    example: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["run.py", "--method", "compose_spatial", "--ablation"])
+    with pytest.raises(SystemExit):
+        example["main"]()
+    assert "leave --ablation out" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("method", ["framethinker", "videozoomer", "longvt", "videobrain", "framemind"])

@@ -112,8 +112,15 @@ def sft_model(output_dir: Path) -> Path:
     """The tiny model, cold-started on all methods by the SFT recipe."""
     folder = output_dir / "mixed_sft" / "huggingface"
     if not (folder / "config.json").exists():
-        threads = str(os.cpu_count() or 1)  # nothing else runs meanwhile
-        run = run_recipe("mixed_sft", "mixed_sft", output_dir, SFT_DIR=str(folder.parent), SFT_THREADS=threads)
+        run = run_recipe(
+            "mixed_sft",
+            "mixed_sft",
+            output_dir,
+            SFT_DIR=str(folder.parent),
+            SFT_THREADS=str(os.cpu_count() or 1),  # nothing else runs meanwhile
+            TOTAL_EPOCHS="1",  # in as many updates as the recipe's two epochs have, and half the time
+            TRAIN_BATCH_SIZE="8",
+        )
         assert_succeeded(run)
     return folder
 
@@ -164,3 +171,11 @@ def policies(grpo_run: Run, sft_model: Path) -> list[Path]:
     """Hugging Face folders, in float32, of the policies that generated the rollouts of step 1, 2, 3, ..."""
     saved = [grpo_run.folder / f"global_step_{step}" / "actor" / "huggingface" for step in range(1, NUM_STEPS)]
     return [sft_model, *saved]
+
+
+@pytest.fixture(scope="session")
+def methods_run(output_dir: Path, sft_model: Path) -> Run:
+    """Two GRPO steps of the methods that only tests have."""
+    from tests.integration.method_runs import synchronous_run  # which imports this file
+
+    return synchronous_run(output_dir, sft_model)

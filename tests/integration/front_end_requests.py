@@ -2,6 +2,8 @@
 
     VERL_PLATFORM=cpu python -m tests.integration.front_end_requests MODEL_DIR CACHE_GB
 
+CACHE_GB is the size of a cache that holds pixel values in float32; where vLLM sends 8 bits, a fourth holds as many.
+
 Rollouts of random images run at the same time through our front end, each with more images in every request. vLLM's
 then prepares the same requests, in the order in which its engine got them. Each side has a processor cache, and behind
 it the cache of an engine core, which must see images in the same order. Rollouts that start with the same images have
@@ -139,8 +141,8 @@ async def run(front_end: FrontEnd, number: int, rollout: Rollout, markers: list[
             pass
 
 
-async def compare(model_dir: str, cache_gb: float) -> dict[str, Any]:
-    config = AsyncEngineArgs(
+def engine_config(model_dir: str, cache_gb: float) -> Any:
+    return AsyncEngineArgs(
         model_dir,
         max_model_len=8192,
         enforce_eager=True,
@@ -148,6 +150,12 @@ async def compare(model_dir: str, cache_gb: float) -> dict[str, Any]:
         limit_mm_per_prompt={"image": 4096, "video": 0},
         mm_processor_cache_gb=cache_gb,
     ).create_engine_config()
+
+
+async def compare(model_dir: str, cache_gb: float) -> dict[str, Any]:
+    config = engine_config(model_dir, cache_gb)
+    if getattr(config.model_config.multimodal_config, "mm_device_do_normalize", False):
+        config = engine_config(model_dir, cache_gb / 4)
     stock, ours = Side(config), Side(config)
     tokenizer = stock.renderer.get_tokenizer()
     markers = tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"])
@@ -171,9 +179,9 @@ async def compare(model_dir: str, cache_gb: float) -> dict[str, Any]:
         seen |= set(hashes)
         for name, identifier in zip(names, hashes, strict=True):
             features[name][SETTINGS.index(rollout.settings)].add(identifier)
-        expected = stock.renderer._process_multimodal(
-            rollout.ids(turn, markers), {"image": pictures}, {"image": names}, rollout.settings, None
-        )
+        prompt = {"prompt_token_ids": rollout.ids(turn, markers), "multi_modal_data": {"image": pictures}}
+        prompt |= {"multi_modal_uuids": {"image": names}, "mm_processor_kwargs": rollout.settings}
+        expected = stock.renderer._process_tokens(prompt)
         found += differences(stock.request(expected), request)
     under_both = [by_settings for by_settings in features.values() if len(by_settings) == len(SETTINGS)]
     order = [number for number, _ in engine.requests]

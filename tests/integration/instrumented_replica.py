@@ -13,6 +13,7 @@ import os
 from typing import Any
 
 import ray
+import torch
 
 from tests.integration.digests import digest
 from verl_video_tools.verl_plugin.platforms.cpu_vllm import CpuVllmReplica, CpuVllmServer, CpuWorkerExtension
@@ -37,6 +38,8 @@ class InstrumentedExtension(CpuWorkerExtension):
 
 
 class _IgnoresWeights:
+    model = torch.nn.Module()
+
     def reload_weights(self, weights_iterator: Any) -> None: ...
 
 

@@ -2,7 +2,8 @@
 
     VERL_PLATFORM=cpu python -m tests.integration.processor_cache_sizes MODEL_DIR SIDE
 
-Prints one JSON object: the image's tokens, and the bytes that vLLM's cache counts for it, in bfloat16.
+Prints one JSON object: the image's tokens, the bytes that vLLM's cache counts for it, and those of one pixel value: two
+in bfloat16, one where vLLM normalises on the device.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ def main(model_dir: str, side: int) -> dict[str, int]:
     tokenizer = renderer.get_tokenizer()
     ids = tokenizer.convert_tokens_to_ids(["<|vision_start|>", "<|image_pad|>", "<|vision_end|>"])
     image = Image.fromarray(np.zeros((side, side, 3), np.uint8))
-    processed = renderer._process_multimodal(list(ids), {"image": [image]}, {"image": ["one"]}, None, None)
+    prompt = {"prompt_token_ids": list(ids), "multi_modal_data": {"image": [image]}}
+    processed = renderer._process_tokens(prompt | {"multi_modal_uuids": {"image": ["one"]}})
     (item,) = processed["mm_kwargs"]["image"]
     (place,) = processed["mm_placeholders"]["image"]
-    return {"num_tokens": place.length, "num_bytes": MultiModalCache.get_item_size(item)}
+    sizes = {"num_bytes": MultiModalCache.get_item_size(item), "bytes_per_value": item["pixel_values"].data.itemsize}
+    return {"num_tokens": place.length} | sizes
 
 
 if __name__ == "__main__":

@@ -10,58 +10,30 @@ from transformers import AutoTokenizer
 
 from tests.context_method import NAME
 from tests.integration.advantages import assert_advantages_of_groups
-from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, run_recipe, write_rows
-from verl_video_tools.records.records import read_records
+from tests.integration.conftest import MAX_PROBS_DIFF, Run
+from tests.integration.method_runs import lines_of
 from verl_video_tools.rollout.tokens import placeholder_runs
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500), pytest.mark.usefixtures("context_method")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(1500),
+    pytest.mark.usefixtures("context_method", "group_method"),
+]
 
 
-@pytest.fixture(scope="module")
-def run(output_dir: Path, sft_model: Path) -> Run:
-    """Two steps of four groups of four."""
-
-    def rename(number: int, row: dict) -> None:
-        row["agent_name"] = NAME
-
-    rows = write_rows(output_dir, "context.parquet", "framethinker", rename)
-    fields = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
-    run = run_recipe(
-        "context",
-        "mixed_grpo",
-        output_dir,
-        "trainer.total_training_steps=2",
-        "+trainer.video_tools.record_tokens=True",
-        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('context_loops.yaml')}",
-        f"{fields}.prompt_file={output_dir / 'demo_mixed' / 'prompts' / 'framethinker.txt'}",
-        f"{fields}.max_turn_tokens=96",
-        f"{fields}.context=last_evidence",
-        TRAIN_FILES=rows,
-        VAL_FILES=rows,
-        MODEL_PATH=str(sft_model),
-        TRAIN_BATCH_SIZE="4",
-        ROLLOUT_N="4",
-        MAX_PROMPT_LENGTH="1024",
-        MAX_RESPONSE_LENGTH="128",
-        MAX_MODEL_LEN="1152",
-        VERL_USE_EXTERNAL_MODULES="tests.integration.context_registration",
-    )
-    assert_succeeded(run)
-    return run
+@pytest.fixture
+def lines(methods_run: Run) -> list[dict]:
+    """Of two steps of four groups of four."""
+    return lines_of(methods_run, NAME)
 
 
-@pytest.fixture(scope="module")
-def lines(run: Run) -> list[dict]:
-    return list(read_records(run.folder / "trajectories"))
-
-
-def test_a_line_per_rollout_and_a_sequence_per_turn(run: Run, lines: list[dict]) -> None:
+def test_a_line_per_rollout_and_a_sequence_per_turn(methods_run: Run, lines: list[dict]) -> None:
     assert [line["step"] for line in lines] == [1] * 16 + [2] * 16
     assert all(line["num_sequences"] == len(line["trajectory"].turns) for line in lines)
     assert sum(line["num_sequences"] > 1 for line in lines) >= 5
     assert not any(line["trajectory"].flags for line in lines)
-    assert "rollout/sequences/mean:" in run.log
-    assert (run.folder / "huggingface" / "config.json").exists()
+    assert "rollout/sequences/mean:" in methods_run.log
+    assert (methods_run.folder / "huggingface" / "config.json").exists()
 
 
 def test_each_sequence_holds_the_latest_pictures(lines: list[dict], sft_model: Path) -> None:

@@ -27,7 +27,7 @@ FIELDS = {"ccv": "False", "choose_bonus": "0.0", "time_bonus": "0.0", "wanted_ra
 
 
 def test_rows_are_rewritten_and_keep_their_tags() -> None:
-    loops = Path(__file__).with_name("group_loops.yaml")
+    loops = Path(__file__).with_name("method_loops.yaml")
     config = run_config(
         "qwen2_5_vl",
         f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}",

@@ -14,18 +14,19 @@ import pytest
 
 from tests.group_method import NAME
 from tests.integration import test_separate_async
-from tests.integration.conftest import Run, assert_succeeded, run_recipe, write_rows
-from verl_video_tools.records.records import read_records
+from tests.integration.conftest import Run
+from tests.integration.method_runs import (
+    GROUP_SIZE,
+    GROUPS_PER_STEP,
+    LENGTH_WEIGHT,
+    NUM_STEPS,
+    TEMPERATURES,
+    WANTED_RATE,
+    lines_of,
+    run_methods,
+)
 
-pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("group_method")]
-
-GROUP_SIZE, GROUPS_PER_STEP, NUM_STEPS = 4, 4, 2
-WANTED_RATE, LENGTH_WEIGHT = 0.9, 0.25
-TEMPERATURES = [1.0, 0.8, 1.2, 1.0]
-MODES = {
-    "sync": ("+actor_rollout_ref.rollout.custom.video_tools.framethinker_group.context=last_evidence",),
-    "separate_async": test_separate_async.OPTIONS,
-}
+pytestmark = [pytest.mark.timeout(2400), pytest.mark.usefixtures("group_method", "context_method")]
 
 
 @pytest.fixture(
@@ -36,45 +37,16 @@ MODES = {
     ],
 )
 def run(request: pytest.FixtureRequest, output_dir: Path, sft_model: Path) -> Run:
-    def rename(number: int, row: dict) -> None:
-        row["agent_name"] = NAME
-
-    mode = request.param
-    rows = write_rows(output_dir, f"groups_{mode}.parquet", "framethinker", rename)
-    fields = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
-    options = [option for option in MODES[mode] if "record_tokens" not in option]
-    run = run_recipe(
-        f"groups_{mode}",
-        "mixed_grpo",
-        output_dir,
-        *options,
-        f"trainer.total_training_steps={NUM_STEPS}",
-        "+trainer.video_tools.record_tokens=True",
-        f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('group_loops.yaml')}",
-        f"{fields}.prompt_file={output_dir / 'demo_mixed' / 'prompts' / 'framethinker.txt'}",
-        f"{fields}.max_turn_tokens=96",
-        f"{fields}.wanted_rate={WANTED_RATE}",
-        f"{fields}.length_weight={LENGTH_WEIGHT}",
-        f"{fields}.temperatures={TEMPERATURES}".replace(" ", ""),
-        f"{fields}.frames_per_rollout=[8,8,8,120]",
-        TRAIN_FILES=rows,
-        VAL_FILES=rows,
-        MODEL_PATH=str(sft_model),
-        TRAIN_BATCH_SIZE=str(GROUPS_PER_STEP),
-        ROLLOUT_N=str(GROUP_SIZE),
-        MAX_PROMPT_LENGTH="1024",
-        MAX_RESPONSE_LENGTH="256",
-        MAX_MODEL_LEN="1280",
-        VERL_USE_EXTERNAL_MODULES="tests.integration.group_registration",
-    )
-    assert_succeeded(run)
-    return run
+    if request.param == "sync":
+        return request.getfixturevalue("methods_run")
+    options = [option for option in test_separate_async.OPTIONS if "record_tokens" not in option]
+    return run_methods("groups_separate_async", (NAME,), output_dir, sft_model, *options)
 
 
 @pytest.fixture
 def groups(run: Run) -> list[list[dict]]:
     found = defaultdict(list)
-    for line in read_records(run.folder / "trajectories"):
+    for line in lines_of(run, NAME):
         found[line["step"], line["uid"]].append(line)
     groups = [sorted(group, key=lambda line: line["session_id"]) for group in found.values()]
     assert len(groups) == NUM_STEPS * GROUPS_PER_STEP and {len(group) for group in groups} == {GROUP_SIZE}

@@ -1,6 +1,6 @@
 """GRPO makes a policy better at questions that it was never trained on: the learning example, shortened.
 
-One method, one kind of question, a cold start that guesses half of the time, 15 steps. It has to read well what it
+One method, one kind of question, a cold start that guesses half of the time, 12 steps. It has to read well what it
 looks at, else looking hardly pays and so few steps are not enough. The whole example: docs/learning.md.
 """
 
@@ -23,7 +23,7 @@ from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
-NUM_STEPS = 15
+NUM_STEPS = 12
 """The whole takes less than 12 minutes with them on two cores."""
 
 

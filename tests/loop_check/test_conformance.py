@@ -151,7 +151,7 @@ async def test_rollouts_of_several_sequences(monkeypatch: pytest.MonkeyPatch, tm
     """Each turn is a sequence of its own, without the frames of the turns before."""
     section = f"+actor_rollout_ref.rollout.custom.video_tools.{NAME}"
     fields = [f"{section}.{name}={value}" for name, value in FIELDS.items()]
-    loops = Path(__file__).parents[1] / "integration" / "context_loops.yaml"
+    loops = Path(__file__).parents[1] / "integration" / "method_loops.yaml"
     options = run_config(*fields, f"actor_rollout_ref.rollout.agent.agent_loop_config_path={loops}", agent_name=NAME)
     faults = [None, "wrong_order", "mask_off_by_one", "flat_positions", "lost_rollout"]
     rows = [row(video, fault, i) | {"agent_name": NAME} for i, fault in enumerate(faults)]

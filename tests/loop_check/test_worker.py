@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pickle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +13,7 @@ import torch
 from verl.utils.import_utils import load_class_from_fqn
 
 from tests.loop_check.runs import run_config
+from tests.verl_plugin.ranks import run_apart
 from verl_video_tools.core.errors import SetupError, UsageError
 from verl_video_tools.loop_check import callback, worker
 from verl_video_tools.loop_check.faults import FAULTS
@@ -40,25 +39,17 @@ def test_workers_reach_another_process(name: str, monkeypatch: pytest.MonkeyPatc
     """By value, as Ray sends classes that no name leads to; the taps by name, since all share one context variable."""
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     manager = getattr(worker, name)(run_config(agent_name="tool_agent"), None)
+    tapped = manager.agent_loop_workers_class.__ray_actor_class__
     path = tmp_path / "class.pkl"
-    path.write_bytes(ray.cloudpickle.dumps(manager.agent_loop_workers_class.__ray_actor_class__))
-    code = (
-        "import sys, pickle\n"
-        "worker_class = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "from verl_video_tools.loop_check import worker\n"
-        "assert worker_class.__mro__[1] is worker.LoopTap, worker_class.__mro__\n"
-        "print([each.__name__ for each in worker_class.__mro__])\n"
-    )
-    repo = Path(__file__).parents[2]
-    program = subprocess.run(
-        [sys.executable, "-c", code, str(path)],
-        env={**os.environ, "PYTHONPATH": str(repo)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert program.returncode == 0, program.stderr[-2000:]
-    assert "AgentLoopWorkerTQ" in program.stdout
+    path.write_bytes(ray.cloudpickle.dumps(tapped))
+    run_apart(unpickle, (str(path), tapped.__name__), timeout_seconds=100)
+
+
+def unpickle(path: str, name: str) -> None:
+    worker_class = pickle.loads(Path(path).read_bytes())
+    assert worker_class.__name__ == name
+    assert worker_class.__mro__[1] is worker.LoopTap, worker_class.__mro__
+    assert "AgentLoopWorkerTQ" in [each.__name__ for each in worker_class.__mro__]
 
 
 def test_which_fault_a_row_plants(monkeypatch: pytest.MonkeyPatch) -> None:

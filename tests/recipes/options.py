@@ -15,6 +15,8 @@ from pathlib import Path
 from hydra import compose, initialize_config_module
 from omegaconf import DictConfig, OmegaConf
 
+from verl_video_tools.core.types import VideoInfo
+
 RECIPES = Path(__file__).parents[2] / "recipes"
 DOCS = RECIPES.parent / "docs"
 STOPPED = 77
@@ -31,10 +33,25 @@ os.execv({sys.executable!r}, [{sys.executable!r}, *arguments])
 """
 SETTINGS = {
     "cpu": {"DEVICE": "cpu"},
-    "gpu": {"DEVICE": "gpu", "TRAIN_FILES": "train.parquet", "SFT_FILES": "cold.parquet", "NNODES": "2"},
+    "gpu": {
+        "DEVICE": "gpu",
+        "TRAIN_FILES": "train.parquet",
+        "SFT_FILES": "cold.parquet",
+        "NNODES": "2",
+        "MM_CACHE_GB": "4",  # else `vvt plan` sizes it, which takes seconds to start; it does where this is ""
+    },
 }
-WITHOUT_PLAN = {"MM_CACHE_GB": "4"}
-"""For recipes on a GPU whose processor cache is not looked at: `vvt plan`, which sizes it, takes seconds to start."""
+
+VIDEOS = {
+    "cpu": [VideoInfo(120.0, 600, 5.0, 56, 56)],
+    "gpu": [
+        VideoInfo(60.0, 1800, 30.0, 1920, 1080),
+        VideoInfo(3600.0, 108_000, 30.0, 1920, 1080),
+        VideoInfo(60.0, 1800, 30.0, 1080, 1920),
+    ],
+}
+TEXT_TOKENS = {"cpu": 200, "gpu": 2000}
+"""System prompt and question, or a turn and its wrapping."""
 
 Composed = Callable[[str, str], DictConfig]
 

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("verl", reason="recipes configure verl")
 
-from tests.recipes.options import SETTINGS, WITHOUT_PLAN, recipe_arguments, recipe_config
+from tests.recipes.options import SETTINGS, recipe_arguments, recipe_config
 from verl_video_tools.methods.compose.composition import load_composition
 from verl_video_tools.verl_plugin.settings import method_from_config
 
@@ -34,7 +34,7 @@ def test_a_users_file_gives_lengths_images_and_method(
     odd = tmp_path / "my=file, (a) it's.yaml"
     odd.write_text(EXAMPLE.read_text())
     (tmp_path / "prompt.txt").write_text("Look.")
-    variables = {**SETTINGS[setting], **WITHOUT_PLAN, "COMPOSE": str(odd), "RETRIEVAL_MODEL": "siglip"}
+    variables = {**SETTINGS[setting], "COMPOSE": str(odd), "RETRIEVAL_MODEL": "siglip"}
     monkeypatch.setitem(SETTINGS, "own", variables)
     config = recipe_config("compose_grpo", "own", tmp_path)
     limits = load_composition(str(odd)).limits
@@ -54,6 +54,14 @@ def test_the_cold_start_within_a_run_is_of_the_same_file(tmp_path: Path) -> None
         assert f"+data.video_tools.compose.file='{expected}'" in arguments, "fine-tuning comes first"
         told = (tmp_path / "vvt.txt").read_text().splitlines()
         assert f"--set=compose.file={expected}" in told and "export-sft" in told
+
+
+def test_the_composition_for_parts_of_frames_gets_videos_that_need_it(tmp_path: Path) -> None:
+    for name in ("spatial", "demo"):
+        arguments = recipe_arguments("compose_sft", tmp_path, DEVICE="cpu", COMPOSE=name, TRAIN_FILES="rows.parquet")
+        assert f"+data.video_tools.compose.file='{name}'" in arguments
+        told = (tmp_path / "vvt.txt").read_text().splitlines()
+        assert told[0] == "demo" and ("--spatial" in told) == (name == "spatial")
 
 
 def test_a_broken_file_stops_the_recipe_before_anything_starts(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_the_processor_cache_holds_the_rollouts_under_way(
 ) -> None:
     def cache_gb(recipe: str, folder: str, **environment: str) -> str:
         (tmp_path / folder).mkdir()
-        variables = {**SETTINGS["gpu"], "MODEL_PATH": "Qwen/Qwen2.5-VL-7B-Instruct", **environment}
+        variables = {**SETTINGS["gpu"], "MM_CACHE_GB": "", "MODEL_PATH": "Qwen/Qwen2.5-VL-7B-Instruct"} | environment
         name = "+actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb="
         found = [text for text in recipe_arguments(recipe, tmp_path / folder, **variables) if text.startswith(name)]
         return found[0].removeprefix(name)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.process_trees import output_of
+from tests.viewer_page import Page
+from verl_video_tools.records.page import source_hash
 
 Chromium = Callable[..., bytes]
+Browse = Callable[..., Page]
 CHROMIUM_SECONDS = float(os.environ.get("VVT_TEST_CHROMIUM_SECONDS", "100"))
 """For one page, below the timeout of a test."""
 
@@ -32,3 +36,20 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Chromium:
         return output_of([browser, *options, *arguments], timeout_seconds=CHROMIUM_SECONDS)
 
     return run
+
+
+@pytest.fixture
+def browse(chromium: Chromium) -> Browse:
+    """The page as Chromium leaves it, opened with a fragment of the address; then a reader's script may act on it."""
+
+    def dump(file: Path, fragment: str, reader: str | None = None) -> Page:
+        if reader is not None:
+            text = file.read_text(encoding="utf-8")
+            allowed = text.replace("script-src '", f"script-src '{source_hash(reader)}' '", 1)
+            file = file.with_name(f"read_{file.name}")
+            file.write_text(allowed.replace("</body>", f"<script>{reader}</script></body>"), encoding="utf-8")
+        # Of time that passes as fast as it can: unfolding draws a moment later.
+        options = ["--dump-dom", "--virtual-time-budget=2000"]
+        return Page(chromium(*options, f"{file.as_uri()}#{fragment}").decode("utf-8", errors="replace"))
+
+    return dump

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
+from tests.records.conftest import Browse
 from tests.videos.files import MakeVideo
-from tests.viewer_page import Page, frames, line
+from tests.viewer_page import Page, frames, line, written
 from verl_video_tools.core.errors import CallError, UsageError
-from verl_video_tools.core.types import FrameRecord, ModelCall, PixelBox, StopReason, Tile, Trajectory
+from verl_video_tools.core.types import ModelCall, StopReason, Trajectory
 from verl_video_tools.records.html import write_html
-from verl_video_tools.records.page import source_hash
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
 
 ATTACK = (
     "</script><script>document.body.dataset.broken = 1</script><img src=x onerror='document.body.dataset.broken = 2'>"
 )
 HOSTILE = [ATTACK, "<!-- <script>", "]]>", "&lt;b&gt;", "{script}", "\u2028", '"><svg onload=alert(1)>', "<image>"]
-
-
-def written(tmp_path: Path, lines: list[dict[str, Any]], **options: Any) -> str:
-    out = tmp_path / "view.html"
-    size = write_html(lines, out, **{"title": "a run", **options})
-    assert size == out.stat().st_size
-    return out.read_text(encoding="utf-8")
 
 
 def hostile_line() -> dict[str, Any]:
@@ -167,50 +157,7 @@ def test_thumbnails_are_bounded(make_video: MakeVideo) -> None:
     assert not none_left.jpeg_of and "1 at most" in none_left.notes[path]
 
 
-def with_parts(path: str) -> dict[str, Any]:
-    """The call shows two parts of frame 10 and a grid of three frames."""
-    recorded = line(path=path)
-    parts = [FrameRecord(10, 2.0, 56, 28, PixelBox(*box)) for box in ((0, 0, 32, 18), (32, 9, 64, 36))]
-    grid = FrameRecord(20, 4.0, 84, 56, tiles=(Tile(20, 4.0), Tile(21, 4.2), Tile(22, 4.4)))
-    recorded["trajectory"].turns[0].calls[0].frames = [*parts, grid]
-    return recorded
-
-
-def test_parts_of_frames_and_frames_of_grids_have_thumbnails(tmp_path: Path, make_video: MakeVideo) -> None:
-    path = make_video(num_frames=50, width=64, height=36)
-    recorded = with_parts(path)
-    thumbnails = decode_thumbnails([(path, recorded["trajectory"])])
-    assert sorted(thumbnails.jpeg_of[path]) == [0, 10, 20, 21, 22, 25, 49]
-    assert list(thumbnails.part_jpeg_of[path]) == [(10, (0, 0, 32, 18)), (10, (32, 9, 64, 36))]
-    sizes = [Image.open(io.BytesIO(jpeg)).size for jpeg in thumbnails.part_jpeg_of[path].values()]
-    assert sizes == [(32, 18), (32, 27)]
-    page = Page(written(tmp_path, [recorded], thumbnails=thumbnails))
-    assert set(page.blocks["video-0"]) == {"0", "10", "20", "21", "22", "25", "49", "10,0,0,32,18", "10,32,9,64,36"}
-    none_left = decode_thumbnails([(path, recorded["trajectory"])], max_thumbnails=2)
-    assert not none_left.jpeg_of and not none_left.part_jpeg_of
-
-
 # ------------------------------------------------------------------------------------------------------------- Chromium
-
-Chromium = Callable[..., bytes]
-Browse = Callable[..., Page]
-
-
-@pytest.fixture
-def browse(chromium: Chromium) -> Browse:
-    """The page as Chromium leaves it, opened with a fragment of the address; then a reader's script may act on it."""
-
-    def dump(file: Path, fragment: str, reader: str | None = None) -> Page:
-        if reader is not None:
-            text = file.read_text(encoding="utf-8")
-            allowed = text.replace("script-src '", f"script-src '{source_hash(reader)}' '", 1)
-            file = file.with_name(f"read_{file.name}")
-            file.write_text(allowed.replace("</body>", f"<script>{reader}</script></body>"), encoding="utf-8")
-        # Of time that passes as fast as it can: unfolding draws a moment later.
-        options = ["--dump-dom", "--virtual-time-budget=2000"]
-        return Page(chromium(*options, f"{file.as_uri()}#{fragment}").decode("utf-8", errors="replace"))
-
-    return dump
 
 
 UNFOLD = "for (const details of document.querySelectorAll('details')) details.open = true;"
@@ -282,32 +229,6 @@ def test_chromium_draws_a_rollout(tmp_path: Path, browse: Browse, make_video: Ma
     ):
         assert text in page.texts
     assert "judge_calls" not in page.texts  # closed, so not drawn
-
-
-def test_chromium_draws_boxes_on_whole_frames_beside_their_parts(
-    tmp_path: Path, browse: Browse, make_video: MakeVideo
-) -> None:
-    path = make_video(num_frames=50, width=64, height=36)
-    recorded = with_parts(path)
-    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
-    page = browse(tmp_path / "view.html", "rollout=0")
-    boxes = [attributes for tag, attributes in page.tags if tag == "rect" and attributes["class"] == "box"]
-    assert [[box[name] for name in ("x", "y", "width", "height")] for box in boxes] == [
-        ["0", "0", "32", "18"],
-        ["32", "9", "32", "27"],
-    ]
-    names = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]
-    shown = ["frame 10", "part of frame 10"] * 2 + ["frame 20", "frame 21", "frame 22"]
-    assert names == ["frame 0", "frame 25", "frame 49", *shown]
-    assert "one picture of 3 frames" in page.texts
-    marks = [attributes.get("class") for tag, attributes in page.tags if tag == "line"]
-    assert marks.count("tool") == 2 + 3
-
-
-def test_chromium_tells_times_where_there_are_no_thumbnails(tmp_path: Path, browse: Browse) -> None:
-    written(tmp_path, [with_parts("/no/video.mp4")])
-    page = browse(tmp_path / "view.html", "rollout=0")
-    assert "3 frames: 0:02.0 0:02.0 0:04.0" in page.texts
 
 
 SEQUENCE = {

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.group_method import FrameThinkerInGroups
 from verl_video_tools.core.errors import CallError
 from verl_video_tools.core.types import (
     CacheUse,
@@ -14,6 +15,7 @@ from verl_video_tools.core.types import (
     Turn,
     VideoInfo,
 )
+from verl_video_tools.records import metrics
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 
 
@@ -132,3 +134,15 @@ def test_what_the_judge_did() -> None:
 
 def test_no_rollouts_no_metrics() -> None:
     assert rollout_metrics([]) == {}
+
+
+def test_components_of_a_group_are_not_scored_where_a_rollout_was_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"in_groups": FrameThinkerInGroups()}
+    monkeypatch.setattr(metrics, "_known_method", known.get)
+    trained = {"trajectory": Trajectory("in_groups", "?"), "advantage": 0.0}
+    assert metrics.not_scored(trained) == []
+    assert metrics.not_scored(trained | {"advantage": None}) == ["curiosity", "length"]
+    assert metrics.not_scored({"trajectory": Trajectory("in_groups", "?")}) == ["curiosity", "length"]
+    assert metrics.not_scored({"trajectory": Trajectory("of another version", "?")}) == []
+    composed = Trajectory("compose", "?", made_of={"rewards": ["accuracy"], "tools": []})
+    assert metrics.not_scored({"trajectory": composed}) == []

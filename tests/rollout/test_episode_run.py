@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import verl_video_tools.rollout.episode as episode_module
+import verl_video_tools.rollout.rollout_videos as videos_module
 from tests.turns.framethinker import answer, choose
 from tests.verl_plugin.harness import QUESTION, video
 from tests.videos.files import write_video
@@ -132,12 +132,12 @@ async def test_each_message_is_rendered_once(tmp_path: Path, rendered: list[str]
 async def test_labels_tell_the_frame_that_stands_in_for_a_damaged_one(
     tmp_path: Path, rendered: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planned_frames = episode_module.planned_frames
+    planned_frames = videos_module.planned_frames
 
     async def of_damaged_file(*args: Any) -> list[FrameRecord]:
         return [replace(record, timestamp_seconds=99.0) for record in await planned_frames(*args)]
 
-    monkeypatch.setattr(episode_module, "planned_frames", of_damaged_file)
+    monkeypatch.setattr(videos_module, "planned_frames", of_damaged_file)
     budget = Generous()
     policy = Listener([AssistantTurn(CROP), AssistantTurn("<answer>B</answer>")])
     trajectory = await uneven_episode(tmp_path, budget).run(policy)

@@ -11,7 +11,7 @@ import av
 import numpy as np
 import pytest
 
-import verl_video_tools.rollout.episode as episode_module
+import verl_video_tools.rollout.rollout_videos as videos_module
 from tests.verl_plugin.harness import QUESTION, model_dir, run_loop, video
 from tests.zooming_method import PATH, Zooming
 from verl_video_tools.core.types import (
@@ -145,13 +145,13 @@ class NoImages:
 
 async def test_budgets_are_asked_before_any_pixel(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[FrameRequest] = []
-    real = episode_module.decode_frames
+    real = videos_module.decode_frames
 
     async def decode(opened: Any, request: FrameRequest, **options: Any) -> Any:
         decoded.append(request)
         return await real(opened, request, **options)
 
-    monkeypatch.setattr(episode_module, "decode_frames", decode)
+    monkeypatch.setattr(videos_module, "decode_frames", decode)
     budget = NoImages()
     policy = Listener(
         [turn(call("zoom", time=4, box=LEFT)), turn(call("grid", start_time=0, end_time=9)), ANSWER],

@@ -15,7 +15,7 @@ from verl_video_tools.data.sft import execute
 from verl_video_tools.methods import get_method
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.replay import replay
-from verl_video_tools.rollout import episode as episode_module
+from verl_video_tools.rollout import rollout_videos as videos_module
 
 QUESTION = "What does the driver wave with?"
 
@@ -63,7 +63,7 @@ def test_siblings_are_shown_where_the_rollout_goes_on(make_video: MakeVideo) -> 
 
 async def failing_rollout(video: str, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> Trajectory:
     """The second of two crops cannot be decoded."""
-    decode, num_decodes = episode_module.decode_frames, 0
+    decode, num_decodes = videos_module.decode_frames, 0
 
     async def decode_frames(*args: Any, **kwargs: Any) -> Any:
         nonlocal num_decodes
@@ -72,7 +72,7 @@ async def failing_rollout(video: str, monkeypatch: pytest.MonkeyPatch, **setting
             raise VideoError("planted")
         return await decode(*args, **kwargs)
 
-    monkeypatch.setattr(episode_module, "decode_frames", decode_frames)
+    monkeypatch.setattr(videos_module, "decode_frames", decode_frames)
     method = get_method("longvt", initial_frames=4, **settings)
     return await execute(method, Sample(QUESTION, "B", video, "mc"), [crops((10, 20), (30, 40)), ANSWER])
 

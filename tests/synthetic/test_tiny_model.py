@@ -20,6 +20,7 @@ from examples.tiny_models.tiny_model import (
     make_model,
     make_processor,
     make_tokenizer,
+    trained_tokenizer,
 )
 from verl_video_tools.synthetic import FAMILIES, Family
 
@@ -79,6 +80,9 @@ def test_what_the_demonstration_writes_takes_few_tokens() -> None:
 
 
 def test_making_the_tokenizer_again_gives_the_same_one() -> None:
+    trained = trained_tokenizer()
+    trained_tokenizer.cache_clear()
+    assert trained_tokenizer() == trained
     assert make_tokenizer().get_vocab() == TOKENIZER.get_vocab()
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,21 +60,6 @@ def open_reasoning(monkeypatch: pytest.MonkeyPatch) -> None:
         opening = template.chat_template.replace(header, header.replace("\\n'", "\\n<think>\\n'"))
         assert opening != template.chat_template
         monkeypatch.setattr(template, "chat_template", opening)
-
-
-def run_on_two_ranks(module: str, *arguments: str, timeout_seconds: float) -> None:
-    """Run a program of the tests as two training ranks on the CPU."""
-    repo = Path(__file__).parents[2]
-    two_ranks = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    program = subprocess.run(
-        [sys.executable, *two_ranks, "-m", module, *arguments],
-        cwd=repo,
-        env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(repo)},
-        capture_output=True,
-        text=True,
-        timeout=timeout_seconds,
-    )
-    assert program.returncode == 0, program.stderr[-4000:]
 
 
 @lru_cache(maxsize=8)

@@ -3,7 +3,7 @@
 The loss has a term of entropy. A last run has verl's fused kernels compute the head; where they fail, `fused` holds
 the message as `failed`.
 
-    python -m torch.distributed.run --standalone --nproc_per_node=2 -m tests.verl_plugin.packing MODEL_DIR FOLDER DTYPE
+    torchrun --standalone --nproc_per_node=2 -m tests.verl_plugin.packing MODEL_DIR FOLDER DTYPE
 
 Rank 0 writes FOLDER/found.pt: by the name of the run, log-probabilities of all tokens of all dialogues in one row, and
 the gradient of every weight. A program, since verl's packing replaces the attention of transformers' classes.

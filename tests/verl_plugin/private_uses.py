@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import verl_video_tools
-from verl_video_tools.verl_plugin.private_names import definitions, module_file
+from verl_video_tools.verl_plugin.private_names import defines, module_file
 
 ROOT = Path(verl_video_tools.__file__).parent
 PACKAGES = ("verl", "vllm", "transfer_queue", "transformers")
@@ -68,7 +68,7 @@ def imported() -> set[Use]:
             elif not is_documented(module, name) and not node.attr.startswith("__"):
                 uses.add((module, f"{name}.{node.attr}", ours))
     # pydantic's, and the like, are in the class but not of it
-    return {use for use in uses if "." not in use[1] or use[1] in definitions(_source(use[0]))}
+    return {use for use in uses if "." not in use[1] or defines(_source(use[0]), use[1])}
 
 
 def inherited() -> set[Use]:
@@ -129,7 +129,7 @@ def _source(module: str) -> Path:
 
 
 def _defines(base: type, name: str) -> bool:
-    return f"{base.__name__}.{name}" in definitions(Path(inspect.getsourcefile(base) or ""))
+    return defines(Path(inspect.getsourcefile(base) or ""), f"{base.__name__}.{name}")
 
 
 def _body(base: type) -> ast.ClassDef:

@@ -11,7 +11,8 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForImageTextToText
 
-from tests.verl_plugin.harness import model_dir, run_on_two_ranks
+from tests.verl_plugin.harness import model_dir
+from tests.verl_plugin.ranks import run_ranks
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.platforms import cpu_attention
 
@@ -25,7 +26,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family, str], F
     @cache
     def run(family: Family, dtype: str) -> Found:
         folder = tmp_path_factory.mktemp(family)
-        run_on_two_ranks("tests.verl_plugin.packing", str(model_dir(family)), str(folder), dtype, timeout_seconds=280)
+        run_ranks("tests.verl_plugin.packing", 2, model_dir(family), str(folder), dtype, timeout_seconds=280)
         values: Found = torch.load(folder / "found.pt")
         return values
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +16,8 @@ from verl.workers.config import FSDPEngineConfig
 from verl.workers.engine import EngineRegistry
 from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 
-from tests.verl_plugin.harness import model_dir, run_on_two_ranks
+from tests.verl_plugin.harness import model_dir
+from tests.verl_plugin.ranks import run_ranks
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.synthetic import FAMILIES, Family
 from verl_video_tools.verl_plugin.engine import FROZEN_TOWER_CONFIG, honour_freeze_vision_tower
@@ -31,9 +29,6 @@ from verl_video_tools.verl_plugin.engine.frozen_tower import (
     vision_tower,
 )
 
-REPO = Path(__file__).parents[2]
-
-
 # ------------------------------------------------------------------------------------------------ two ranks, two steps
 
 
@@ -44,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Family], dict
     @cache
     def run(family: Family) -> dict[str, Any]:
         folder = tmp_path_factory.mktemp(family)
-        run_on_two_ranks("tests.verl_plugin.training", str(model_dir(family)), str(folder), timeout_seconds=200)
+        run_ranks("tests.verl_plugin.training", 2, str(model_dir(family)), str(folder), timeout_seconds=200)
         found: dict[str, Any] = json.loads((folder / "found.json").read_text())
         return found
 
@@ -181,14 +176,6 @@ def test_other_backends_are_refused() -> None:
     engine.engine_config = FrozenTowerConfig(strategy="fsdp")
     with pytest.raises(UsageError, match="strategy=fsdp with a frozen vision tower: FSDP1"):
         engine._build_fsdp_module(torch.nn.Linear(1, 1))
-
-
-def test_nothing_is_registered_before_a_run_asks_for_it() -> None:
-    """`import verl` loads the plugin; the engine's module is left to the option."""
-    module = "verl_video_tools.verl_plugin.engine.frozen_tower"
-    code = f"import sys, verl, verl.workers.engine; print({module!r} in sys.modules)"
-    program = subprocess.run([sys.executable, "-c", code], cwd=REPO, capture_output=True, text=True, check=True)
-    assert program.stdout.splitlines()[-1] == "False"
 
 
 def run_config(**actor: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -12,7 +11,9 @@ import torch
 
 pytest.importorskip("verl.checkpoint_engine", reason="the engine is registered with verl")
 
-pytestmark = pytest.mark.slow  # four processes import verl
+from tests.verl_plugin.ranks import warm
+
+pytestmark = pytest.mark.slow  # the process that it forks from imports verl
 
 WEIGHTS = {
     "layer.weight": torch.arange(12, dtype=torch.float32).reshape(3, 4),
@@ -49,7 +50,7 @@ def test_every_inference_worker_receives_every_weight() -> None:
     from verl_video_tools.verl_plugin.platforms.gloo_checkpoint_engine import GlooCheckpointEngine
 
     assert CheckpointEngineRegistry.get("gloo") is GlooCheckpointEngine
-    context = multiprocessing.get_context("spawn")
+    context = warm()
     ends, processes = [], []
     for number in range(4):
         ours, theirs = context.Pipe()

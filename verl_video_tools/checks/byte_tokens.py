@@ -17,9 +17,11 @@ from verl_video_tools.core.types import Content, Message, PixelEnvelope, content
 from verl_video_tools.rollout.tokens import TokenCounter
 from verl_video_tools.video import image_tokens
 
-IMAGE, END, START, VISION_START, VISION_END = range(256, 261)
+IMAGE, VIDEO, END, START, VISION_START, VISION_END = range(256, 262)
+"""Finds of the fuzzer hold these numbers."""
 _NAMES = {
     IMAGE: "<|image_pad|>",
+    VIDEO: "<|video_pad|>",
     END: "<|im_end|>",
     START: "<|im_start|>",
     VISION_START: "<|vision_start|>",

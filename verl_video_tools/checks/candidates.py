@@ -9,6 +9,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from pkgutil import resolve_name
 from typing import Any
 
@@ -20,6 +21,8 @@ _BLOCK = re.compile(r"<(\w+)>[^<]{1,400}</\1>")
 _DOCUMENTED_ARGUMENT = re.compile(r'"(\w+)"\??: ?(\[?\w+)')
 _ANSWERS = ("<answer>B</answer>", "\\boxed{B}", "Answer: B", "B")
 _TEXT, _CLOCK = "a red circle", "0:10"
+_MAX_CHOICES = 10
+"""Choices of parameters that a call need not have."""
 _WHOLE = (1.0, 1000.0, 56.0)
 """Sides of a frame: as shares, as thousandths, and in pixels of the world's video."""
 
@@ -52,7 +55,9 @@ def guessed_calls(method: Method, info: VideoInfo, prompt: Sequence[Message]) ->
     for body in _blocks(prompt):
         yield from _with_thought(method, body)
     for name, tool in method.tools(info).items():
-        for arguments in _guessed_arguments(_needed_parameters(method, name, tool), info):
+        choices = _parameters(method, name, tool)
+        for arguments in (each for chosen in choices for each in _guessed_arguments(chosen, info)):
+            yield from _written(method, name, arguments)
             call = json.dumps({"name": name, "arguments": arguments})
             values = ", ".join(json.dumps(value) for value in arguments.values())
             for body in (
@@ -64,6 +69,17 @@ def guessed_calls(method: Method, info: VideoInfo, prompt: Sequence[Message]) ->
                 yield from _with_thought(method, body)
 
 
+def _written(method: Method, name: str, arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The call as the method itself writes it, where it has a `write_call(thought, name, arguments)`."""
+    write = getattr(method, "write_call", None)
+    if write is None:
+        return
+    try:
+        yield str(write("so", name, arguments))
+    except Exception:  # it is only tried; a grammar need not have words for every argument
+        return
+
+
 def _blocks(prompt: Sequence[Message]) -> list[str]:
     texts = [content_text(message.content) for message in prompt]
     return list(dict.fromkeys(match[0] for text in texts for match in _BLOCK.finditer(text)))
@@ -73,13 +89,16 @@ def _with_thought(method: Method, body: str) -> Iterator[str]:
     yield f"<{method.thought_tag}>so</{method.thought_tag}>{body}" if method.thought_tag else body
 
 
-def _needed_parameters(method: Method, name: str, tool: Tool) -> Mapping[str, str]:
-    """JSON types of a tool's needed parameters by their names, from its description or the docstring of its `plan`."""
+def _parameters(method: Method, name: str, tool: Tool) -> list[Mapping[str, str]]:
+    """JSON types of parameters that a call may give, by name, from the tool's description or the docstring of its
+    `plan`: those that it needs, then with one or two of the others, of which a call may have to choose."""
     description = description_of(method, name, tool)
     if description is None:
-        return documented_arguments(tool)
-    named = description.parameters.items()
-    return {key: kind for key, (kind, _) in named if key not in description.optional}
+        return [documented_arguments(tool)]
+    kinds = {key: kind for key, (kind, _) in description.parameters.items()}
+    optional = [key for key in kinds if key in description.optional]
+    chosen = [*((key,) for key in optional), *combinations(optional, 2)][:_MAX_CHOICES]
+    return [{key: kinds[key] for key in kinds if key not in optional or key in own} for own in ((), *chosen)]
 
 
 def description_of(method: Method, name: str, tool: Tool) -> ToolDescription | None:
@@ -93,6 +112,13 @@ def description_of(method: Method, name: str, tool: Tool) -> ToolDescription | N
 def documented_arguments(tool: Tool) -> dict[str, str]:
     """Arguments that the docstring of a tool's `plan` names, such as ``{"time": seconds}``, and what they hold."""
     return dict(_DOCUMENTED_ARGUMENT.findall(inspect.getdoc(type(tool).plan) or ""))
+
+
+def guessed_places(tool: Tool) -> Iterator[tuple[str, Any]]:
+    """Arguments that are a place in the frame, such as a box, by what the docstring of `plan` names."""
+    for name, kind in documented_arguments(tool).items():
+        if _is_place(name):
+            yield from ((name, _guessed(name.casefold(), kind, 0, 0, whole)) for whole in _WHOLE)
 
 
 def _guessed_arguments(parameters: Mapping[str, str], info: VideoInfo) -> Iterator[dict[str, Any]]:

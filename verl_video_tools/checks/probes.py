@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from verl_video_tools.checks.candidates import description_of, documented_arguments
+from verl_video_tools.checks.candidates import description_of, documented_arguments, guessed_places
 from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.world import without_file
 from verl_video_tools.core.errors import CallRejected, SetupError, UsageError, VideoToolsError
@@ -142,6 +142,8 @@ def _bad_arguments(subject: Subject, name: str, tool: Tool) -> Iterator[dict[str
             yield from ({**valid, parameter: copy.deepcopy(odd)} for odd in _ODD_VALUES)
         yield from _scaled(valid)
         yield {**valid, "no_such_argument": 1}
+    for valid in valid_arguments(subject, name)[:1]:  # a variant of the tool may take another place than it
+        yield from (each for key, place in guessed_places(tool) for each in _scaled({**valid, key: place}))
 
 
 def _scaled(valid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

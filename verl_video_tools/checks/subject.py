@@ -14,7 +14,7 @@ from typing import Any
 from verl_video_tools.checks import candidates, examples
 from verl_video_tools.checks.examples import Answering, Calls
 from verl_video_tools.checks.outcome import NotApplicable
-from verl_video_tools.checks.texts import spoilt
+from verl_video_tools.checks.texts import hostile_texts, spoilt
 from verl_video_tools.checks.world import RankingRetriever, World
 from verl_video_tools.core.types import (
     ImagePart,
@@ -36,6 +36,7 @@ from verl_video_tools.synthetic.seconds import WorldJudge
 
 _MAX_CANDIDATES = 120
 _NUM_SPOILT = 6
+_NUM_HOSTILE = 1500
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,17 @@ class Subject:
         guessed = candidates.guessed_calls(self.method, self.info, self._system_prompt())
         tried = (text for text, _ in zip(chain(self.given, guessed), range(_MAX_CANDIDATES), strict=False))
         return examples.find_calls(self.method, tried, names, self.run)
+
+    @property
+    def found_turns(self) -> list[str]:
+        """A turn with a valid call of each tool, and one that answers; those of them that were found."""
+        turns = [turn for found in self.calls.turns.values() for turn in found[:1]]
+        return [*turns, *([] if self.answering is None else [self.answering.turn("B")])]
+
+    @cached_property
+    def hostile_texts(self) -> list[str]:
+        """What a policy may write, spoilt turns among it: the same for every property."""
+        return list(hostile_texts([*self.given, *self.found_turns], _NUM_HOSTILE))
 
     @cached_property
     def refused_turn(self) -> str | None:

@@ -1,26 +1,44 @@
-"""`vvt data convert`: reads the options and runs `convert_annotations` or, for verl's own loop, `convert_parquet`."""
+"""`vvt data convert`: reads the options and runs `convert_annotations` or, for verl's own loop, `convert_parquet`.
+
+`table.py` is the part for a table of the user's own.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.options import command, config_from
+from verl_video_tools.cli.options import check_not_read, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.data.stock_rows import Conversion
+
+_TABLE = "table"
+_SKIPPED_SHOWN = 20
+_OTHER_KINDS = (".csv", ".tsv", ".json", ".jsonl", ".txt")
+"""Suffixes that would say something else than what is written."""
 
 
 @command
 class Convert:
-    """Write our rows from published data (--from), or rows for verl's own tool loop from ours (--for)."""
+    """Write our rows from a table or published data (--from), or rows for verl's own tool loop from ours (--for)."""
 
-    source: Annotated[Path, typer.Argument(help="--from: published annotations, file or folder. --for: our rows.")]
+    source: Annotated[
+        Path, typer.Argument(help="--from: your table or published annotations, file or folder. --for: our rows.")
+    ]
     target: Annotated[Path, typer.Argument(help="Parquet file to write.")]
     source_format: Annotated[
         str | None,
-        typer.Option("--from", metavar="FORMAT", help="Write our rows; FORMAT is that of the source (docs/data.md)."),
+        typer.Option(
+            "--from",
+            metavar="FORMAT",
+            help="Write our rows; FORMAT is the source's: table, for one of your own, or one of `vvt list formats`.",
+        ),
     ] = None
     loop: Annotated[
         Literal["tool_agent"] | None, typer.Option("--for", help="Write rows for this agent loop, from ours.")
@@ -32,7 +50,21 @@ class Convert:
             "framethinker (default), longvt or videobrain."
         ),
     ] = None
-    videos: Annotated[Path | None, typer.Option(help="--from: folder of the videos.")] = None
+    videos: Annotated[
+        Path | None, typer.Option(help="--from: folder of the videos; default for a table: the folder it lies in.")
+    ] = None
+    column_map: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN,...",
+            help="--from table: columns that were guessed wrong, such as question=Q,options=a+b+c; repeatable.",
+        ),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", help="--from table: write without asking; needed where nobody can be asked.")
+    ] = False
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False
     subtitles: Annotated[
         Path | None, typer.Option(help="--from: folder of subtitles, to be told with the questions.")
     ] = None
@@ -44,6 +76,26 @@ class Convert:
         bool,
         typer.Option("--turns", help="--from: rows for fine-tuning on the published reasoning; takes --method."),
     ] = False
+    questions: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="ROWS.parquet",
+            help="--turns: rows of the same questions, for dialogues that name no video, truth or segment.",
+        ),
+    ] = None
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RECORDS.jsonl",
+            help="--turns: execute every dialogue, leave out what does not replay, write the others' records here.",
+        ),
+    ] = None
+    texts: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TEXTS.jsonl", help="--turns: write the dialogues that are left out here, with the reason."
+        ),
+    ] = None
     split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None
     settings: Annotated[
         list[str] | None,
@@ -59,13 +111,21 @@ class Convert:
 
     def run(self) -> None:
         if (self.source_format is None) == (self.loop is None):
-            raise UsageError("give either --from FORMAT, to make our rows, or --for tool_agent, to convert them")
+            raise UsageError(
+                "give either --from FORMAT, to make our rows (--from table for a table of your own), or --for "
+                "tool_agent, to convert them"
+            )
         for_rows = {
             "--videos": self.videos,
             "--subtitles": self.subtitles,
             "--subtitle-frames": self.subtitle_frames,
             "--turns": self.turns,
+            "--questions": self.questions,
+            "--replay": self.replay,
+            "--texts": self.texts,
             "--split": self.split,
+            "--map": self.column_map,
+            "--yes": self.yes,
         }
         for_loop = {
             "--set": self.settings,
@@ -76,31 +136,92 @@ class Convert:
             if value:
                 raise UsageError(f"{name} is no option of {'--from' if self.source_format is not None else '--for'}")
 
-        if self.source_format is not None:
-            from verl_video_tools.data.convert import convert_annotations
-            from verl_video_tools.data.formats import BenchmarkFiles
-
-            if self.videos is None:
-                raise UsageError("--from needs the folder of the videos: --videos DIR")
-            files = config_from(BenchmarkFiles, self, annotations=self.source)
-            conversion = convert_annotations(
-                self.source_format, files, self.target, method_name=self.method, split=self.split, taught=self.turns
-            )
+        for name, value in {"--map": self.column_map, "--yes": self.yes}.items():
+            if value and self.source_format != _TABLE:
+                raise UsageError(f"{name} is an option of --from table")
+        self._check_target()
+        if self.source_format == _TABLE:
+            conversion = self._convert_table()
+        elif self.source_format is not None:
+            conversion = self._convert_published(self.source_format)
         else:
-            from verl_video_tools.data.stock_rows import convert_parquet
-
-            conversion = convert_parquet(
-                self.source,
-                self.target,
-                method_name=self.method or "framethinker",
-                settings=read_assignments(self.settings or []),
-                system_prompt=None if self.system_prompt_file is None else _read_prompt(self.system_prompt_file),
-                skip_unreadable=self.skip_unreadable,
-            )
-        for reason in conversion.skipped:
+            conversion = self._convert_for_loop()
+        for reason in conversion.skipped[:_SKIPPED_SHOWN]:
             typer.echo(f"skipped {reason}", err=True)
+        if (num_more := len(conversion.skipped) - _SKIPPED_SHOWN) > 0:
+            typer.echo(f"skipped {num_more} more", err=True)
+        if conversion.shown_otherwise:
+            typer.echo(
+                f"note: {len(conversion.shown_otherwise)} of {conversion.num_written} dialogues are shown other frames "
+                f"here than they list, as in {conversion.shown_otherwise[0]}; the records say which (shown_otherwise)",
+                err=True,
+            )
         with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
         typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
+
+    def _check_target(self) -> None:
+        """Raises UsageError for a file that exists, or whose name promises something else."""
+        outputs = (self.target, self.replay, self.texts)
+        check_not_read(outputs, (self.source, self.questions))
+        for path in outputs:
+            if path is not None and os.path.isfile(path) and not self.overwrite:
+                raise UsageError(f"{path} exists; name another file, or replace it with --overwrite")
+        if self.target.suffix.lower() in _OTHER_KINDS:
+            raise UsageError(f"rows are written as parquet; name a file that ends in .parquet, not {self.target.name}")
+
+    def _convert_table(self) -> Conversion:
+        from verl_video_tools.cli.table import convert_table
+
+        of_published = {
+            "--turns": self.turns,
+            "--questions": self.questions,
+            "--replay": self.replay,
+            "--texts": self.texts,
+            "--subtitles": self.subtitles,
+            "--subtitle-frames": self.subtitle_frames,
+        }
+        for name, value in of_published.items():
+            if value:
+                raise UsageError(f"{name} is no option of --from table")
+        return convert_table(
+            self.source,
+            self.target,
+            assignments=self.column_map or [],
+            videos=self.videos,
+            method=self.method,
+            split=self.split,
+            yes=self.yes,
+        )
+
+    def _convert_published(self, source_format: str) -> Conversion:
+        from verl_video_tools.data.convert import convert_annotations
+        from verl_video_tools.data.formats import BenchmarkFiles
+
+        if self.videos is None and self.questions is None:
+            raise UsageError("--from needs the folder of the videos: --videos DIR")
+        files = config_from(BenchmarkFiles, self, annotations=self.source)
+        return convert_annotations(
+            source_format,
+            files,
+            self.target,
+            method_name=self.method,
+            split=self.split,
+            taught=self.turns,
+            records=self.replay,
+            texts=self.texts,
+        )
+
+    def _convert_for_loop(self) -> Conversion:
+        from verl_video_tools.data.stock_rows import convert_parquet
+
+        return convert_parquet(
+            self.source,
+            self.target,
+            method_name=self.method or "framethinker",
+            settings=read_assignments(self.settings or []),
+            system_prompt=None if self.system_prompt_file is None else _read_prompt(self.system_prompt_file),
+            skip_unreadable=self.skip_unreadable,
+        )
 
 
 def _read_prompt(path: Path) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import KnownBy, Rows, command, listed
+from verl_video_tools.cli.options import KnownBy, Rows, check_not_read, command, listed
 from verl_video_tools.data.video_identity import SIGNS
 
 
@@ -32,6 +32,7 @@ class Decontaminate:
     def run(self) -> None:
         from verl_video_tools.data.subsets import decontaminate
 
+        check_not_read((self.out,), (self.source,))
         found = decontaminate(
             self.source, self.out, self.against, self.by or SIGNS, lambda text: typer.echo(text, err=True)
         )

@@ -20,7 +20,7 @@ class Demo:
     out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")]
     train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96
     test_videos: Annotated[
-        int | None, typer.Option(min=1, help="Videos of the test split; default 24, with --needle 134.")
+        int | None, typer.Option(min=1, help="Videos of the test split; default 24, with --needle or --spatial 134.")
     ] = None
     questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0
@@ -32,6 +32,10 @@ class Demo:
     ] = False
     needle: Annotated[
         bool, typer.Option("--needle", help="Videos of 1 to 10 minutes, decided by events that the first look misses.")
+    ] = False
+    spatial: Annotated[
+        bool,
+        typer.Option("--spatial", help="Videos whose questions take a part of the video, and then a part of a frame."),
     ] = False
     family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl"
 
@@ -58,12 +62,13 @@ class Demo:
                     folder = make_demo(
                         self.out,
                         num_train_videos=self.train_videos,
-                        num_test_videos=self.test_videos or (134 if self.needle else 24),
+                        num_test_videos=self.test_videos or (134 if self.needle or self.spatial else 24),
                         questions_per_video=self.questions_per_video,
                         seed=self.seed,
                         agent_names=agent_names,
                         open_ended=self.open_ended,
                         needle=self.needle,
+                        spatial=self.spatial,
                         progress=progress,
                     )
             except ValueError as error:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import command
+from verl_video_tools.cli.options import check_not_read, command
 from verl_video_tools.core.errors import UsageError
 
 
@@ -35,6 +35,7 @@ class Filter:
     def run(self) -> None:
         from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
 
+        check_not_read((self.out_parquet,), (self.in_parquet, self.records, self.pass_rates))
         if self.records is not None and self.pass_rates is not None:
             raise UsageError("give either --records or --pass-rates")
         if self.records is None and self.pass_rates is None and not self.band_seconds:

@@ -62,8 +62,10 @@ def _benchmarks() -> Texts:
 
 def _formats() -> Texts:
     from verl_video_tools.data.formats.training_sets import SOURCE_NAMES
+    from verl_video_tools.data.table.reader import Table
 
-    return _readers(SOURCE_NAMES)
+    own = _about(Table)
+    return {Table.name: (_first_paragraph(own), own), **_readers(SOURCE_NAMES)}
 
 
 def _readers(names: tuple[str, ...]) -> Texts:

@@ -28,6 +28,7 @@ from verl_video_tools.core.environment import (
     installed_version,
     list_gpus,
     module_exists,
+    of_installed_stack,
 )
 from verl_video_tools.core.errors import VideoToolsError
 
@@ -77,6 +78,7 @@ class Check:
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:
     """Whether a needed package is there, in the tested version."""
+    package = of_installed_stack(package)
     found = installed_version(package.distribution)
     name, fix = package.distribution, install_command(package)
     if found is None:

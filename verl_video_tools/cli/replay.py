@@ -95,6 +95,11 @@ class Replay:
             )
         json.dump(result, sys.stdout, indent=2, allow_nan=False)
         sys.stdout.write("\n")
+        if names := result.get("not_scored"):
+            sys.stdout.flush()
+            print(
+                f"not scored: {', '.join(names)} (a rollout earns it beside the others of its group)", file=sys.stderr
+            )
 
     def _tool_model(self) -> ToolModelConfig | ScriptedToolModel | None:
         config = tool_model_config(self.tool_model_base_url, self.tool_model_settings)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import KnownBy, Rows, command
+from verl_video_tools.cli.options import KnownBy, Rows, check_not_read, command
 from verl_video_tools.data.video_identity import SIGNS
 
 
@@ -25,6 +25,7 @@ class Split:
     def run(self) -> None:
         from verl_video_tools.data.subsets import split_by_video
 
+        check_not_read((self.first, self.second), (self.source,))
         split = split_by_video(
             self.source, self.first, self.second, second_share=self.share, seed=self.seed, signs=self.by or SIGNS
         )

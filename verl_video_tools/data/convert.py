@@ -3,76 +3,53 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.errors import RowError, UsageError, writing
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import Method
-from verl_video_tools.data.formats import BenchmarkFiles, read_rows
+from verl_video_tools.data.append import append_record
+from verl_video_tools.data.formats import Benchmark, BenchmarkFiles, read_rows
 from verl_video_tools.data.formats.entries import Row
 from verl_video_tools.data.formats.subtitles import asked_with_subtitles
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
 from verl_video_tools.data.parquet import ROWS_PER_BATCH, row_writer
 from verl_video_tools.data.picture_rows import turns_fault
+from verl_video_tools.data.replayed import DIALOGUES_PER_BATCH, Record, replay_rows
+from verl_video_tools.data.row_schema import ROW_SCHEMA, TAUGHT_SCHEMA
 from verl_video_tools.data.stock_rows import Conversion
 from verl_video_tools.methods import get_method, method_names
 
-_MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
-_EXTRA_INFO = pa.struct(
-    [
-        ("question", pa.string()),
-        ("video_path", pa.string()),
-        ("question_type", pa.string()),
-        ("options", pa.list_(pa.string())),
-        ("video_segment", pa.list_(pa.float64())),
-        ("classification", pa.string()),
-        ("question_id", pa.string()),
-        ("index", pa.int64()),
-        ("split", pa.string()),
-    ]
-)
-ROW_SCHEMA = pa.schema(
-    [
-        ("data_source", pa.string()),
-        ("prompt", pa.list_(_MESSAGE)),
-        ("ability", pa.string()),
-        ("reward_model", pa.struct([("style", pa.string()), ("ground_truth", pa.string())])),
-        ("extra_info", _EXTRA_INFO),
-    ]
-)
-"""The columns of converted files, the same for all formats, so that one run can read several files."""
-TAUGHT_SCHEMA = pa.schema(
-    [
-        *(field for field in ROW_SCHEMA if field.name != "extra_info"),
-        ("extra_info", pa.struct([*_EXTRA_INFO, ("image_paths", pa.list_(pa.string()))])),
-        ("turns", pa.list_(pa.string())),
-        ("template", pa.string()),
-    ]
-)
-"""Those of rows for fine-tuning."""
 _SUBTITLE = pa.struct([("start_seconds", pa.float64()), ("end_seconds", pa.float64()), ("text", pa.string())])
 
 
 def convert_annotations(
-    source_name: str,
+    source_format: str | Benchmark,
     files: BenchmarkFiles,
     target: Path,
     *,
     method_name: str | None = None,
     split: str | None = None,
     taught: bool = False,
+    records: Path | None = None,
+    texts: Path | None = None,
 ) -> Conversion:
     """Write the questions of published files as rows. `target` appears only once all of it is written.
 
     Args:
-        source_name: the format's name, one of `training_sets.SOURCE_NAMES`, or a Python path (`get_source`).
+        source_format: its name, one of `training_sets.SOURCE_NAMES`, or a Python path (`get_source`); or its reader.
         method_name: `agent_name` of all rows; None: no such column, so that the run's default decides.
         split: replaces the format's own `extra_info.split`.
         taught: write rows for fine-tuning, whose turns the format holds; `method_name` says whose turns they are.
+        records: execute these turns first, and leave out those that do not replay (`replayed`); the others' records are
+            written here, one JSON line each.
+        texts: dialogues that are left out are written here, one JSON line each with `row`, `reason` and `messages`.
 
     Returns:
         Rows written, those with subtitles, and for each left out its place in the file, from 0, and why.
@@ -81,12 +58,14 @@ def convert_annotations(
         UsageError: unknown format or method, files that cannot be read or written, no row is left, none of them has the
             subtitles that were asked for, or turns are wanted of a format without any or for no method.
     """
-    source = get_source(source_name)
+    source = get_source(source_format) if isinstance(source_format, str) else source_format
     if method_name is not None and method_name not in method_names():
         raise UsageError(f"there is no method {method_name!r}; choose one of: {', '.join(method_names())}")
     if taught and not source.has_turns:
         with_turns = ", ".join(name for name in SOURCE_NAMES if get_source(name).has_turns)
-        raise UsageError(f"{source_name} has no turns to learn; these have: {with_turns}")
+        raise UsageError(f"{source.name} has no turns to learn; these have: {with_turns}")
+    if not taught and (records is not None or texts is not None):
+        raise UsageError("only dialogues are replayed, or written as texts: those of a format with turns (--turns)")
     if taught and method_name is None:
         raise UsageError("turns are written in a method's grammar; name it, such as longvt")
     method = get_method(method_name) if taught and method_name is not None else None
@@ -95,20 +74,75 @@ def convert_annotations(
         schema = schema.insert(1, pa.field("agent_name", pa.string()))
     if files.subtitles is not None and source.subtitle_form == "interleaved":
         schema = _with_subtitles(schema)
-    skipped: list[str] = []
+    if method is not None and source.has_found_frames:
+        schema = schema.append(pa.field("retrieved_frames", pa.list_(pa.list_(pa.int64()))))
+    faults: dict[int, str] = {}
+    shown_otherwise: list[str] = []
     num_written = num_with_subtitles = 0
-    with row_writer(target, schema) as writer:
-        good_rows = _good_rows(read_rows(source, files, taught=taught), files.annotations, skipped, method)
-        while rows := list(islice(good_rows, ROWS_PER_BATCH)):
-            for row in rows:
+    with ExitStack() as stack:
+        writer = stack.enter_context(row_writer(target, schema))
+        record_file = None if records is None else stack.enter_context(_lines_file(records))
+        good_rows = _good_rows(read_rows(source, files, taught=taught), faults, method)
+        while rows := list(islice(good_rows, ROWS_PER_BATCH if records is None else DIALOGUES_PER_BATCH)):
+            replayed: Mapping[int, Record] = {}
+            if method is not None and record_file is not None:
+                replayed = _replayed(rows, source, method, faults)
+                rows = [(number, row) for number, row in rows if number in replayed]
+            for number, row in rows:
                 _finish(row, num_written, method_name, split)
                 num_written += 1
                 num_with_subtitles += files.subtitles is not None and asked_with_subtitles(row)
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                if record_file is not None:
+                    if difference := replayed[number]["shown_otherwise"]:
+                        shown_otherwise.append(f"row {number}: {difference}")
+                    append_record(record_file, {**replayed[number], "extra_info": row["extra_info"]})
+            writer.write_table(pa.Table.from_pylist([row for _, row in rows], schema=schema))
+        if texts is not None:
+            _write_texts(source, files.annotations, faults, texts)
+        skipped = tuple(f"{files.annotations}: row {number}: {faults[number]}" for number in sorted(faults))
         if not num_written:
             first = f"; the first was left out: {skipped[0]}" if skipped else ""
-            raise UsageError(f"{files.annotations} gives no row{first}")
-    return Conversion(num_written, tuple(skipped), num_with_subtitles)
+            told = "" if texts is None else f"; what was said is in {texts}"
+            raise UsageError(f"{files.annotations} gives no row{first}{told}")
+    return Conversion(num_written, skipped, num_with_subtitles, tuple(shown_otherwise))
+
+
+@contextmanager
+def _lines_file(path: Path) -> Iterator[BinaryIO]:
+    """A file of JSON lines that appears once the block has ended without an exception.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    with ExitStack() as stack:
+        with writing(path, "name a file in a folder that can be written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(stack.enter_context(whole_file(path)).open("wb"))
+        yield file
+
+
+def _replayed(
+    rows: Sequence[tuple[int, dict[str, Any]]], source: Benchmark, method: Method, faults: dict[int, str]
+) -> dict[int, Record]:
+    """The records of the rows whose turns replay, by their places; the faults of the others are noted."""
+    records = replay_rows([row for _, row in rows], method, source.frames_listed_by)
+    found = dict(zip((number for number, _ in rows), records, strict=True))
+    faults |= {number: record for number, record in found.items() if isinstance(record, str)}
+    return {number: record for number, record in found.items() if not isinstance(record, str)}
+
+
+def _write_texts(source: Benchmark, annotations: Path, faults: Mapping[int, str], path: Path) -> None:
+    """What was said in the dialogues with faults, those aside that are no dialogues."""
+    with _lines_file(path) as file:
+        for number, entry in enumerate(source.entries(annotations)):
+            if number not in faults or isinstance(entry, RowError):
+                continue
+            try:
+                messages = source.texts(entry)
+            except (TypeError, ValueError, LookupError, AttributeError):  # no dialogue; its reason has been given
+                continue
+            if messages:
+                append_record(file, {"row": number, "reason": faults[number], "messages": messages})
 
 
 def _with_subtitles(schema: pa.Schema) -> pa.Schema:
@@ -119,14 +153,15 @@ def _with_subtitles(schema: pa.Schema) -> pa.Schema:
 
 
 def _good_rows(
-    rows: Iterator[tuple[int, Row | RowError]], annotations: Path, skipped: list[str], method: Method | None
-) -> Iterator[dict[str, Any]]:
+    rows: Iterator[tuple[int, Row | RowError]], faults: dict[int, str], method: Method | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rows with their places in the annotations; what is wrong with the others is noted."""
     for number, row in rows:
         fault = row if isinstance(row, RowError) else None if method is None else turns_fault(row["turns"], method)
         if isinstance(row, RowError) or fault is not None:
-            skipped.append(f"{annotations}: row {number}: {fault}")
+            faults[number] = str(fault)
         else:
-            yield row
+            yield number, row
 
 
 def _finish(row: Row, index: int, method_name: str | None, split: str | None) -> None:

@@ -42,11 +42,16 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a conversion went: rows written, how many of them with subtitles, and for each row left out why."""
+    """How a conversion went: rows written, how many of them with subtitles, and for each row left out why.
+
+    Attributes:
+        shown_otherwise: of dialogues that were replayed, where each shows other frames than it lists.
+    """
 
     num_written: int
     skipped: tuple[str, ...]
     num_with_subtitles: int = 0
+    shown_otherwise: tuple[str, ...] = ()
 
 
 async def to_tool_agent_row(

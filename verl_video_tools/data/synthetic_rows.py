@@ -20,9 +20,11 @@ from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.synthetic_benchmarks import write_benchmarks
 from verl_video_tools.methods import method_class, method_names
 from verl_video_tools.synthetic.benchmarks import AskedQuestion
+from verl_video_tools.synthetic.cards import render_cards
 from verl_video_tools.synthetic.needle import needle_questions, needle_spec
 from verl_video_tools.synthetic.questions import Question, make_questions
 from verl_video_tools.synthetic.seconds import evidence_seconds, open_question
+from verl_video_tools.synthetic.spatial import spatial_questions, spatial_spec
 from verl_video_tools.synthetic.spec import random_spec
 from verl_video_tools.synthetic.world import VideoSpec, render
 
@@ -41,6 +43,7 @@ def make_demo(
     num_processes: int = 2,
     open_ended: bool = False,
     needle: bool = False,
+    spatial: bool = False,
     progress: Progress = no_progress,
 ) -> Path:
     """Makes `videos/*.mp4`, `{train,test}.parquet`, benchmarks and, last, `manifest.json` in `out_dir`.
@@ -56,16 +59,20 @@ def make_demo(
             number.
         needle: long videos whose questions are decided by an event that the initial frames miss, see
             `synthetic.needle`.
+        spatial: videos whose questions also take a part of a frame, see `synthetic.spatial`.
         progress: called with the numbers of videos rendered and wanted.
 
     Returns:
         The folder, absolute (rows name their videos by absolute path).
 
     Raises:
-        ValueError: no method is named, a count is below 1, or more different questions are wanted than a video allows.
+        ValueError: no method is named, a count is below 1, more different questions are wanted than a video allows, or
+            `needle` and `spatial` are asked for together.
     """
     if isinstance(agent_names, str) or not agent_names:
         raise ValueError(f"agent_names must list at least one method, got {agent_names!r}")
+    if needle and spatial:
+        raise ValueError("needle and spatial are two worlds; ask for one of them")
     wanted = {"train videos": num_train_videos, "test videos": num_test_videos, "questions": questions_per_video}
     for name, count in wanted.items():
         if count < 1:
@@ -81,6 +88,7 @@ def make_demo(
         "agent_names": list(agent_names),
         "open_ended": open_ended,
         "needle": needle,
+        "spatial": spatial,
     }
     if _is_complete(folder, parameters):
         return folder
@@ -89,7 +97,7 @@ def make_demo(
     shutil.rmtree(videos, ignore_errors=True)
     videos.mkdir(parents=True)
 
-    make_spec = needle_spec if needle else random_spec
+    make_spec = spatial_spec if spatial else needle_spec if needle else random_spec
     counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
     jobs: list[tuple[VideoSpec, Path]] = []
     asked: list[AskedQuestion] = []
@@ -129,7 +137,8 @@ def questions_about(spec: VideoSpec, count: int, seed: int) -> list[Question]:
     Raises:
         ValueError: the video does not allow so many different questions.
     """
-    return (needle_questions if spec.world == "needle" else make_questions)(spec, count, seed)
+    make = {"short": make_questions, "needle": needle_questions, "spatial": spatial_questions}[spec.world]
+    return make(spec, count, seed)
 
 
 def make_row(
@@ -205,7 +214,7 @@ def _render_one(job: tuple[VideoSpec, Path]) -> None:
     """Writes beside the goal and renames, so that a video that exists is whole."""
     spec, path = job
     unfinished = path.with_name(f"{path.stem}.unfinished.mp4")
-    render(spec, unfinished)
+    (render_cards if spec.world == "spatial" else render)(spec, unfinished)
     os.replace(unfinished, path)
 
 

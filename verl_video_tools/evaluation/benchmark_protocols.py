@@ -109,7 +109,7 @@ _OF_LV_BENCH = Protocol(
     benchmarks=("lvbench",),
     values={"extractor": Value("lvbench/letter", f"{_LV_BENCH}, lvbench/utils/answer_util.py")},
     by_row={f"{FIELD}initial_frames": "not in the repository: as the row's own publication says"},
-    prompt="not said: the repository takes answers and scores them",
+    prompt="not stated: the repository takes answers and scores them",
     judge="none (lvbench/metrics/compute_accuracy.py compares letters)",
     cannot_match=(
         "frames and prompt of each model are not in the repository",

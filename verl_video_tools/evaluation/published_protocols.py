@@ -59,7 +59,7 @@ _FRAMETHINKER = Protocol(
         OWN_FRAMES,
         "answers are sampled and no seed is published: two runs differ; give --seed and compare means",
         "Video-MME is reported for its long videos only: read the group `duration`",
-        "which split of MLVU was measured is not said",
+        "which split of MLVU was measured is not stated",
     ),
 )
 
@@ -78,8 +78,8 @@ _FRAMETHINKER_BASELINE = Protocol(
     cannot_match=(
         OWN_PROMPT,
         OWN_FRAMES,
-        "sampling, resolution and extractor of the baselines are not said; ours are greedy decoding, the method's box "
-        "and lmms-eval's extractor",
+        "sampling, resolution and extractor of the baselines are not stated; ours are greedy decoding, the method's "
+        "box and lmms-eval's extractor",
         "numbers of other models in the same tables were taken from their papers",
     ),
 )
@@ -103,9 +103,9 @@ _FRAMEMIND = Protocol(
     cannot_match=(
         "code and checkpoint are not public, and the prompts cannot be read",
         OWN_FRAMES,
-        "the resolution of frames in evaluation is not said; ours is that of the ladder at this number of frames",
-        "whether 32 counts the frames of tools is not said; ours are counted apart",
-        "how answers were read is not said; the extractor is lmms-eval's",
+        "the resolution of frames in evaluation is not stated; ours is that of the ladder at this number of frames",
+        "whether 32 counts the frames of tools is not stated; ours are counted apart",
+        "how answers were read is not stated; the extractor is lmms-eval's",
     ),
 )
 
@@ -128,7 +128,7 @@ _VIDEOBRAIN = Protocol(
     cannot_match=(
         OWN_PROMPT,
         OWN_FRAMES,
-        "images were sent as JPEG of a quality that is not said; --jpeg-quality sets one, the default is PNG",
+        "images were sent as JPEG of a quality that is not stated; --jpeg-quality sets one, the default is PNG",
         "the script neither lists options nor scores; the extractor is lmms-eval's",
         "frames by text need --retrieval with SigLIP2-B/16 (paper 4.1)",
         "Video-MME is reported for its long videos only: read the group `duration`",
@@ -220,12 +220,12 @@ _QWEN_2_5_VL = Protocol(
         f"{FIELD}video_fps": Value(2.0, "report, training and evaluation of videos"),
         f"{FIELD}max_video_frames": Value(768, "report, video benchmarks"),
         f"{FIELD}max_video_tokens": Value(24_576, "report, video benchmarks"),
-        "temperature": Value(0.0, "not said; greedy as in lmms-eval"),
+        "temperature": Value(0.0, "not stated; greedy as in lmms-eval"),
     },
-    prompt="not said",
+    prompt="not stated",
     judge="none for these",
     cannot_match=(
-        "prompt, sampling and extractor are not said",
+        "prompt, sampling and extractor are not stated",
         "vLLM does not tell the processor of Qwen2.5-VL the times of our frames (docs/evaluation, Baselines)",
         "Video-MME is reported without and with subtitles: give --subtitles for the second",
     ),

@@ -37,7 +37,7 @@ def images_table() -> str:
     """Images of a step, as Markdown."""
     lines = [
         "| | questions x rollouts | initial frames, a rollout | calls, a rollout | a step, all nodes "
-        f"| `mm_processor_cache_gb`, {SERVERS} GPUs |",
+        f"| `MM_CACHE_GB`, {SERVERS} GPUs |",
         "|---|---|---|---|---|---|",
     ]
     for method, name, model, options, work in recipes():

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from verl_video_tools.core.types import Trajectory
-from verl_video_tools.records.metrics import components_of
+from verl_video_tools.records.metrics import components_of, not_scored
 from verl_video_tools.records.page import render, resource, source_hash, write_whole
 from verl_video_tools.records.thumbnails import Thumbnails
 
@@ -150,17 +150,19 @@ def _summary(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[
         "calls": counts["executed_calls"],
         "frames": counts["initial_frames"] + counts["tool_frames"],
         "answer": trajectory.answer,
+        "own": {**trajectory.settings, **trajectory.sampling},
         "question": trajectory.question[:_QUESTION_CHARACTERS],
         "video": None if path is None else video_numbers[path],
     }
 
 
 def _record(line: Mapping[str, Any]) -> dict[str, Any]:
-    shown_elsewhere = ("trajectory", "reward", "sequences", "ground_truth")
+    shown_elsewhere = ("trajectory", "reward", "not_scored", "sequences", "ground_truth")
     return {
         "trajectory": line["trajectory"].to_dict(),
         "ground_truth": line.get("ground_truth"),
         "reward": line.get("reward") or {},
+        "not_scored": line["not_scored"] if "not_scored" in line else not_scored(line),
         "evidence_seconds": (line.get("extra_info") or {}).get("video_segment"),
         "row": {name: value for name, value in line.items() if name not in shown_elsewhere},
         "sequences": [_sequence(sequence) for sequence in line.get("sequences") or []],

@@ -66,6 +66,18 @@ def components_of(trajectory: Trajectory) -> tuple[str, ...]:
     return tuple(str(name) for name in trajectory.made_of.get("rewards", ()))
 
 
+def not_scored(line: Mapping[str, Any]) -> list[str]:
+    """Components of a record line that were not worked out, and stand there as 0: those that a rollout earns beside its
+    siblings, where it was made alone, as in validation. Of a method that this version does not know, none."""
+    trajectory: Trajectory = line["trajectory"]
+    if line.get("advantage") is not None:  # of a training group, which was compared
+        return []
+    if trajectory.made_of is not None:
+        return [str(name) for name in trajectory.made_of.get("group_rewards", ())]
+    known = _known_method(trajectory.method)
+    return [] if known is None else list(known.group_components)
+
+
 def reward_components(method: str) -> tuple[str, ...]:
     """Of a recorded method; none where this version does not know it."""
     known = _known_method(method)

@@ -105,7 +105,8 @@ def _wanted(trajectories: Sequence[Trajectory], frames_per_look: int) -> _Wanted
     for trajectory in trajectories:
         calls = trajectory.executed_calls()
         asked = (exchange.frames for call in calls for exchange in call.model_calls)
-        for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked):
+        verified = trajectory.verification.frames if trajectory.verification is not None else ()
+        for look in (trajectory.initial_frames, *(call.frames for call in calls), *asked, verified):
             for frame in _spread(look, frames_per_look):
                 indices.update((frame.index, *(tile.index for tile in frame.tiles)))
                 if frame.region is not None and not frame.tiles:

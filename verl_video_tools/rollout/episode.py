@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from verl_video_tools.core.errors import (
     INTACT_CODES,
     CallError,
     CallErrorCode,
     CallRejected,
-    FrameRangeError,
     PolicyError,
     RetrievalError,
     RowError,
@@ -55,10 +54,10 @@ from verl_video_tools.rollout.call_errors import failure_code, is_refused
 from verl_video_tools.rollout.initial_frames import group_prefetch, initial_messages, initial_requests
 from verl_video_tools.rollout.pictures import decoded_messages, planned_messages
 from verl_video_tools.rollout.policy import BudgetCheck, Policy
+from verl_video_tools.rollout.rollout_videos import RolloutVideos
 from verl_video_tools.rollout.special_tokens import escape_special_tokens
 from verl_video_tools.rollout.tool_contexts import ToolContexts
 from verl_video_tools.rollout.verification import verify
-from verl_video_tools.video import Video, cache_stats, decode_frames, open_video, planned_frames
 
 _TakeFrames = Callable[[FrameRequest], Awaitable[tuple[ImagePart, ...]]]
 
@@ -86,7 +85,7 @@ class Episode:
     """A model that tools may ask."""
 
     trajectory: Trajectory = field(init=False)
-    _videos: list[Video] = field(default_factory=list, init=False)
+    _videos: RolloutVideos = field(init=False)
     _contexts: ToolContexts = field(init=False)
 
     def __post_init__(self) -> None:
@@ -96,12 +95,12 @@ class Episode:
             prompt_digest=prompt_digest(self.method.prompt_file),
             made_of=self.method.made_of(),
         )
-        deadline_seconds = self.method.tool_deadline_seconds
+        self._videos = RolloutVideos(self.method.tool_deadline_seconds, self.trajectory.cache)
         self._contexts = ToolContexts(
             self.sample,
             self.envelope,
-            self._decode,
-            deadline_seconds,
+            self._videos.decode,
+            self._videos.deadline_seconds,
             self.trajectory.retrieved_frames,
             self.retriever,
             self.tool_model,
@@ -125,7 +124,9 @@ class Episode:
                 break
             observation = await self.step(turn.text, turn.truncated, turn.reasoning)
             messages = None if observation is None else [Message("user", observation)]
-        await verify(self.trajectory, self.method, self.sample, policy, self._planned, self._decode, self.abort)
+        await verify(
+            self.trajectory, self.method, self.sample, policy, self._videos.planned, self._videos.decode, self.abort
+        )
         return self.trajectory
 
     # -------------------------------------------------------------------------------------------------- initial frames
@@ -139,18 +140,18 @@ class Episode:
             self.abort(f"{method.name} does not ask about several videos, and the row has {len(sample.videos)}")
             return None
         try:
-            deadline_seconds = method.tool_deadline_seconds
-            self._videos = [await open_video(path, deadline_seconds=deadline_seconds) for path in sample.videos]
-            info = self._videos[0].info
-            requests = await initial_requests(method, sample, self.envelope, self._videos, self._contexts)
-            planned = [image for request in requests for image in await self._planned(request)]
-            messages = initial_messages(method, sample, self._videos, planned)
+            await self._videos.open(sample.videos)
+            videos = self._videos.opened
+            info = videos[0].info
+            requests = await initial_requests(method, sample, self.envelope, videos, self._contexts)
+            planned = [image for request in requests for image in await self._videos.planned(request)]
+            messages = initial_messages(method, sample, videos, planned)
             if await self._exceeds_budget(messages, info):  # asked before anything is decoded
                 return None
             prefetch: tuple[FrameRequest, ...] = ()
             if len(requests) == 1 and method.initial_frames_selector is None:  # else the group's are not known
-                prefetch = group_prefetch(self.group, requests, sample, self.envelope, self._videos[0])
-            images = [image for request in requests for image in await self._decode(request, prefetch)]
+                prefetch = group_prefetch(self.group, requests, sample, self.envelope, videos[0])
+            images = [image for request in requests for image in await self._videos.decode(request, prefetch)]
         except VideoError as error:
             self._end_with_video_error(error)
             return None
@@ -160,11 +161,11 @@ class Episode:
         if [image.record for image in images] == [image.record for image in planned]:
             messages = [Message(message.role, with_pixels(message.content, images)) for message in messages]
         else:  # another frame stands in for a damaged one, and labels tell what is shown
-            messages = initial_messages(method, sample, self._videos, images)
+            messages = initial_messages(method, sample, videos, images)
             if await self._exceeds_budget(messages, info):
                 return None
         self.trajectory.video = info
-        self.trajectory.more_videos = [video.info for video in self._videos[1:]]
+        self.trajectory.more_videos = [video.info for video in videos[1:]]
         self.trajectory.initial_frames = [image.record for image in images]
         self._contexts.history.show([message.content for message in messages])
         return messages
@@ -257,7 +258,7 @@ class Episode:
             self._end(StopReason.INVALID_ACTION)
             return None
 
-        planned = [await self._take(record, plan, self._planned) for record, plan in plans]
+        planned = [await self._take(record, plan, self._videos.planned) for record, plan in plans]
         observation = escape_special_tokens(self.method.observe(planned, turns_left))
         if reason := await self._refuses(observation):  # asked before anything is decoded
             self._fail([record for record in turn.calls if record.ok], CallErrorCode(reason), "does not fit")
@@ -267,7 +268,7 @@ class Episode:
             plans = [(record, ToolPlan()) for record in turn.calls]
             planned = []
 
-        outcomes = [await self._take(record, plan, self._decode) for record, plan in plans]
+        outcomes = [await self._take(record, plan, self._videos.decode) for record, plan in plans]
         errors = [record.error for record in turn.calls if record.error is not None and record.failed()]
         lost = [error for error in errors if error.code not in INTACT_CODES]
         if self.method.end_on_call_error and lost:
@@ -303,7 +304,7 @@ class Episode:
         if record.error is None and tool is None:
             record.error = CallError(CallErrorCode.UNKNOWN_TOOL, f"no tool is called {call.name!r}")
         if record.error is None and tool is not None:
-            context = self._contexts.of_call(self._opened_videos(), record)
+            context = self._contexts.of_call(self._videos.opened, record)
             try:
                 plan = await tool.plan(call.arguments, context)
                 record.ok, record.result, record.text = True, dict(plan.result), plan.text
@@ -318,7 +319,7 @@ class Episode:
 
     async def _take(self, record: CallRecord, plan: ToolPlan, take: _TakeFrames) -> ToolOutcome:
         """Plan or decode the frames of a call. A failure, not the policy's, is recorded on it and flags the rollout."""
-        info = self._videos[0].info if self._videos else None
+        info = self._videos.info
         if not record.ok or plan.frames is None:
             return ToolOutcome(record, video=info)
         started = time.perf_counter()
@@ -334,36 +335,8 @@ class Episode:
         finally:
             record.latency_ms += (time.perf_counter() - started) * 1e3
 
-    async def _planned(self, request: FrameRequest) -> tuple[ImagePart, ...]:
-        """The frames of a request without pixels. Their times are in the file's index, so labels are final but where a
-        frame turns out to be damaged."""
-        records = await planned_frames(self._video_of(request), request, self.method.tool_deadline_seconds)
-        return tuple(ImagePart(_in_video(record, request.video)) for record in records)
-
-    async def _decode(self, request: FrameRequest, prefetch: Sequence[FrameRequest] = ()) -> tuple[ImagePart, ...]:
-        deadline_seconds = self.method.tool_deadline_seconds
-        video = self._video_of(request)
-        batch = await decode_frames(video, request, deadline_seconds=deadline_seconds, prefetch=prefetch)
-        cache = self.trajectory.cache
-        cache.hits += batch.num_cached
-        cache.misses += len(batch) - batch.num_cached
-        cache.stored_bytes = cache_stats().stored_bytes
-        records = [_in_video(record, request.video) for record in batch.records()]
-        return tuple(map(ImagePart, records, batch.frames_THWC))
-
     def _tools(self) -> Mapping[str, Tool]:
-        return {} if self.trajectory.visuals != "video" else self.method.tools(self._opened_videos()[0].info)
-
-    def _opened_videos(self) -> Sequence[Video]:
-        if not self._videos:
-            raise RuntimeError("Episode.start() must come before step()")
-        return self._videos
-
-    def _video_of(self, request: FrameRequest) -> Video:
-        videos = self._opened_videos()
-        if not 0 <= request.video < len(videos):
-            raise FrameRangeError(f"there is no video {request.video}: the row has {len(videos)}, counted from 0")
-        return videos[request.video]
+        return {} if self.trajectory.visuals != "video" else self.method.tools(self._videos.opened[0].info)
 
     def _refuse(self, parsed: ParsedTurn, code: CallErrorCode, why: str) -> None:
         self.trajectory.turns[-1].calls = [
@@ -389,10 +362,6 @@ class Episode:
 
     def _end(self, reason: StopReason, error: str | None = None) -> None:
         self.trajectory.stop_reason, self.trajectory.error = reason, error
-
-
-def _in_video(record: FrameRecord, video: int) -> FrameRecord:
-    return replace(record, video=video) if video else record
 
 
 def _records(outcomes: Sequence[ToolOutcome]) -> list[list[FrameRecord]]:

@@ -22,6 +22,7 @@ _TASK_TYPES: Mapping[Kind, str] = {
     "between_things": "Temporal Reasoning",
     "order": "Temporal Reasoning",
     "count": "Counting Problem",
+    "on_card": "Spatial Perception",
 }
 """Of Video-MME's twelve, the one that each kind of question comes nearest."""
 
@@ -32,6 +33,7 @@ _CATEGORIES: Mapping[Kind, str] = {
     "between_things": "O3O",
     "order": "SSS",
     "count": "SAA",
+    "on_card": "S2O",
 }
 """The same of LongVideoBench's seventeen: what the question names (scene, text, object) and what it asks for."""
 
@@ -70,7 +72,7 @@ def video_mme_entry(asked: AskedQuestion) -> dict[str, Any]:
         "video_id": f"{asked.video:03d}",
         "duration": "short" if seconds <= _SHORT_SECONDS else "medium",
         "domain": "Synthetic",
-        "sub_category": "NeedleClips" if asked.spec.world == "needle" else "Shapes",
+        "sub_category": "Shapes" if asked.spec.world == "short" else "NeedleClips",
         "url": "",
         "videoID": asked.video_path.stem,
         "question_id": f"{asked.video:03d}-{asked.number}",

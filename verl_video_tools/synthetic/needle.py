@@ -38,7 +38,7 @@ tests hold it, and a policy that gets more right has looked."""
 _SHORTEST_SHARE, _LONGEST_SHARE = 1 / 40, 1 / 28
 """Length of an event as a share of the video; 8 frames between two initial frames are 1/49 of it apart."""
 _MIN_EVENT_FRAMES = 6
-_CLEARANCE_FRAMES = 2
+CLEARANCE_FRAMES = 2
 """Least distance of needles from the initial frames, and from each other."""
 _LONE_SHARE = 0.5  # of the questions about a time, those about the lone needle
 _PATIENCE = 300  # attempts in a row without a new question before giving up
@@ -62,11 +62,11 @@ def needle_spec(seed: int) -> VideoSpec:
         stretch = rng.randrange(1, len(looks) - 2)
         others = [number for number in range(len(looks) - 1) if abs(number - stretch) > 1]
         of_pair, of_lone = rng.sample(others, 2)
-        lengths = [_length(rng, num_frames) for _ in range(6)]
+        lengths = [event_length(rng, num_frames) for _ in range(6)]
         clues = [_around(rng, looks[stretch + number], lengths[number]) for number in range(2)]
-        (between,) = _placed(rng, clues[0][1], clues[1][0], lengths[2:3])
-        pair = _placed(rng, looks[of_pair], looks[of_pair + 1], lengths[3:5])
-        (lone,) = _placed(rng, looks[of_lone], looks[of_lone + 1], lengths[5:])
+        (between,) = placed_between(rng, clues[0][1], clues[1][0], lengths[2:3])
+        pair = placed_between(rng, looks[of_pair], looks[of_pair + 1], lengths[3:5])
+        (lone,) = placed_between(rng, looks[of_lone], looks[of_lone + 1], lengths[5:])
         lone_label = rng.choice(LABELS)
         labels = rng.sample(_of_other_shapes(lone_label), 5)
         places = [*zip((*clues, between, *pair), labels, strict=True), (lone, lone_label)]
@@ -139,7 +139,7 @@ def _between_things(rng: random.Random, spec: VideoSpec) -> Question:
 def _order(rng: random.Random, spec: VideoSpec) -> Question:
     one, two = _roles(spec).pair
     looks = first_look_frames(spec.num_frames)
-    margin = max(_CLEARANCE_FRAMES, spec.num_frames // 40)
+    margin = max(CLEARANCE_FRAMES, spec.num_frames // 40)
     before = max(frame for frame in looks if frame < one.start_frame)
     after = min(frame for frame in looks if frame > two.end_frame)
     start = rng.randrange(max(before, one.start_frame - margin), one.start_frame)
@@ -194,26 +194,26 @@ def _roles(spec: VideoSpec) -> _Roles:
     return _Roles((one, two), between, (pair[0], pair[1]), lone)
 
 
-def _length(rng: random.Random, num_frames: int) -> int:
+def event_length(rng: random.Random, num_frames: int) -> int:
     shortest = max(_MIN_EVENT_FRAMES, int(num_frames * _SHORTEST_SHARE))
     return rng.randint(shortest, max(shortest, int(num_frames * _LONGEST_SHARE)))
 
 
 def _around(rng: random.Random, frame: int, length: int) -> tuple[int, int]:
     """First and last frame of an event that shows `frame`, and frames on both sides of it."""
-    start = frame - rng.randint(_CLEARANCE_FRAMES, length - 1 - _CLEARANCE_FRAMES)
+    start = frame - rng.randint(CLEARANCE_FRAMES, length - 1 - CLEARANCE_FRAMES)
     return start, start + length - 1
 
 
-def _placed(rng: random.Random, before: int, after: int, lengths: list[int]) -> list[tuple[int, int]]:
+def placed_between(rng: random.Random, before: int, after: int, lengths: list[int]) -> list[tuple[int, int]]:
     """First and last frames of events of these lengths, in this order, strictly between two frames."""
-    slack = after - before + 1 - sum(lengths) - _CLEARANCE_FRAMES * (len(lengths) + 1)
+    slack = after - before + 1 - sum(lengths) - CLEARANCE_FRAMES * (len(lengths) + 1)
     places = []
     end = before
     for length in lengths:
         skipped = rng.randint(0, slack)
         slack -= skipped
-        start = end + _CLEARANCE_FRAMES + skipped
+        start = end + CLEARANCE_FRAMES + skipped
         end = start + length - 1
         places.append((start, end))
     return places

@@ -12,7 +12,7 @@ from typing import Literal
 from verl_video_tools.synthetic.spec import first_look_frames, is_hidden
 from verl_video_tools.synthetic.world import LABELS, Event, VideoSpec, label_at
 
-Kind = Literal["direct", "at_time", "between_frames", "order", "count", "between_things"]
+Kind = Literal["direct", "at_time", "between_frames", "order", "count", "between_things", "on_card"]
 LETTERS = "ABCD"
 MAX_WINDOW_FRAMES = 100
 """Longest window that a question names: 8 frames spread over it then meet every event and every gap."""
@@ -23,7 +23,7 @@ AT_TIME_FRAMES = 10
 _PATIENCE = 300  # attempts in a row without a new question before giving up
 _KIND_WEIGHTS: dict[Kind, float] = {"direct": 0.2, "at_time": 0.32, "between_frames": 0.28, "order": 0.1, "count": 0.1}
 KINDS: tuple[Kind, ...] = tuple(_KIND_WEIGHTS)
-"""What `make_questions` asks; `between_things` belongs to `synthetic.needle`."""
+"""What `make_questions` asks; `between_things` belongs to `synthetic.needle`, `on_card` to `synthetic.spatial`."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Question:
         answer: the letter of the true option.
         kind: `direct` (the initial frames show it), or what to do: `at_time` (frame number of a time, then a zoom),
             `between_frames`, `order` and `count` (a zoom into the window that the question names), `between_things`
-            (find two things in the initial frames, and zoom between them).
+            (find two things in the initial frames, and zoom between them), `on_card` (find a card in the window that
+            the question names, and zoom into the part of a frame that shows it).
         evidence: where to look, as (first frame, last frame), both inclusive. For `direct` the one frame asked about.
         clock: the time asked about, minutes and seconds as written in the text, for `at_time`; else None.
     """

@@ -16,6 +16,8 @@ from typing import Literal
 import numpy as np
 
 SIDE_PIXELS = 56
+SPATIAL_SIDE_PIXELS = 784
+"""Of the videos of `synthetic.spatial`."""
 FPS = 5
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (225, 35, 35),
@@ -44,7 +46,7 @@ class Event:
 class VideoSpec:
     """A whole video: `num_frames` frames at `fps` frames per second, events ordered in time and not overlapping.
 
-    `world` says whose questions fit it: `synthetic.questions` (short) or `synthetic.needle`.
+    `world` says whose questions fit it: `synthetic.questions` (short), `synthetic.needle` or `synthetic.spatial`.
 
     Raises:
         ValueError: events overlap, are out of order, leave the video, or carry an unknown label.
@@ -54,7 +56,7 @@ class VideoSpec:
     fps: int
     num_frames: int
     events: tuple[Event, ...]
-    world: Literal["short", "needle"] = "short"
+    world: Literal["short", "needle", "spatial"] = "short"
 
     def __post_init__(self) -> None:
         previous_end = -1
@@ -72,6 +74,11 @@ class VideoSpec:
     def duration_seconds(self) -> float:
         return self.num_frames / self.fps
 
+    @property
+    def side_pixels(self) -> int:
+        """Width and height of a frame."""
+        return SPATIAL_SIDE_PIXELS if self.world == "spatial" else SIDE_PIXELS
+
     def to_json(self) -> str:
         """The spec as a JSON object; `from_json` reads it back."""
         return json.dumps(asdict(self))
@@ -87,11 +94,13 @@ class VideoSpec:
 def label_at(spec: VideoSpec, frame_index: int) -> str | None:
     """What frame `frame_index` (0-based) shows, or None where only the background is seen.
 
+    Whole frames of the spatial world show no thing: it is too small to be read in them (`synthetic.spatial.card_at`).
+
     Raises:
         IndexError: the video has no such frame.
     """
-    event = _event_at(spec, frame_index)
-    return None if event is None else event[1].label
+    event = event_at(spec, frame_index)
+    return None if event is None or spec.world == "spatial" else event[1].label
 
 
 def frames_at(spec: VideoSpec, seconds: Iterable[float]) -> list[int]:
@@ -100,13 +109,14 @@ def frames_at(spec: VideoSpec, seconds: Iterable[float]) -> list[int]:
 
 
 def frame_pixels(spec: VideoSpec, frame_index: int) -> np.ndarray:
-    """Frame `frame_index` before compression: uint8, height x width x RGB, 56 x 56 x 3.
+    """Frame `frame_index` before compression: uint8, height x width x RGB, 56 x 56 x 3; not of the spatial world, whose
+    pictures are `synthetic.cards`.
 
     Raises:
         IndexError: the video has no such frame.
     """
     image_HWC = _background(spec.seed, frame_index)
-    found = _event_at(spec, frame_index)
+    found = event_at(spec, frame_index)
     if found is not None:
         number, event = found
         colour, shape = event.label.split()
@@ -135,7 +145,12 @@ def render(spec: VideoSpec, path: str | Path) -> None:
         container.mux(stream.encode())
 
 
-def _event_at(spec: VideoSpec, frame_index: int) -> tuple[int, Event] | None:
+def event_at(spec: VideoSpec, frame_index: int) -> tuple[int, Event] | None:
+    """The event that a frame belongs to, and its number among the video's; None where there is none.
+
+    Raises:
+        IndexError: the video has no such frame.
+    """
     if not 0 <= frame_index < spec.num_frames:
         raise IndexError(f"frame {frame_index} of a video with frames 0 to {spec.num_frames - 1}")
     for number, event in enumerate(spec.events):
@@ -175,9 +190,20 @@ def _thing(seed: int, number: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng((seed, 1, number))
     size = int(rng.integers(36, 49))
     top, left = rng.integers(2, SIDE_PIXELS - size - 1, 2)
-    rows, columns = np.mgrid[0:SIDE_PIXELS, 0:SIDE_PIXELS]
+    return shape_mask(shape, SIDE_PIXELS, size, top, left), rng.integers(-15, 16, 3).astype(np.int16)
+
+
+def shape_mask(shape: str, side: int, size: float, top: float, left: float) -> np.ndarray:
+    """Which pixels of a square picture a shape covers, `side` x `side` booleans.
+
+    Args:
+        size: width and height of the shape in pixels.
+        top, left: where it begins, in pixels.
+    """
+    rows, columns = np.mgrid[0:side, 0:side]
     half = size / 2
     y, x = rows - (top + half - 0.5), columns - (left + half - 0.5)  # from the centre of the shape
+    mask_HW: np.ndarray
     if shape == "circle":
         mask_HW = x**2 + y**2 <= half**2
     elif shape == "square":
@@ -186,4 +212,4 @@ def _thing(seed: int, number: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
         mask_HW = (abs(y) <= half) & (abs(x) <= (y + half) / 2)
     else:
         mask_HW = ((abs(x) <= size / 7) & (abs(y) <= half)) | ((abs(y) <= size / 7) & (abs(x) <= half))
-    return mask_HW, rng.integers(-15, 16, 3).astype(np.int16)
+    return mask_HW

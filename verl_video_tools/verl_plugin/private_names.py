@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 DATA = Path(__file__).with_suffix(".toml")
+NEEDED = ("objects", "found")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,16 @@ class PrivateName:
 
 
 def private_names(kind: str | None = None) -> list[PrivateName]:
-    """All of them.
+    """All that an installed version has to define.
 
     Args:
         kind: only those that are `found` in our code by a program, or that are named by hand because they are read
-            from `objects`.
+            from `objects`; or instead those that `newer` versions define, and without which our code does, too.
     """
     tables = tomllib.loads(DATA.read_text(encoding="utf-8"))
     return [
         PrivateName(module, attribute, tuple(users.split()))
-        for chosen in ([kind] if kind else tables)
+        for chosen in ([kind] if kind else NEEDED)
         for module, names in tables[chosen].items()
         for attribute, users in names.items()
     ]
@@ -63,7 +64,7 @@ def _is_defined(name: PrivateName) -> bool:
         return False
     if name.attribute.startswith("'"):
         return name.attribute.strip("'") in path.read_text(encoding="utf-8")
-    return name.attribute in definitions(path)
+    return defines(path, name.attribute)
 
 
 def module_file(module: str) -> Path | None:
@@ -75,22 +76,44 @@ def module_file(module: str) -> Path | None:
     return _source(Path(next(iter(spec.submodule_search_locations))).joinpath(*parts))
 
 
+def defines(path: Path, name: str) -> bool:
+    """Whether a module defines or imports a `name`, or has a class with this method or attribute as `Class.name`.
+
+    What it imports with a star is read only where it has no such name itself: behind it may stand a thousand files.
+    """
+    read, unread = set(), [path]
+    while unread:
+        found = _read(source := unread.pop())
+        if name in found.names:
+            return True
+        read.add(source)
+        unread += [star for star in found.star_sources if star not in read]
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Definitions:
+    """Of a module itself: `name`, and `Class.name` for methods and attributes of its classes."""
+
+    names: frozenset[str]
+    star_sources: tuple[Path, ...]
+
+
 @cache
-def definitions(path: Path) -> frozenset[str]:
-    """`name` for what a module defines or imports, and `Class.name` for methods and attributes of its classes."""
-    found: set[str] = set()
+def _read(path: Path) -> _Definitions:
+    names: set[str] = set()
+    star_sources = []
     for statement in _flat(ast.parse(path.read_text(encoding="utf-8")).body):
-        found |= _names(statement)
+        names |= _names(statement)
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
-            source = _imported_file(path, statement)
-            found |= definitions(source) if source is not None else set()
+            star_sources += [source] if (source := _imported_file(path, statement)) else []
         if isinstance(statement, ast.ClassDef):
             members = {name for member in _flat(statement.body) for name in _names(member)}
-            found |= {f"{statement.name}.{name}" for name in members | _instance_attributes(statement)}
+            names |= {f"{statement.name}.{name}" for name in members | _instance_attributes(statement)}
     # A package's submodules are attributes of it.
     if path.name == "__init__.py":
-        found |= {entry.stem for entry in path.parent.iterdir() if entry.suffix == ".py" or entry.is_dir()}
-    return frozenset(found)
+        names |= {entry.stem for entry in path.parent.iterdir() if entry.suffix == ".py" or entry.is_dir()}
+    return _Definitions(frozenset(names), tuple(star_sources))
 
 
 def _imported_file(path: Path, statement: ast.ImportFrom) -> Path | None:

@@ -1,11 +1,11 @@
 """vLLM's front end for rollouts of many images: linear in what a turn adds, and not on the event loop.
 
 vLLM 0.24.0 prepares a request in `AsyncLLM.add_request`, on the event loop of the server, and looks for each image's
-placeholder from the beginning of the prompt: quadratic in images, on every turn, even if all are cached. verl's server
-hands over the pixels of all images on every turn, too.
+placeholder from the beginning of the prompt: quadratic in images, on every turn, even if all are cached. vLLM 0.29.0
+does neither. verl's server hands over the pixels of all images on every turn, with both.
 
-Here the server gets references (`sent_images`). Those images that vLLM's processor cache lacks are fetched; a copy of
-vLLM's own processor with one method replaced prepares the request in a thread; vLLM gets the result as its
+Here the server gets references (`sent_images`). Those images that vLLM's processor cache lacks are fetched; vLLM's own
+processor, or a copy of it that places in one pass, prepares the request in a thread; vLLM gets the result as its
 `EngineInput`. Placeholders, ids, hashes and features equal those of vLLM itself for the same `multi_modal_uuids`.
 
 `VVT_VLLM_FRONT_END=stock` leaves verl's server and vLLM's front end as they are; agent loops then send PIL images.
@@ -14,6 +14,7 @@ vLLM's own processor with one method replaced prepares the request in a thread; 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -72,9 +73,23 @@ def _token(target: Any, tokenizer: Any) -> int | None:
 
 
 def with_linear_placement(processor: Any) -> Any:
-    """A processor like this one, with the same cache, that places images in one pass."""
+    """A processor like this one, with the same cache, that places images in one pass: itself, if vLLM's does so."""
+    if hasattr(processor, "_apply_token_matches_with_placeholders"):
+        return processor
     kind = type(f"Linear{type(processor).__name__}", (LinearPlacement, type(processor)), {})
     return kind(processor.info, processor.dummy_inputs, cache=processor.cache)
+
+
+def image_hashes(processor: Any, inputs: ProcessorInputs) -> list[str]:
+    """The names under which vLLM's caches know a request's images, as `processor.apply` computes them.
+
+    Where `get_mm_hashes` asks for the algorithm, it is in the configuration; vLLM 0.24 reads it from the environment.
+    """
+    info = processor.info
+    arguments = {"model_id": info.model_id}
+    if "hash_algorithm" in inspect.signature(inputs.get_mm_hashes).parameters:
+        arguments["hash_algorithm"] = info.ctx.get_mm_config().mm_hasher_algorithm
+    return inputs.get_mm_hashes(**arguments)[_MODALITY]
 
 
 class FrontEnd:
@@ -116,7 +131,7 @@ class FrontEnd:
         names = [name for images in sent for name in images.names]
         kwargs = prompt.get("mm_processor_kwargs") or {}
         probe = self._inputs(prompt["prompt_token_ids"], [None] * len(names), names, kwargs)
-        hashes = probe.get_mm_hashes(self._processor.info.model_id)[_MODALITY]
+        hashes = image_hashes(self._processor, probe)
         cache = self._processor.cache
         is_cached = [False] * len(names) if cache is None else cache.is_cached(hashes)
         pixels: list[Any] = []

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from verl_video_tools.core.errors import DeadlineError, VideoError
@@ -51,6 +52,7 @@ class Task(Future[Result], Generic[Result]):
             result = work()
         except BaseException as error:
             self.set_exception(error)
+            self = None  # type: ignore[assignment]  # as `concurrent.futures` does: the error's traceback has this frame
         else:
             self.set_result(result)
 
@@ -123,6 +125,8 @@ class DecodePool:
             if not task.cancel() and end is not None:
                 self.replace_unless_done(task, in_seconds=max(0.0, end - time.monotonic()))
             raise
+        finally:
+            del task  # the traceback of its error has this frame
 
     def replace_unless_done(self, task: Task[Any], in_seconds: float) -> None:
         """Give a task that runs so long, and the grace, more; then its thread counts as stuck and is replaced."""
@@ -187,21 +191,36 @@ class DecodePool:
 async def result_of(future: Future[Result], deadline_seconds: float | None, what: str) -> Result:
     """Await a thread's result; giving up leaves the work alone, as others may await it, too.
 
+    Nothing here refers to the future in a circle, not even the traceback of its error: with `asyncio.wrap_future` the
+    result, such as an open reader, would live on until the garbage collector's next full run.
+
     Raises:
         DeadlineError: the time is over.
     """
-    error = DeadlineError(f"{what}: not done within {deadline_seconds} s; allow more time or ask for less")
-    if deadline_seconds is not None and deadline_seconds <= 0:
-        raise error  # whether a thread was quicker than this line must not matter
-    waiter = asyncio.wrap_future(future)
-    waiter.add_done_callback(_mark_seen)
-    # Not `wait_for`: that cancels the work, and cannot tell our deadline from a TimeoutError of the work itself.
-    done, _ = await asyncio.wait({waiter}, timeout=deadline_seconds)
-    if not done:
-        raise error
-    return waiter.result()
+    try:
+        # Once the time is over, whether a thread was quicker than this line must not matter.
+        if (deadline_seconds is None or deadline_seconds > 0) and await _is_done(future, deadline_seconds):
+            return future.result()
+        raise DeadlineError(f"{what}: not done within {deadline_seconds} s; allow more time or ask for less")
+    finally:
+        del future
 
 
-def _mark_seen(waiter: asyncio.Future[Result]) -> None:
-    if not waiter.cancelled():
-        waiter.exception()  # or asyncio reports it as lost where nobody waits any more
+async def _is_done(future: Future[Result], patience_seconds: float | None) -> bool:
+    """Wait for a future of a thread, so long at most."""
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+
+    def wake(_: Future[Result]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(_wake, waiter)
+
+    future.add_done_callback(wake)
+    # Not `wait_for`: that cannot tell our deadline from a TimeoutError of the work itself.
+    done, _ = await asyncio.wait({waiter}, timeout=patience_seconds)
+    return bool(done)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

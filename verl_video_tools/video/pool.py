@@ -219,6 +219,8 @@ async def open_video(path: str | os.PathLike[str], deadline_seconds: float | Non
     except DeadlineError:
         _pool().replace_unless_done(task, in_seconds=0.0)  # it may go on, but others need the thread
         raise
+    finally:
+        del task  # the traceback of its error has this frame
 
 
 def pool_stats() -> PoolStats:

@@ -12,6 +12,8 @@ AGENT_LOOPS=$METHOD_DIR/agent_loops.yaml
 source "${VVT_REPO:-$METHOD_DIR/../../..}/recipes/common.sh"
 
 if [ "$SYNTHETIC" = 0 ]; then # ours; the pixel envelope of paravt_grpo.sh
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
     LEARNING_RATE=${LEARNING_RATE:-1e-5}
     REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=50176)
 else

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from benchmarks.soak import run
+from benchmarks.soak import growth, run
 from benchmarks.soak.__main__ import tell
 from benchmarks.soak.growth import Verdict, all_growth
 from benchmarks.soak.run import Options, SegmentError, run_segment
@@ -44,6 +44,12 @@ END
 trap 'kill $!; exit 143' TERM
 wait
 """
+
+
+@pytest.fixture(autouse=True)
+def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of tests are shorter than the warm-up of a real run."""
+    monkeypatch.setattr(growth, "WARM_UP_STEPS", 40)
 
 
 @pytest.fixture
@@ -86,11 +92,11 @@ def test_a_process_that_keeps_a_megabyte_a_step_is_found(out: Path, monkeypatch:
     monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
     (out.parent / "recipes" / "mixed_grpo.sh").write_text(LEAKING_RECIPE)
     run_segment(Options(out, seconds=4.0, seed=0, leak_mb=1))
-    growth = {(each.of, each.measure): each for each in all_growth(read_segments(out))}
-    leaking = growth["agent loop worker", "memory_mb"]
+    found = {(each.of, each.measure): each for each in all_growth(read_segments(out))}
+    leaking = found["agent loop worker", "memory_mb"]
     assert leaking.verdict is Verdict.GROWS and leaking.slope is not None
     assert leaking.slope.per_step == pytest.approx(1.0, abs=0.1)
-    assert growth["recipe", "memory_mb"].verdict is Verdict.NONE
+    assert found["recipe", "memory_mb"].verdict is Verdict.NONE
     assert tell(out, docs=False) == 1
 
 

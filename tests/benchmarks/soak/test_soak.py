@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.soak import page
+from benchmarks.soak import growth, page
 from benchmarks.soak.__main__ import tell
 from benchmarks.soak.growth import ALL, BOUNDS, Verdict, all_growth
 from benchmarks.soak.segments import SegmentsDifferError, SegmentWriter, copy_segments, read_segments, soaked_hours
@@ -34,6 +34,12 @@ def sample(step: int, number: int, rng: np.random.Generator, leak_mb: float) -> 
     return {"step": 100 * number + step, "seconds": 3.0 * step, "processes": processes, "folders": folders}
 
 
+@pytest.fixture(autouse=True)
+def _short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of tests are shorter than the warm-up of a real run."""
+    monkeypatch.setattr(growth, "WARM_UP_STEPS", 40)
+
+
 @pytest.fixture
 def soaked(tmp_path: Path) -> Callable[[float], Path]:
     """Function: a folder of two segments of 100 steps."""
@@ -52,10 +58,10 @@ def soaked(tmp_path: Path) -> Callable[[float], Path]:
 
 
 def test_a_leak_is_found_and_nothing_else(soaked: Callable[[float], Path]) -> None:
-    growth = {(each.of, each.measure): each for each in all_growth(read_segments(soaked(LEAK_MB)))}
-    leaking = {key for key, each in growth.items() if each.verdict is Verdict.GROWS}
+    found = {(each.of, each.measure): each for each in all_growth(read_segments(soaked(LEAK_MB)))}
+    leaking = {key for key, each in found.items() if each.verdict is Verdict.GROWS}
     assert leaking == {("agent loop worker", "memory_mb"), (ALL, "memory_mb")}
-    slope = growth["agent loop worker", "memory_mb"].slope
+    slope = found["agent loop worker", "memory_mb"].slope
     assert slope is not None and slope.low <= LEAK_MB <= slope.high
     assert slope.high - slope.low < 2 * BOUNDS["memory_mb"]
 

@@ -165,7 +165,9 @@ def test_a_file_without_keys_is_told(text: str, tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told_with_the_packaged_ones(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot read the composition 'longvtt'.*or one of: default, demo, framemind"):
+    with pytest.raises(
+        UsageError, match=r"cannot read the composition 'longvtt'.*or one of: default, demo, spatial, framemind"
+    ):
         get_method("compose", file="longvtt")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UsageError, match="cannot read the composition"):
@@ -264,3 +266,21 @@ def test_every_registered_part_can_be_imported_and_has_the_name_it_is_called_by(
         tool = resolve(name, {name: entry.path}, "tool")(**entry.defaults)
         assert tool.name == name and tool.description.name == name
         assert set(entry.hidden) <= set(tool.description.optional)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("by_path", [False, True])
+def test_what_a_tool_needs_is_told_also_where_its_path_is_given(name: str, by_path: bool, tmp_path: Path) -> None:
+    entry = TOOLS[name]
+    named = f"'{entry.path}'" if by_path else name
+    fields = {key: list(value) if isinstance(value, tuple) else value for key, value in entry.defaults.items()}
+    given = "".join(f", {key}: {value}" for key, value in fields.items())
+    tools = GOOD.replace("{name: crop_video, fps: 2, max_frames: 8}", f"{{name: {named}{given}}}")
+    method = get_method("compose", file=write(tmp_path, tools))
+    assert isinstance(method, Compose)
+    (offered,) = method.composition.tools.values()
+    assert (method.searches, method.asks_model, offered.tells_subtitles) == (
+        name == "clip_sample",
+        name == "ask_model",
+        name in ("subtitles_at", "search_subtitles"),
+    )

@@ -16,7 +16,7 @@ from tests.videos.files import MakeVideo, read_number, write_video
 from verl_video_tools.core.errors import DeadlineError, UnreadableVideoError, VideoError
 from verl_video_tools.core.types import Sample, StopReason, content_images, content_text
 from verl_video_tools.methods import get_method
-from verl_video_tools.rollout import episode as episode_module
+from verl_video_tools.rollout import rollout_videos
 from verl_video_tools.rollout.episode import Episode
 
 
@@ -213,7 +213,7 @@ async def test_a_video_that_fails_during_the_rollout(
 
     episode = Episode(get_method("videozoomer"), Sample(QUESTION, "B", make_video(), "mc"))
     await episode.start()
-    monkeypatch.setattr(episode_module, "decode_frames", failing)
+    monkeypatch.setattr(rollout_videos, "decode_frames", failing)
     observation = await episode.step(GOOD)
     assert observation is not None
     assert ": the frames could not be read" in content_text(observation)

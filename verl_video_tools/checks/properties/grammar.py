@@ -18,26 +18,16 @@ from verl_video_tools.checks.subject import Subject
 from verl_video_tools.checks.texts import hostile_texts
 from verl_video_tools.core.types import ParsedTurn, ToolCall
 
-_NUM_TEXTS = 1500
 _SECONDS_OF_A_SLOW_PARSE = 0.1
 _TAG = re.compile(r"</?\w+>|\w+\(")
 _USUAL_BEGINNINGS = ("<think>", "<answer>", "<tool_call>", "<tool_call>{", "<", "{", '"', " ", "a", "<answer>a</answer")
 _ADVICE = "give turns that work: the class attribute `check_examples`, or --turns FILE (a JSON list of texts)"
 
 
-def _texts(subject: Subject) -> list[str]:
-    return list(hostile_texts([*subject.given, *_found(subject)], _NUM_TEXTS))
-
-
-def _found(subject: Subject) -> list[str]:
-    turns = [turn for found in subject.calls.turns.values() for turn in found[:1]]
-    return [*turns, *([] if subject.answering is None else [subject.answering.turn("B")])]
-
-
 @holds("grammar")
 def parse_never_raises(subject: Subject) -> None:
     """`parse` reads any text, because a policy writes any text and one turn must not end the run."""
-    for text in _texts(subject):
+    for text in subject.hostile_texts:
         try:
             subject.method.parse(text)
         except Exception as error:
@@ -47,7 +37,7 @@ def parse_never_raises(subject: Subject) -> None:
 @holds("grammar", requires=("parse_never_raises",))
 def parse_returns_a_parsed_turn(subject: Subject) -> None:
     """`parse` gives a ParsedTurn of calls with names and JSON arguments, because records are made of it."""
-    for text in _texts(subject):
+    for text in subject.hostile_texts:
         parsed: Any = subject.method.parse(text)
         if not isinstance(parsed, ParsedTurn) or not isinstance(parsed.calls, tuple):
             raise fail(f"parse({text[:80]!r})", parsed, "return a ParsedTurn whose calls are a tuple")
@@ -68,7 +58,7 @@ def parse_returns_a_parsed_turn(subject: Subject) -> None:
 @holds("grammar", requires=("parse_returns_a_parsed_turn",))
 def answers_are_stripped(subject: Subject) -> None:
     """An answer is a text without white space around it, because extractors and records compare it as it is."""
-    for text in _texts(subject):
+    for text in subject.hostile_texts:
         answer: Any = subject.method.parse(text).answer
         if answer is not None and (not isinstance(answer, str) or answer != answer.strip()):
             raise fail(f"the answer of parse({text[:80]!r})", answer, "strip it")
@@ -87,7 +77,7 @@ def parse_depends_on_the_text_alone(subject: Subject) -> None:
 
 def _turns_to_repeat(subject: Subject) -> list[str]:
     guessed = candidates.guessed_calls(subject.method, subject.info, [])
-    return [*subject.given, *_found(subject), *islice(guessed, 8), *list(hostile_texts(subject.given, 200, seed=1))]
+    return [*subject.given, *subject.found_turns, *islice(guessed, 8), *list(hostile_texts(subject.given, 200, seed=1))]
 
 
 def _never_read(turn: str, number: int) -> list[str]:
@@ -98,7 +88,7 @@ def _never_read(turn: str, number: int) -> list[str]:
 @holds("grammar", requires=("parse_never_raises",))
 def parse_takes_linear_time(subject: Subject) -> None:
     """`parse` takes time in proportion to the text, because a policy that repeats itself would stop all rollouts."""
-    turns = [*_found(subject), *subject.given[:4]]
+    turns = [*subject.found_turns, *subject.given[:4]]
     tags = [tag for turn in turns for tag in _TAG.findall(turn)]
     for unit in dict.fromkeys([*turns[:6], *tags, *_USUAL_BEGINNINGS]):
         repeated = [(unit * (size // len(unit) + 1))[:size] for size in (4_000, 32_000)]

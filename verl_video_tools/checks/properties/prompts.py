@@ -226,9 +226,7 @@ def prompt_fits_the_recipe(subject: Subject) -> None:
             needed = (tokens, len(images))
             if tokens > budget.prompt_tokens or len(images) > budget.images:
                 reserved = f"{budget.prompt_tokens} tokens, {budget.images} images"
-                raise fail(
-                    f"the prompt of {what} (tokens, images) exceeds {reserved}", needed, "reserve more, or show less"
-                )
+                raise fail(f"the prompt of {what} (tokens, images) exceeds {reserved}", needed, _advice(subject))
 
 
 @holds("prompts", requires=("prompt_fits_the_recipe", "observations_are_pure", "plans_fit_the_processor"))
@@ -250,9 +248,17 @@ def a_call_fits_the_recipe(subject: Subject) -> None:
     needed = (tokens, first + len(images))
     if tokens > budget.response_tokens or first + len(images) > budget.images:
         reserved = f"{budget.response_tokens} tokens, {budget.images} images"
-        raise fail(
-            f"the dearest call (tokens, images with the first) exceeds {reserved}", needed, "reserve more, or show less"
-        )
+        raise fail(f"the dearest call (tokens, images with the first) exceeds {reserved}", needed, _advice(subject))
+
+
+def _advice(subject: Subject) -> str:
+    """What to do about a budget that is exceeded."""
+    if subject.model is not None:
+        return "reserve more, or show less"
+    return (
+        "reserve more, or show less; or, if the method is for another model than Qwen2.5-VL, whose sizes and tokens "
+        "are assumed, name the folder of its processor (`--processor`)"
+    )
 
 
 @holds("prompts", requires=("prompt_is_messages",))

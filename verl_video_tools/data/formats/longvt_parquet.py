@@ -11,25 +11,33 @@ Rows of the sources `TimeR1`, `TVG-R1...` and `time-r1` ask for a segment, as th
 Files for fine-tuning (`longvt_sft_*.parquet`, `longvt_rft_*.parquet`) have `id` and `messages`: `role` and `content`, a
 text or a list of parts with `text`, `image_url.url` or `video_url.url`; those without a tool have one reply, a thought
 and an answer. Traces with a tool may name their calls in the text or in `tool_calls`; the user's text ends with the
-published instructions, from "Think first" or "The video path" on. Read second-hand, from such converters alone.
+published instructions, from "Think first" or "The video path" on. What the tool replied is a message of the tool or of
+the user. Where the user's message has no video, it is named in those instructions ("The video path for this video is
+X"), or in the calls (`video_path`). Read second-hand, from such converters alone.
 
 Of a dialogue what the assistant says becomes turns; what the tool replied is shown anew when they are learnt. Paths in
-calls are those of another machine, and left out.
+calls are those of another machine, and left out. Truths and segments, which dialogues do not have, are those of rows of
+the same questions (`BenchmarkFiles.questions`), such as VideoSIAH's own for reinforcement learning, which the dialogues
+for reinforcement fine-tuning (`longvt_rft_selftrace_15k3.parquet`) were made from.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from verl_video_tools.core.errors import RowError
 from verl_video_tools.data.formats import Benchmark, BenchmarkFiles
+from verl_video_tools.data.formats.dialogues import locate, read_messages
 from verl_video_tools.data.formats.entries import Entry, Row, benchmark_row, required
-from verl_video_tools.data.formats.fields import find_moved_video, question_of_text, segment
+from verl_video_tools.data.formats.fields import find_moved_video, question_of_text, segment, without_media_marks
+from verl_video_tools.data.formats.known_questions import known_questions
 
 _INSTRUCTIONS = re.compile(r"\s*(?:Think first\b|The video path (?:for|of) this video\b).*", re.DOTALL | re.IGNORECASE)
+_TOLD_PATH = re.compile(r"The video path (?:for|of) this video is:?\s*(\S+?\.\w{2,4})\b", re.IGNORECASE)
+_CALLED_PATH = re.compile(r'"video_path"\s*:\s*"([^"]+)"')
 _CALL = re.compile(r"<tool_call>\s*(\{.*?\})\s*</tool_call>", re.DOTALL)
 
 
@@ -62,26 +70,51 @@ class LongVTParquet(Benchmark):
             video_segment_seconds=seconds,
         )
 
+    def texts(self, entry: Entry) -> list[dict[str, str]]:
+        messages = required(entry, "messages")
+        texts = read_messages(entry)
+        return [
+            {**text, "content": _said(message)} if text["role"] == "assistant" else text
+            for text, message in zip(texts, messages, strict=True)
+        ]
+
     def taught_row(self, entry: Entry, files: BenchmarkFiles) -> Row:
         """What the assistant says, turn by turn; its last answer is the truth."""
         messages = required(entry, "messages")
         asked = [message for message in messages if message.get("role") == "user"]
-        turns = [_said(message) for message in messages if message.get("role") == "assistant"]
+        turns = [without_media_marks(_said(message)) for message in messages if message.get("role") == "assistant"]
         if not asked or not turns:
             raise RowError("the column 'messages' must hold a user's message and an assistant's")
         videos, images = list(_media(asked[0], "video")), list(_media(asked[0], "image"))
+        if not videos and not images:
+            videos = list(_told_videos(asked[0], messages))[:1]
         if len(videos) + bool(images) != 1:
             raise RowError(f"the user must show one video, or images, got {len(videos)} and {len(images)}")
+        question = question_of_text(_INSTRUCTIONS.sub("", _text(asked[0])), turns[-1])
+        known = None
+        if videos and files.questions is not None:
+            known = known_questions(files.questions).find(question, videos)
+        if known is not None:
+            question |= {"truth": known.truth, "question_type": known.question_type}
         row = benchmark_row(
             self.name,
             index=str(entry.get("id") or ""),
             split="train",
-            video_path=find_moved_video(files.videos, videos[0]) if videos else None,
+            video_path=locate(videos, known, files) if videos else None,
             image_paths=[find_moved_video(files.videos, path, "image") for path in images],
-            **question_of_text(_INSTRUCTIONS.sub("", _text(asked[0])), turns[-1]),
+            video_segment_seconds=None if known is None else known.segment_seconds,
+            **question,
         )
         template = "pictures" if images else "trace" if len(turns) > 1 else "reasoning"
         return {**row, "turns": turns, "template": template}
+
+
+def _told_videos(asked: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Videos that the instructions name, or the calls."""
+    yield from _TOLD_PATH.findall(_text(asked))
+    for message in messages:
+        if message.get("role") == "assistant":
+            yield from _CALLED_PATH.findall(_text(message))
 
 
 def _parts(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from verl_video_tools.data.formats import BENCHMARKS, Benchmark, get_benchmark
 
 TRAINING_SETS = {
+    "framethinker-sft": "verl_video_tools.data.formats.framethinker_sft:FrameThinkerSFT",
     "framethinker-parquet": "verl_video_tools.data.formats.framethinker_parquet:FrameThinkerParquet",
     "llava-video-178k": "verl_video_tools.data.formats.llava_video:LLaVAVideo",
     "longvt-parquet": "verl_video_tools.data.formats.longvt_parquet:LongVTParquet",
     "video-espresso": "verl_video_tools.data.formats.plain:VideoEspresso",
     "video-r1": "verl_video_tools.data.formats.video_r1:VideoR1",
+    "videobrain-sft": "verl_video_tools.data.formats.videobrain_sft:VideoBrainSFT",
+    "videozoomer-sft": "verl_video_tools.data.formats.videozoomer_sft:VideoZoomerSFT",
     "videozoomer-json": "verl_video_tools.data.formats.videozoomer_json:VideoZoomerJSON",
 }
 

@@ -35,8 +35,8 @@ PROMPT_VALUES = ("duration", "initial_frames", "max_turns", "max_calls", "though
 PAPERS = ("framemind", "framethinker", "longvt", "videobrain", "videozoomer")
 """Compositions of this package that are a paper as far as a composition goes, by the name of its method."""
 
-PACKAGED = ("default", "demo", *PAPERS)
-"""All compositions of this package: also a plain one, and one that is small enough for the synthetic world."""
+PACKAGED = ("default", "demo", "spatial", *PAPERS)
+"""All compositions of this package: also a plain one, and two that are small enough for the synthetic worlds."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """A method that is composed: tools, grammar, initial frames, reward terms and prompt are named in a YAML file.
 
-`file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` (for the synthetic
-world), and `framemind`, `framethinker`, `longvt`, `videobrain`, `videozoomer`, which are the five papers as far as a
-composition goes. docs/compose.md lists every key.
+`file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` and `spatial` (for the
+synthetic worlds), and `framemind`, `framethinker`, `longvt`, `videobrain`, `videozoomer`, which are the five papers as
+far as a composition goes. docs/compose.md lists every key.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose import messages
 from verl_video_tools.methods.compose.composition import Composition, load_composition
 from verl_video_tools.methods.compose.frames import Ladder, NoFrames
+from verl_video_tools.methods.compose.group_terms import ScoredGroup
 from verl_video_tools.methods.compose.terms import Accuracy, Scored
-from verl_video_tools.methods.compose.tools import TELLING_SUBTITLES
 
 
 @dataclass(frozen=True, kw_only=True, init=False)
@@ -69,6 +69,7 @@ class Compose(vt.Method):
         reward = composition.reward
         return {
             "reward_components": reward.keys,
+            "group_components": reward.group_keys,
             "unpaid_components": reward.unpaid({"accuracy": accuracy_reward}),
             "recipe_budget": vt.RolloutLimits(**asdict(composition.limits)),
             "thought_tag": composition.grammar.thought_tag,
@@ -104,14 +105,17 @@ class Compose(vt.Method):
 
     def prompt_subtitles(self, sample: vt.Sample) -> Sequence[vt.Subtitle]:
         """None where a tool looks them up."""
-        return () if self.composition.tools.keys() & TELLING_SUBTITLES else super().prompt_subtitles(sample)
+        looked_up = any(tool.tells_subtitles for tool in self.composition.tools.values())
+        return () if looked_up else super().prompt_subtitles(sample)
 
     def made_of(self) -> dict[str, Any]:
         composition = self.composition
+        group_keys = composition.reward.group_keys
         return {
             "file": composition.name,
             "digest": composition.digest,
             "rewards": list(composition.reward.keys),
+            **({"group_rewards": list(group_keys)} if group_keys else {}),
             "tools": list(composition.tools),
         }
 
@@ -160,6 +164,10 @@ class Compose(vt.Method):
     def parse(self, text: str) -> vt.ParsedTurn:
         return self.composition.grammar.parse(text)
 
+    def write_call(self, thought: str, name: str, arguments: Mapping[str, Any]) -> str:
+        """A turn that makes a call, in the composition's grammar. For experts, and for the checker of methods."""
+        return self.composition.grammar.write_call(thought, name, arguments)
+
     def goes_on_after(self, parsed: vt.ParsedTurn) -> bool:
         return self.composition.grammar.goes_on_after(parsed)
 
@@ -183,13 +191,20 @@ class Compose(vt.Method):
     async def components(
         self, trajectory: vt.Trajectory, sample: vt.Sample, judge: vt.Judge | None
     ) -> dict[str, float]:
-        """The terms of the file, in its words.
+        """The terms of the file that a rollout earns by itself, in the file's words.
 
         Raises:
             JudgeError: the judge gave no verdict.
         """
         rollout = Scored(trajectory, sample, judge, self.composition.grammar)
         return await self.composition.reward.components(rollout, {"accuracy": self.accuracy_reward})
+
+    def score_group(
+        self, trajectories: Sequence[vt.Trajectory], rewards: Sequence[Mapping[str, float]], sample: vt.Sample
+    ) -> list[dict[str, float]]:
+        """The terms of the file that compare rollouts."""
+        group = ScoredGroup(trajectories, rewards)
+        return self.composition.reward.group_components(group, {"accuracy": self.accuracy_reward})
 
     def acc(self, reward: Mapping[str, float], sample: vt.Sample) -> float:
         """As every method's; of a segment that is graded by its overlap the IoU. Also told where it is not paid."""

@@ -1,4 +1,8 @@
-"""The reward of a composition: terms with weights, and gates by which one term decides on others."""
+"""The reward of a composition: terms with weights, and gates by which one term decides on others.
+
+Terms are of a single rollout (`terms.Term`), or of a group (`group_terms.GroupTerm`), which comes later: a gate may
+lead from the former to the latter.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from verl_video_tools.core.resolve import resolve
+from verl_video_tools.methods.compose.group_terms import GroupTerm, ScoredGroup
 from verl_video_tools.methods.compose.section import Section
-from verl_video_tools.methods.compose.terms import TERMS, Scored, Term
+from verl_video_tools.methods.compose.terms import TERMS, AnyTerm, Scored, Term
 
 _OWN_KEYS = ("name", "key", "weight", "gate", "gate_from")
 
@@ -28,7 +33,7 @@ class RewardTerm:
     """
 
     key: str
-    term: Term
+    term: AnyTerm
     weight: float
     gate: tuple[str, ...]
     gate_from: float | None
@@ -50,6 +55,11 @@ class Reward:
     def keys(self) -> tuple[str, ...]:
         return tuple(term.key for term in self.terms)
 
+    @property
+    def group_keys(self) -> tuple[str, ...]:
+        """Keys of the terms that a rollout earns beside its siblings."""
+        return tuple(part.key for part in self.terms if isinstance(part.term, GroupTerm))
+
     def unpaid(self, weights: Mapping[str, float]) -> tuple[str, ...]:
         """Keys of the terms of weight 0; `weights` as `components` takes them."""
         return tuple(term.key for term in self.terms if not weights.get(term.key, term.weight))
@@ -58,8 +68,8 @@ class Reward:
         return next(term for term in self.terms if term.key == key)
 
     async def components(self, rollout: Scored, weights: Mapping[str, float]) -> dict[str, float]:
-        """The value of each term after gates and weight. One that a gate holds at 0 is not worked out: no judge is
-        asked for it.
+        """The value of each term of a single rollout, after gates and weight. One that a gate holds at 0 is not worked
+        out: no judge is asked for it.
 
         Args:
             weights: those of terms that the method's own fields set, by key.
@@ -70,14 +80,42 @@ class Reward:
         factors = dict.fromkeys(self.keys, 1.0)
         components: dict[str, float] = {}
         for part in self.terms:
-            factor, weight = factors[part.key], weights.get(part.key, part.weight)
+            if not isinstance(part.term, Term):
+                continue
+            factor = factors[part.key]
             value = factor * await part.term.value(rollout) if factor else 0.0
-            components[part.key] = (
-                value * weight + 0.0 if weight else value
-            )  # a sum has no minus zero, which reads oddly
+            components[part.key] = _weighted(value, weights.get(part.key, part.weight))
             for key in part.gate:
                 factors[key] *= part.factor(value)
         return components
+
+    def group_components(self, group: ScoredGroup, weights: Mapping[str, float]) -> list[dict[str, float]]:
+        """The value of each group term after gates and weight, for each rollout.
+
+        Args:
+            weights: as `components` takes them.
+        """
+        earned: list[dict[str, float]] = [{} for _ in group.trajectories]
+        for part in self.terms:
+            if isinstance(part.term, GroupTerm):
+                weight = weights.get(part.key, part.weight)
+                for own, reward, value in zip(earned, group.rewards, part.term.values(group), strict=True):
+                    own[part.key] = _weighted(value * self._factor(part.key, reward, weights), weight)
+        return earned
+
+    def _factor(self, key: str, reward: Mapping[str, float], weights: Mapping[str, float]) -> float:
+        """What gates leave of a group term, read from what the rollout has earned by itself."""
+        factor = 1.0
+        for part in self.terms:
+            if key in part.gate:
+                weight = weights.get(part.key, part.weight)
+                # Rounded: 0.7 * 0.1 / 0.1 is more than 0.7, and a threshold would see that.
+                factor *= part.factor(round(reward[part.key] / weight, 12) if weight else reward[part.key])
+        return factor
+
+
+def _weighted(value: float, weight: float) -> float:
+    return value * weight + 0.0 if weight else value  # a sum has no minus zero, which reads oddly
 
 
 def read_reward(sections: Sequence[Section], tools: Sequence[str]) -> Reward:
@@ -104,9 +142,11 @@ def _read_term(section: Section, keys: Sequence[Any], tools: Sequence[str]) -> R
         found = resolve(name, TERMS, "reward term")
     except ValueError as error:
         raise section.fault("name", str(error)) from error
-    if not (isinstance(found, type) and issubclass(found, Term)):
-        raise section.fault("name", f"must be a subclass of compose.terms.Term, got {found!r:.80}")
-    term: Term = section.without(_OWN_KEYS).build(found)
+    if not (isinstance(found, type) and issubclass(found, Term | GroupTerm)):
+        raise section.fault(
+            "name", f"must be a subclass of compose.terms.Term or compose.group_terms.GroupTerm, got {found!r:.80}"
+        )
+    term: AnyTerm = section.without(_OWN_KEYS).build(found)
     if fault := term.tools_fault(tools):
         raise section.fault("tools" if "tools" in section.values else "name", f"the term {name} {fault}")
     key = section.text("key", name)
@@ -114,6 +154,10 @@ def _read_term(section: Section, keys: Sequence[Any], tools: Sequence[str]) -> R
         raise section.fault("key", f"must be a word other than score, acc and flagged, got {key!r}")
     weight, gate_from = _number(section, "weight", 1.0), _number(section, "gate_from", None)
     gate = _gate(section, key, keys)
+    if gate and isinstance(term, GroupTerm):
+        raise section.fault(
+            "gate", f"the term {name} compares the rollouts of a group, when all others are paid; it can decide on none"
+        )
     if gate_from is not None and not gate:
         raise section.fault("gate_from", "means nothing without a `gate`: the keys of the terms decided on, or all")
     assert weight is not None

@@ -18,6 +18,7 @@ from verl_video_tools.methods.framethinker.consistency import ConsistencyRules, 
 from verl_video_tools.methods.videobrain.method import Outcomes, VideoBrain
 
 _MODULE = "verl_video_tools.methods.compose.terms"
+_GROUP = "verl_video_tools.methods.compose.group_terms"
 
 TERMS = {
     "accuracy": f"{_MODULE}:Accuracy",
@@ -28,6 +29,10 @@ TERMS = {
     "temporal_iou": f"{_MODULE}:TemporalOverlap",
     "behavior": f"{_MODULE}:Behavior",
     "ccv": f"{_MODULE}:Consistency",
+    "curiosity": f"{_GROUP}:Curiosity",
+    "diversity": f"{_GROUP}:Diversity",
+    "relative_length": f"{_GROUP}:RelativeLength",
+    "tool_necessity": f"{_GROUP}:ToolNecessity",
 }
 """Python paths of terms by name."""
 
@@ -56,16 +61,8 @@ class Scored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Term(ABC):
-    """A part of the reward, before its weight and gates."""
-
-    @abstractmethod
-    async def value(self, rollout: Scored) -> float:
-        """What the rollout earns.
-
-        Raises:
-            JudgeError: the judge gave no verdict.
-        """
+class AnyTerm(ABC):  # noqa: B024 (its two kinds say what they work out)
+    """What is common to terms of a single rollout and of a group (`compose.group_terms`)."""
 
     def tools_fault(self, tools: Sequence[str]) -> str | None:
         """Why the term makes no sense beside these tools; None where it does."""
@@ -76,6 +73,19 @@ class Term(ABC):
 
         Raises:
             UsageError: the row lacks it.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term(AnyTerm):
+    """A part of the reward of a single rollout, before its weight and gates."""
+
+    @abstractmethod
+    async def value(self, rollout: Scored) -> float:
+        """What the rollout earns.
+
+        Raises:
+            JudgeError: the judge gave no verdict.
         """
 
 
@@ -173,7 +183,7 @@ class ToolUse(Term):
         return self.pays[min(len(used), len(self.pays)) - 1] if used else 0.0
 
     def tools_fault(self, tools: Sequence[str]) -> str | None:
-        return _unknown(self.tools, tools)
+        return unknown_tools(self.tools, tools)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +222,7 @@ class Calls(Term):
         return float(sum(not self.tools or name in self.tools for name in names))
 
     def tools_fault(self, tools: Sequence[str]) -> str | None:
-        return _unknown(self.tools, tools)
+        return unknown_tools(self.tools, tools)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +270,7 @@ class TemporalOverlap(Term):
         return iou
 
     def tools_fault(self, tools: Sequence[str]) -> str | None:
-        return _unknown(self.tools, tools)
+        return unknown_tools(self.tools, tools)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -342,7 +352,8 @@ def segment_of_call(call: vt.CallRecord, info: vt.VideoInfo) -> Segment | None:
     return None
 
 
-def _unknown(named: Sequence[str], tools: Sequence[str]) -> str | None:
+def unknown_tools(named: Sequence[str], tools: Sequence[str]) -> str | None:
+    """`Term.tools_fault` of a term that names tools."""
     if strange := [name for name in named if name not in tools]:
         return f"names {', '.join(strange)}; the composition's tools are: {', '.join(tools) or 'none'}"
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from verl_video_tools.core.resolve import resolve
 from verl_video_tools.methods import toolkit as vt
@@ -27,6 +27,8 @@ class ToolEntry:
         hidden: parameters that the model is not told of.
         dearest: the most expensive call of a tool on a video (`Method.max_cost_call`), where the tool has no method
             `dearest` of its own; None where it shows nothing, or does not say.
+        needs: what it asks: a `retriever` that finds frames by text, a `model`, or the row's `subtitles`, which the
+            prompt leaves out then. A tool of another package says so by an attribute `searches` or `asks_model`.
     """
 
     path: str
@@ -34,6 +36,7 @@ class ToolEntry:
     about: str = ""
     hidden: tuple[str, ...] = ()
     dearest: Dearest | None = None
+    needs: Literal["retriever", "model", "subtitles"] | None = None
 
 
 _BOX = {"box_width": 640, "box_height": 360}
@@ -88,24 +91,15 @@ TOOLS: dict[str, ToolEntry] = {
         },
         "Searches a range of frame numbers for pictures that look like a text; shows the best few in order of time.",
         dearest=dearest.sample,
+        needs="retriever",
     ),
     "zoom": ToolEntry(f"{_METHODS}.toolkit.zoom:Zoom"),
     "grid": ToolEntry(f"{_METHODS}.toolkit.grid:Grid"),
-    "subtitles_at": ToolEntry(f"{_METHODS}.toolkit.subtitle_tools:SubtitlesAt"),
-    "search_subtitles": ToolEntry(f"{_METHODS}.toolkit.subtitle_tools:SubtitleSearch"),
-    "ask_model": ToolEntry(f"{_METHODS}.toolkit.ask_model:AskModel"),
+    "subtitles_at": ToolEntry(f"{_METHODS}.toolkit.subtitle_tools:SubtitlesAt", needs="subtitles"),
+    "search_subtitles": ToolEntry(f"{_METHODS}.toolkit.subtitle_tools:SubtitleSearch", needs="subtitles"),
+    "ask_model": ToolEntry(f"{_METHODS}.toolkit.ask_model:AskModel", needs="model"),
 }
 """Tools by the name that calls carry."""
-
-SEARCHING = frozenset({"clip_sample"})
-"""Tools that find frames by text, which takes a retriever. A tool of another package says so by an attribute
-`searches`."""
-
-ASKING = frozenset({"ask_model"})
-"""Tools that ask a model, which takes one that is set up; `asks_model` in a tool of another package."""
-
-TELLING_SUBTITLES = frozenset({"subtitles_at", "search_subtitles"})
-"""Tools that look subtitles up: the prompt leaves these out then."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +118,19 @@ class OfferedTool:
 
     @property
     def searches(self) -> bool:
-        return self.name in SEARCHING or bool(getattr(self.tool, "searches", False))
+        return self._needs("retriever") or bool(getattr(self.tool, "searches", False))
 
     @property
     def asks_model(self) -> bool:
-        return self.name in ASKING or bool(getattr(self.tool, "asks_model", False))
+        return self._needs("model") or bool(getattr(self.tool, "asks_model", False))
+
+    @property
+    def tells_subtitles(self) -> bool:
+        return self._needs("subtitles")
+
+    def _needs(self, what: str) -> bool:
+        """By its name, so that one of the package counts as itself also where a composition gives its Python path."""
+        return self.name in TOOLS and TOOLS[self.name].needs == what
 
 
 def read_tool(section: Section) -> OfferedTool:

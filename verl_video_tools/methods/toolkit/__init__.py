@@ -103,6 +103,9 @@ from verl_video_tools.methods.toolkit.hermes import parse_calls as parse_calls
 from verl_video_tools.methods.toolkit.hermes import parse_turn as parse_turn
 from verl_video_tools.methods.toolkit.hermes import tool_schema as tool_schema
 from verl_video_tools.methods.toolkit.picture_labels import picture_label as picture_label
+from verl_video_tools.methods.toolkit.point_argument import point_argument as point_argument
+from verl_video_tools.methods.toolkit.point_argument import point_in_words as point_in_words
+from verl_video_tools.methods.toolkit.point_argument import window_around as window_around
 from verl_video_tools.methods.toolkit.refusals import UNKNOWN as UNKNOWN
 from verl_video_tools.methods.toolkit.refusals import format_error as format_error
 from verl_video_tools.methods.toolkit.refusals import malformed_call as malformed_call

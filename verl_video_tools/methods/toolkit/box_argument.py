@@ -10,7 +10,7 @@ from verl_video_tools.core.regions import frame_edges
 from verl_video_tools.core.types import Box, BoxUnit, PixelBox, Region
 from verl_video_tools.methods.toolkit.arguments import finite_number
 
-_IN_WORDS: Mapping[BoxUnit, str] = {
+UNIT_IN_WORDS: Mapping[BoxUnit, str] = {
     "normalised": "as shares of the frame's width and height, from 0 to 1",
     "thousandths": "in thousandths of the frame's width and height, from 0 to 1000",
     "pixels": "in pixels of the video's frame",
@@ -19,7 +19,7 @@ _IN_WORDS: Mapping[BoxUnit, str] = {
 
 def box_in_words(unit: BoxUnit) -> str:
     """What a box is, for the description of a parameter."""
-    return f"[left, top, right, bottom] {_IN_WORDS[unit]}; the upper left corner is [0, 0]."
+    return f"[left, top, right, bottom] {UNIT_IN_WORDS[unit]}; the upper left corner is [0, 0]."
 
 
 def region_argument(

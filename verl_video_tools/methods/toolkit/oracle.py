@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol, TypedDict, get_type_hints
 from verl_video_tools.core.config import require
 from verl_video_tools.core.types import Method, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.synthetic.questions import Question
-from verl_video_tools.synthetic.world import SIDE_PIXELS, VideoSpec, frames_at, label_at
+from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def initial_frame_numbers(method: Method, spec: VideoSpec) -> list[int]:
 
 def video_info(spec: VideoSpec) -> VideoInfo:
     """Facts of a video of the synthetic world."""
-    return VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), SIDE_PIXELS, SIDE_PIXELS)
+    return VideoInfo(spec.duration_seconds, spec.num_frames, float(spec.fps), spec.side_pixels, spec.side_pixels)
 
 
 def conclude(

@@ -15,6 +15,7 @@ function showRollout(id) {
   if (trajectory.error) add(element("p", { class: "bad" }, trajectory.error));
   add(...videoSection(summary, record));
   add(element("h3", {}, plural(trajectory.turns.length, "turn")), ...trajectory.turns.map((turn, number) => turnView(turn, number, summary, trajectory.video)));
+  if (trajectory.verification) add(element("h3", {}, "Verification"), verificationView(trajectory.verification, summary, trajectory.video));
   add(element("h3", {}, "Reward"), rewardTable(summary, record));
   const group = groupTable(id);
   if (group !== null) add(element("h3", {}, "Group"), group);
@@ -28,7 +29,14 @@ function heading(summary, trajectory) {
   const place = [summary.step === null ? null : `step ${summary.step}`, summary.uid === null ? null : `group ${summary.uid}`,
     summary.session === null ? null : `rollout ${summary.session}`].filter((part) => part !== null).join(", ");
   return element("div", {}, element("h2", {}, `Reward ${number(summary.score)}, advantage ${number(summary.advantage)}`), ...badges,
-    element("div", { class: "soft" }, place));
+    element("div", { class: "soft" }, place),
+    Object.keys(summary.own).length ? element("div", { class: "soft" }, `its own: ${ownOptions(summary.own)}`) : null,
+    trajectory.prompt_digest ? element("div", { class: "soft" }, `system prompt from a file, digest ${trajectory.prompt_digest}`) : null);
+}
+
+// What this rollout has otherwise than its siblings: fields of the method, options of sampling.
+function ownOptions(own) {
+  return Object.entries(own).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : number(value, 4)}`).join(", ");
 }
 
 function answers(record) {
@@ -49,16 +57,17 @@ function videoSection(summary, record) {
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
   if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
   if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad note" }, `No thumbnails: ${video.note}`));
-  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
+  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(trajectory, record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 
-function frameStrip(frames, summary, video) {
+// `point` is what a call named on its frames, [x, y] in pixels of the video, or nothing.
+function frameStrip(frames, summary, video, point) {
   const pictures = summary.video === null ? null : block(`video-${summary.video}`);
   const strip = element("div", { class: "frames" });
   let untold = 0;
   for (const frame of frames) {
-    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video) : frameFigure(frame, pictures, video);
+    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video) : frameFigure(frame, pictures, video, point);
     if (shown === null) untold += 1; else strip.append(shown);
   }
   if (untold === 0) return strip;
@@ -67,15 +76,17 @@ function frameStrip(frames, summary, video) {
   return element("div", {}, strip, element("div", { class: "soft" }, told));
 }
 
-// A frame; where a part of it was shown, the whole with a box around the part, and the part. Null without a thumbnail.
-function frameFigure(frame, pictures, video) {
+// A frame, with the point that was named on it; where a part of it was shown, the whole with a box around the part, and
+// the part. Null without a thumbnail.
+function frameFigure(frame, pictures, video, point) {
   const jpeg = pictures[frame.index];
   if (jpeg === undefined) return null;
   const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
-  const caption = element("figcaption", { title: `frame ${frame.index}, ${told}shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
+  const marked = isPoint(point) ? `point ${point.map((place) => number(place, 1)).join(", ")} (x, y), ` : "";
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${told}${marked}shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
   const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
+  if (frame.region || marked) whole.append(marksOver(frame.region, marked ? point : null, video));
   if (!frame.region) return element("figure", {}, whole, caption);
-  whole.append(boxOver(frame.region, video));
   const part = pictures[[frame.index, ...frame.region].join(",")];
   const pair = element("div", { class: "pair" }, whole, part === undefined ? null : picture(part, `part of frame ${frame.index}`));
   return element("figure", {}, pair, caption);
@@ -93,9 +104,21 @@ function picture(jpeg, name) {
   return element("img", { src: `data:image/jpeg;base64,${jpeg}`, alt: name, loading: "lazy" });
 }
 
-function boxOver([left, top, right, bottom], video) {
-  const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "boxes" };
-  return svgElement("svg", frame, svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
+// A result may be any method's, and of any form.
+function isPoint(value) {
+  return Array.isArray(value) && value.length === 2 && value.every(Number.isFinite);
+}
+
+function marksOver(region, point, video) {
+  const frame = { viewBox: `0 0 ${video.width} ${video.height}`, preserveAspectRatio: "none", class: "marks" };
+  const marks = [];
+  if (region) {
+    const [left, top, right, bottom] = region;
+    marks.push(svgElement("rect", { class: "box", x: left, y: top, width: right - left, height: bottom - top }));
+  }
+  // A line of no length with round ends: a dot that keeps its size and shape, however the picture is scaled.
+  if (point) for (const kind of ["rim", "point"]) marks.push(svgElement("path", { class: kind, d: `M ${point[0]} ${point[1]} h 0` }));
+  return svgElement("svg", frame, ...marks);
 }
 
 function turnView(turn, position, summary, video) {
@@ -112,7 +135,7 @@ function turnView(turn, position, summary, video) {
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
-      call.frames.length ? frameStrip(call.frames, summary, video) : null));
+      call.frames.length ? frameStrip(call.frames, summary, video, call.result.point) : null));
   }
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
@@ -126,11 +149,20 @@ function modelCallView(asked, summary, video) {
     element("div", { class: "text soft" }, asked.request), element("div", { class: asked.reply === null ? "bad" : "text" }, asked.reply === null ? asked.error : asked.reply)));
 }
 
+// What the policy replied when it was asked once more, from frames alone.
+function verificationView({ frames, text, error }, summary, video) {
+  return element("section", { class: "turn" }, element("div", { class: "bar soft" }, "asked apart from the dialogue, and trained on nothing of it"),
+    element("div", { class: "body" }, frames.length ? frameStrip(frames, summary, video) : null,
+      text === null ? null : element("div", { class: "text" }, text), error === null ? null : element("div", { class: "bad" }, error)));
+}
+
 function rewardTable(summary, record) {
   const own = index.components[summary.method] || Object.keys(record.reward);
   const names = ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
   if (!names.length) return element("p", { class: "soft" }, "None was recorded.");
-  const row = (name) => element("tr", {}, element("td", {}, name), element("td", { class: "number" }, number(record.reward[name], 4)));
+  const value = (name) => record.not_scored.includes(name) ? element("td", { class: "soft" }, "not scored: needs its group")
+    : element("td", { class: "number" }, number(record.reward[name], 4));
+  const row = (name) => element("tr", {}, element("td", {}, name), value(name));
   const rest = Object.keys(record.reward).filter((name) => !names.includes(name));
   const table = (rows) => element("table", {}, element("tbody", {}, ...rows.map(row)));
   return element("div", {}, table(names), rest.length ? lazyDetails("Other methods' components, judge", () => table(rest)) : null);
@@ -142,11 +174,13 @@ function groupTable(id) {
   const members = [];
   index.rollouts.forEach((other, position) => { if (other.uid === uid && other.step === step) members.push(position); });
   members.sort((a, b) => compare(index.rollouts[a].session, index.rollouts[b].session));
+  const differ = members.some((member) => Object.keys(index.rollouts[member].own).length);
   const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
-    ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer]];
+    ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer],
+    ...(differ ? [["", ownOptions(member.own)]] : [])];
   const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
     ...cells(index.rollouts[position]).map(([name, text]) => element("td", { class: name }, text))));
-  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer"].map((name) => element("th", {}, name));
+  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : [])].map((name) => element("th", {}, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   table.addEventListener("click", chooseClicked);
   return element("div", { class: "wide" }, table);

@@ -3,7 +3,8 @@ const ROW_HEIGHT = 34;
 const AXIS_HEIGHT = 20;
 const MARGIN = 8;
 
-// One row for the first look and one for each call; a tick is a frame, the band of a call is what it spans.
+// One row for the first look, one for each call, and one for the verification; a tick is a frame, the band of a call is
+// what it spans.
 function looksOf(trajectory) {
   const looks = [{ label: `first look: ${plural(trajectory.initial_frames.length, "frame")}`, frames: trajectory.initial_frames, kind: "first" }];
   trajectory.turns.forEach((turn, index) => {
@@ -12,11 +13,16 @@ function looksOf(trajectory) {
       looks.push({ label: `turn ${index + 1}: ${call.name}: ${outcome}`, frames: call.frames, kind: "tool", refused: !call.ok });
     }
   });
+  if (trajectory.verification) {
+    const { frames, error } = trajectory.verification;
+    looks.push({ label: `verification: ${plural(frames.length, "frame")}`, frames, kind: "verification", refused: error !== null });
+  }
   return looks;
 }
 
-function timelineLegend(evidenceSeconds) {
+function timelineLegend(trajectory, evidenceSeconds) {
   const items = [["first", "first look"], ["tool", "shown by calls"]];
+  if (trajectory.verification) items.push(["verification", "shown for the verification"]);
   if (evidenceSeconds) items.push(["evidence", `annotated segment, ${clock(evidenceSeconds[0])} to ${clock(evidenceSeconds[1])}`]);
   const swatch = (kind) => element("span", { class: `swatch ${kind}` });
   return element("div", { class: "soft" }, ...items.flatMap(([kind, text]) => [swatch(kind), `${text}  `]));

@@ -8,6 +8,7 @@ retries.py  which failures are worth another request, and when it is made
 chat.py     messages and completions as they travel
 reply_cache.py  completions on disk
 breaker.py  `CircuitBreaker`: nobody waits for a model that is down
+breakable.py  `BreakableClient`: what the clients with a breaker share
 asking.py   a reply in a form that can be used
 """
 

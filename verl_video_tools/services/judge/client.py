@@ -9,7 +9,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -18,10 +17,10 @@ import numpy as np
 from verl_video_tools.core.errors import EndpointError, JudgeError
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.types import AnswerLabel
-from verl_video_tools.services.endpoint.breaker import CircuitBreaker
+from verl_video_tools.services.endpoint.breakable import BreakableClient
 from verl_video_tools.services.endpoint.chat import Completion, read_completion
-from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
-from verl_video_tools.services.endpoint.retries import AttemptFailed, Unavailable
+from verl_video_tools.services.endpoint.client import Exchange
+from verl_video_tools.services.endpoint.retries import AttemptFailed
 from verl_video_tools.services.judge.cache import CacheKey, VerdictCache
 from verl_video_tools.services.judge.config import JudgeConfig
 from verl_video_tools.services.judge.profiles import PROFILES
@@ -64,7 +63,7 @@ class _Kind:
     read: Callable[[str], str]
 
 
-class LLMJudge:
+class LLMJudge(BreakableClient[_Messages]):
     """A `Judge` (`verl_video_tools.core.types`) on an OpenAI-compatible endpoint.
 
     May be used from several event loops, one after the other or in different threads: connections, the bound on
@@ -79,15 +78,14 @@ class LLMJudge:
     """
 
     def __init__(self, config: JudgeConfig) -> None:
+        super().__init__(config, config.probe_interval_seconds, "judge", JudgeError)
         self.config = config
-        self._endpoint = EndpointClient(config)
         self.counters = JudgeCounters()
         self._profile = PROFILES[config.profile]
         self._labels = _Kind(self._profile.reminder, self._label)
         self._prompt = read_prompt(__package__, self._profile.prompt, config.prompt_file)
         self._cache = None if config.cache_dir is None else VerdictCache(Path(config.cache_dir))
         self._pending: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pending] = WeakKeyDictionary()
-        self._breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, CircuitBreaker[_Messages]] = WeakKeyDictionary()
 
     async def judge(self, question: str, truth: str, answer: str) -> AnswerLabel:
         """The verdict on one answer. Identical judgements that are under way are asked once.
@@ -142,21 +140,6 @@ class LLMJudge:
         except EndpointError as error:
             raise JudgeError(str(error)) from error
 
-    async def aclose(self) -> None:
-        """Close the running loop's connections."""
-        breaker = self._breakers.pop(asyncio.get_running_loop(), None)
-        if breaker is not None:
-            await breaker.aclose()
-        await self._endpoint.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     # ------------------------------------------------------------------------------------------------------- internals
 
     async def _decide(self, kind: _Kind, prompt: str, question: str, truth: str, answer: str) -> str:
@@ -203,7 +186,7 @@ class LLMJudge:
         """One attempt. An unreadable reply is answered in `messages`: asked the same, a model says the same again."""
         self.counters.attempts += 1
         try:
-            completion = read_completion(await exchange.chat_completion(self._body(model, messages)))
+            completion = read_completion(await exchange.chat_completion(self._request(model, messages)))
             self._breaker().replied()
             try:
                 return kind.read(self._whole(completion))
@@ -233,33 +216,13 @@ class LLMJudge:
             f"the judge's reply {completion.text[:200]!r} was cut{limit}: give a judge that thinks longer more"
         )
 
-    def _breaker(self) -> CircuitBreaker[_Messages]:
-        loop = asyncio.get_running_loop()
-        if loop not in self._breakers:
-            self._breakers[loop] = CircuitBreaker(
-                self._probe, self.config.deadline_seconds, self.config.probe_interval_seconds, "judge", JudgeError
-            )
-        return self._breakers[loop]
-
-    async def _probe(self, messages: _Messages) -> None:
-        """Ask once more what nobody waits for; raises EndpointError where the judge does not reply."""
-        try:
-            async with self._endpoint.exchange() as exchange:
-                await exchange.chat_completion(self._body(await exchange.model(), messages))
-        except Unavailable:
-            raise
-        except EndpointError:
-            if exchange.is_late:
-                raise
-            # Else it replies, if not to this.
-
     def _sampled(self, model: str) -> str:
         """What gives a verdict: the model, and its temperature where that is not 0."""
         temperature = self.config.temperature
         return model if temperature == 0 else f"{model} at temperature {temperature:g}"
 
-    def _body(self, model: str, messages: _Messages) -> dict[str, Any]:
-        body: dict[str, Any] = {"model": model, "messages": messages, "temperature": self.config.temperature}
+    def _request(self, model: str, question: _Messages) -> dict[str, Any]:
+        body: dict[str, Any] = {"model": model, "messages": question, "temperature": self.config.temperature}
         if self.config.max_tokens is not None:
             body["max_tokens"] = self.config.max_tokens
         return body

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from functools import cache
-from types import TracebackType
-from typing import Any, Self
-from weakref import WeakKeyDictionary
+from typing import Any
 
 from verl_video_tools.core.errors import CallErrorCode, CallRejected, EndpointError, ToolModelError
 from verl_video_tools.core.messages import Content, Message
 from verl_video_tools.core.model_calls import ModelLimits, ModelReply
 from verl_video_tools.core.prompt_files import read_prompt
 from verl_video_tools.core.reasoning import without_reasoning
-from verl_video_tools.services.endpoint.breaker import CircuitBreaker
+from verl_video_tools.services.endpoint.breakable import BreakableClient
 from verl_video_tools.services.endpoint.chat import Completion, read_completion, to_chat_message
-from verl_video_tools.services.endpoint.client import EndpointClient, Exchange
-from verl_video_tools.services.endpoint.retries import AttemptFailed, BrokenReply, Unavailable
+from verl_video_tools.services.endpoint.client import Exchange
+from verl_video_tools.services.endpoint.retries import AttemptFailed, BrokenReply
 from verl_video_tools.services.tool_model.config import ToolModelConfig
 
 _OF_THE_QUESTION = frozenset({400, 413, 422})
@@ -30,7 +28,7 @@ _OF_THE_QUESTION = frozenset({400, 413, 422})
 _Body = dict[str, Any]
 
 
-class EndpointToolModel:
+class EndpointToolModel(BreakableClient[_Body]):
     """A `core.model_calls.ToolModel` on an OpenAI-compatible endpoint.
 
     May be used from several event loops; connections belong to the running one. Close it in each (`async with`, or
@@ -44,10 +42,9 @@ class EndpointToolModel:
     """
 
     def __init__(self, config: ToolModelConfig) -> None:
+        super().__init__(config, config.probe_interval_seconds, "tool's model", EndpointError)
         self.config = config
-        self._endpoint = EndpointClient(config)
         self._prompt = read_prompt(__package__, "prompt.txt", config.prompt_file)
-        self._breakers: WeakKeyDictionary[asyncio.AbstractEventLoop, CircuitBreaker[_Body]] = WeakKeyDictionary()
         self._has_replied = False
 
     @property
@@ -67,21 +64,6 @@ class EndpointToolModel:
     async def served_models(self) -> list[str]:
         """Names of the models that the endpoint lists. Raises EndpointError where it cannot be reached."""
         return await self._endpoint.served_models()
-
-    async def aclose(self) -> None:
-        """Close the running loop's connections."""
-        breaker = self._breakers.pop(asyncio.get_running_loop(), None)
-        if breaker is not None:
-            await breaker.aclose()
-        await self._endpoint.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     # ------------------------------------------------------------------------------------------------------- internals
 
@@ -115,26 +97,8 @@ class EndpointToolModel:
         self._has_replied = True
         return reply
 
-    def _breaker(self) -> CircuitBreaker[_Body]:
-        loop = asyncio.get_running_loop()
-        if loop not in self._breakers:
-            config = self.config
-            self._breakers[loop] = CircuitBreaker(
-                self._probe, config.deadline_seconds, config.probe_interval_seconds, "tool's model", EndpointError
-            )
-        return self._breakers[loop]
-
-    async def _probe(self, body: _Body) -> None:
-        """Ask once more what nobody waits for; raises EndpointError where the model does not reply."""
-        try:
-            async with self._endpoint.exchange() as exchange:
-                await exchange.chat_completion({**body, "model": await exchange.model()})
-        except Unavailable:
-            raise
-        except EndpointError:
-            if exchange.is_late:
-                raise
-            # Else it replies, if not to this.
+    def _request(self, model: str, question: _Body) -> dict[str, Any]:
+        return {**question, "model": model}
 
 
 def _read_reply(completion: Completion, model: str) -> ModelReply:

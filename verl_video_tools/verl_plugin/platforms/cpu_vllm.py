@@ -2,7 +2,7 @@
 
 vLLM's CPU linear layers repack their weights for oneDNN when they are loaded and drop the originals, so verl's in-place
 copy finds empty parameters. The worker extension below collects the buckets that verl sends through shared memory and
-hands them to vLLM's own `reload_weights`.
+hands them to vLLM's own `reload_weights`, and repacks what that forgets.
 """
 
 from __future__ import annotations
@@ -14,8 +14,22 @@ import torch
 from verl.workers.rollout.vllm_rollout.bucketed_weight_transfer import BucketedWeightReceiver
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMReplica
+from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead, VocabParallelEmbedding
 
 from verl_video_tools.verl_plugin.vllm_front_end import FrontEndServer
+
+
+def repack_tied_heads(model: torch.nn.Module) -> None:
+    """Pack the weights of heads that share them with the embeddings.
+
+    vLLM 0.29 has such a head as a layer of its own. `reload_weights` loads nothing into it, so it goes on with the
+    packed copy of the former weights (docs/upstream/tied-heads.md). In vLLM 0.24 the head is the embeddings.
+    """
+    layers = list(model.modules())
+    embedded = {id(layer.weight) for layer in layers if type(layer) is VocabParallelEmbedding}
+    for layer in layers:
+        if isinstance(layer, ParallelLMHead) and id(layer.weight) in embedded:
+            layer.quant_method.process_weights_after_loading(layer)
 
 
 class CpuWorkerExtension(vLLMColocateWorkerExtension):
@@ -40,6 +54,7 @@ class CpuWorkerExtension(vLLMColocateWorkerExtension):
             on_bucket_received=lambda weights, is_last: received.extend((name, w.clone()) for name, w in weights)
         )
         self.model_runner.reload_weights(weights_iterator=iter(received))
+        repack_tied_heads(self.model_runner.model)
 
 
 class CpuVllmServer(FrontEndServer):

@@ -1,0 +1,130 @@
+"""Which column is taken for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.data.table.tables import touch, write_jsonl
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.data.table.columns import Columns, find_columns
+from verl_video_tools.data.table.files import open_table
+
+ASKED = {"question": "Who enters last?", "answer": "A", "video": "a.mp4"}
+
+
+def found(folder: Path, records: Sequence[Mapping[str, Any]], *assignments: str, videos: Path | None = None) -> Columns:
+    return find_columns(open_table(write_jsonl(folder / "t.jsonl", records)), assignments, videos)
+
+
+@pytest.mark.parametrize(
+    ("record", "names"),
+    [
+        (ASKED, {"question": ("question",), "answer": ("answer",), "video": ("video",)}),
+        (
+            {"Q": "Who?", "GT": "a boy", "Video Path": "a.mp4", "Choices": ["a boy", "a girl"]},
+            {"question": ("Q",), "answer": ("GT",), "options": ("Choices",), "video": ("Video Path",)},
+        ),
+        ({"q": "Who?", "a": "a boy", "clip": "a.mp4"}, {"question": ("q",), "answer": ("a",), "video": ("clip",)}),
+        ({**ASKED, "a": "x", "b": "y"}, {"options": ("a", "b"), "answer": ("answer",)}),
+        ({**ASKED, "a0": "x", "a1": "y", "a2": "z"}, {"options": ("a0", "a1", "a2")}),
+        ({**ASKED, "Option B": "y", "Option A": "x"}, {"options": ("Option A", "Option B")}),
+        ({**ASKED, "A": "x", "B": "y", "D": "z"}, {"options": ("A", "B")}),
+        ({**ASKED, "choice_1": "x", "choice_2": "y"}, {"options": ("choice_1", "choice_2")}),
+        ({**ASKED, "B": "y", "C": "z"}, {"options": None}),
+        ({**ASKED, "0": "x", "1": "y"}, {"options": None}),
+        ({**ASKED, "start": 1, "end": 2}, {"segment": ("start", "end")}),
+        ({**ASKED, "time_range": "0:01-0:02"}, {"segment": ("time_range",)}),
+        ({**ASKED, "timestamp": "0:01"}, {"segment": None}),
+        ({**ASKED, "start": 1}, {"segment": None}),
+        ({**ASKED, "question_type": "mcq"}, {"type": ("question_type",)}),
+        ({**ASKED, "type": "causal"}, {"type": None}),
+        ({**ASKED, "qid": 7}, {"id": ("qid",)}),
+    ],
+)
+def test_by_name(record: dict[str, Any], names: dict[str, tuple[str, ...] | None], tmp_path: Path) -> None:
+    columns = found(tmp_path, [record])
+    for field, expected in names.items():
+        assert columns.names.get(field) == expected
+        assert columns.found_by.get(field) == (None if expected is None else "name")
+
+
+def test_by_values(tmp_path: Path) -> None:
+    """Where a name says nothing, a column of paths, or of questions, is taken if there is just one."""
+    columns = found(tmp_path, [{"asked": "Who enters last?", "answer": "a boy", "where": "x/a.mp4"}] * 3)
+    assert (columns.names["question"], columns.names["video"]) == (("asked",), ("where",))
+    assert columns.found_by == {"question": "values", "video": "values", "answer": "name"}
+    with pytest.raises(UsageError, match=r"no column was found for video; .* name it: --map video=COLUMN"):
+        found(tmp_path, [{"question": "Who?", "answer": "a", "where": "x/a.mp4", "from": "y/a.mp4"}])
+
+
+def test_a_name_counts_only_with_values_that_fit(tmp_path: Path) -> None:
+    """`path` is a video only if it names one, and ids are no ids that several rows share."""
+    columns = found(tmp_path, [{**ASKED, "path": "notes.txt", "id": "a"}] * 4)
+    assert columns.names["video"] == ("video",) and "id" not in columns.names
+    with pytest.raises(UsageError, match="no column was found for video"):
+        found(tmp_path, [{"question": "Who?", "answer": "a", "path": "notes.txt"}])
+
+
+def test_names_of_videos_without_a_suffix(tmp_path: Path) -> None:
+    """Are taken where the file is there."""
+    touch(tmp_path, "217.mp4", "videos/218.mp4")
+    assert found(tmp_path, [{"question": "Who?", "answer": "a", "vid": 217}]).names["video"] == ("vid",)
+    record = {"question": "Who?", "answer": "a", "vid": 218}
+    assert found(tmp_path, [record], videos=tmp_path / "videos").names["video"] == ("vid",)
+    with pytest.raises(UsageError, match="no column was found for video"):
+        found(tmp_path, [record])
+
+
+def test_what_is_said_wins(tmp_path: Path) -> None:
+    record = {**ASKED, "text, long": "Why?", "a+b": "x", "x": "1", "y": "2", "qid": 1}
+    columns = found(tmp_path, [record], "question=text, long,answer = a+b", "options=x+y,id=")
+    assert columns.names["question"] == ("text, long",) and columns.names["answer"] == ("a+b",)
+    assert columns.names["options"] == ("x", "y") and "id" not in columns.names
+    assert columns.found_by["options"] == "map" and columns.found_by["video"] == "name"
+    assert columns.used == ("text, long", "a+b", "x", "y", "video")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("question", "--map takes FIELD=COLUMN"),
+        ("colour=x", "--map takes FIELD=COLUMN, with one of the fields question, answer"),
+        ("question=none", "there is no column 'none'; there are question, answer, video"),
+        ("question=answer,question=question", "--map names question twice"),
+        ("video=video+answer", "video takes 1 column at most"),
+        ("segment=video+answer+question", "segment takes 2 columns at most"),
+        ("answer=", "no column was found for answer"),
+    ],
+)
+def test_impossible_maps(assignment: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as error:
+        found(tmp_path, [ASKED], assignment)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("answers", "form"),
+    [
+        (["A", "B"], "text"),
+        (["a boy", 1], "text"),
+        ([0, 1], "from 0"),
+        (["1", "0", "1"], "from 0"),
+        ([1, 2], "from 1"),
+        ([1.0, 2.0], "from 1"),
+    ],
+)
+def test_how_answers_name_options(answers: list[Any], form: str, tmp_path: Path) -> None:
+    records = [{**ASKED, "answer": answer, "options": ["a boy", "a girl"]} for answer in answers]
+    assert found(tmp_path, records).answer_form == form
+
+
+def test_answers_that_may_be_counted_from_either(tmp_path: Path) -> None:
+    records = [{**ASKED, "answer": 1, "options": ["a boy", "a girl"]}]
+    with pytest.raises(UsageError, match="nothing says whether the first option is 0 or 1"):
+        found(tmp_path, records)
+    records = [{**ASKED, "answer": "2", "options": ["1", "2"]}]
+    assert found(tmp_path, records).answer_form == "text", "it is the text of an option"

@@ -1,0 +1,130 @@
+"""Tables in every form that is read, and what is said of what is none."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.data.table.tables import touch, write_csv, write_jsonl, write_parquet
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.table.files import LINE, open_table
+
+RECORDS = [{"question": "Who?", "video": "a.mp4"}, {"question": "What, then?", "video": "b.mp4"}]
+
+
+def plain(records: object) -> list[dict[str, object]]:
+    return [{name: value for name, value in record.items() if name != LINE} for record in records]  # type: ignore[attr-defined]
+
+
+def test_every_kind_of_file(tmp_path: Path) -> None:
+    paths = [write_csv(tmp_path / f"{ord(sign)}.csv", RECORDS, sign) for sign in ",;\t|"]
+    paths.append(write_csv(tmp_path / "t.TSV", RECORDS, "\t"))
+    paths.append(write_jsonl(tmp_path / "t.jsonl", RECORDS))
+    paths.append(write_parquet(tmp_path / "t.parquet", RECORDS))
+    (tmp_path / "t.json").write_text(json.dumps(RECORDS, indent=1))
+    for path in [*paths, tmp_path / "t.json"]:
+        table = open_table(path)
+        assert plain(table.records()) == plain(table.first) == RECORDS
+        assert (table.columns, table.folders, table.split) == (("question", "video"), (tmp_path,), "train")
+    assert open_table(write_csv(tmp_path / "my_test.csv", RECORDS)).split == "test"
+
+
+def test_lines_of_text_that_are_bad(tmp_path: Path) -> None:
+    """Each is one row's fault. A quoted value may hold line breaks."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbfq,v\n"one\ntwo",a.mp4\nshort\nlong,b,c\n\n\xff,d\nlast,e.mp4\n')
+    first, short, long, bytes_, last = open_table(path).first
+    assert (first, last) == ({"q": "one\ntwo", "v": "a.mp4", LINE: 3}, {"q": "last", "v": "e.mp4", LINE: 8})
+    for fault, told in zip((short, long, bytes_), ("line 4 has 1", "line 5 has 3", "line 7 is not UTF-8"), strict=True):
+        assert isinstance(fault, RowError) and told in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("t.xlsx", "", "expected a folder or a file of .csv"),
+        ("t.csv", "", "has no rows"),
+        ("t.csv", "question,video\n", "has no rows"),
+        ("t.csv", "q,q\n1,2\n", "several columns named 'q'"),
+        ("t.json", "{", "cannot read"),
+        ("t.jsonl", "{\n", "has no rows; the first row: line 1 of t.jsonl is not JSON"),
+        ("t.parquet", "x", "cannot read a table"),
+    ],
+)
+def test_what_is_no_table(name: str, content: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match=message):
+        open_table(tmp_path / name)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        open_table(tmp_path / "none.csv")
+
+
+# ------------------------------------------------------------------------------------------------------------- folders
+
+
+def test_shards_of_a_split(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "data/train-00000-of-00002.parquet", RECORDS[:1])
+    write_parquet(tmp_path / "data/train-00001-of-00002.parquet", RECORDS[1:])
+    (tmp_path / "README.md").write_text("---\n---\n")
+    (tmp_path / "dataset_infos.json").write_text("{}")
+    touch(tmp_path, ".cache/huggingface/x.json")
+    table = open_table(tmp_path)
+    assert plain(table.records()) == RECORDS
+    assert (table.split, table.folders) == ("train", (tmp_path, tmp_path / "data"))
+    write_parquet(tmp_path / "data/test-00000-of-00001.parquet", RECORDS[:1])
+    with pytest.raises(UsageError, match="has the splits test, train: choose one; name it with --split"):
+        open_table(tmp_path)
+    with pytest.raises(UsageError, match="there is no 'val'"):
+        open_table(tmp_path, "val")
+    assert plain(open_table(tmp_path, "test").records()) == RECORDS[:1]
+
+
+def test_splits_as_folders_and_other_names(tmp_path: Path) -> None:
+    write_jsonl(touch(tmp_path / "train", "x") / "part.jsonl", RECORDS)
+    write_csv(touch(tmp_path / "dev", "x") / "part.csv", RECORDS[:1])
+    assert plain(open_table(tmp_path, "validation").records()) == RECORDS[:1]
+    assert open_table(tmp_path, "dev").split == "dev"
+    write_csv(tmp_path / "train" / "other.csv", RECORDS)
+    with pytest.raises(UsageError, match=r"holds several tables \(train/other.csv, train/part.jsonl\); name one"):
+        open_table(tmp_path, "train")
+
+
+def test_a_folder_of_videos_with_metadata(tmp_path: Path) -> None:
+    """Paths start beside the metadata; other files are not looked at."""
+    folder = touch(tmp_path / "train", "a.mp4", "captions.json")
+    write_jsonl(folder / "metadata.jsonl", [{"file_name": "a.mp4", "question": "Who?"}])
+    table = open_table(tmp_path)
+    assert table.folders[0] == folder and plain(table.records()) == [{"file_name": "a.mp4", "question": "Who?"}]
+
+
+def test_a_folder_that_datasets_saved(tmp_path: Path) -> None:
+    """`save_to_disk`: Arrow streams, with the paths of media but not their bytes."""
+    media = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    table = pa.table({"question": ["Who?"], "video": pa.array([{"bytes": b"x", "path": "a.mp4"}], media)})
+    (tmp_path / "train").mkdir()
+    (tmp_path / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    (tmp_path / "train/state.json").write_text("{}")
+    (tmp_path / "train/dataset_info.json").write_text("{}")
+    with pa.ipc.new_stream(str(tmp_path / "train/data-00000-of-00001.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    assert plain(open_table(tmp_path).records()) == [{"question": "Who?", "video": {"path": "a.mp4"}}]
+
+
+def test_bytes_of_media_are_not_read(tmp_path: Path) -> None:
+    media = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    table = pa.table({"question": ["Who?"], "video": pa.array([{"bytes": b"x", "path": "a.mp4"}], media)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    assert plain(open_table(tmp_path / "t.parquet").records()) == [{"question": "Who?", "video": {"path": "a.mp4"}}]
+
+
+def test_a_folder_without_a_table(tmp_path: Path) -> None:
+    touch(tmp_path, "a.mp4", "README.md", "dataset_info.json")
+    with pytest.raises(UsageError, match="holds no table"):
+        open_table(tmp_path)

@@ -1,0 +1,272 @@
+"""`vvt data convert --from table`: good rows are written, bad ones told, and nothing before the user agrees."""
+
+from __future__ import annotations
+
+import io
+import json
+import string
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data.row_files import read_rows
+from tests.data.table.tables import convert, touch, write_csv, write_jsonl, write_parquet
+from verl_video_tools.core.types import Sample
+from verl_video_tools.data.validate import validate_file
+
+QUESTIONS = [
+    {"question": "What does she carry?", "options": ["a lamp", "a chair"], "answer": "B", "video": "videos/a.mp4"},
+    {"question": "How many enter?", "options": None, "answer": "3", "video": "videos/b.mp4"},
+    {"question": "Who is it?", "options": None, "answer": "a boy", "video": "videos/b.mp4"},
+    {"question": "When?", "options": None, "answer": "[2.5, 7]", "video": "videos/a.mp4"},
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    touch(tmp_path, "videos/a.mp4", "videos/b.mp4")
+    return write_csv(tmp_path / "qa.csv", QUESTIONS)
+
+
+def test_a_table_becomes_rows(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "rows.parquet"
+    assert convert(table, target, "--yes", "--method", "longvt", "--split", "mine") == 0
+    assert f"{target}: 4 rows, 0 skipped" in capsys.readouterr().out
+    rows = read_rows(target)
+    assert [row["extra_info"]["question_type"] for row in rows] == ["mc", "numeric", "open", "segment"]
+    assert [row["reward_model"]["ground_truth"] for row in rows] == ["B", "3", "a boy", "[2.5, 7]"]
+    assert rows[0]["extra_info"]["question"] == "What does she carry?\nA. a lamp\nB. a chair"
+    for row in rows:
+        assert (row["agent_name"], row["data_source"], row["extra_info"]["split"]) == ("longvt", "qa", "mine")
+        assert Path(row["extra_info"]["video_path"]).is_file() and Sample.from_row(row)
+    assert not [report for report in validate_file(target) if report.problems]
+
+
+def test_it_is_the_same_whichever_way_the_table_is_written(table: Path, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "qa.parquet", QUESTIONS)
+    write_jsonl(tmp_path / "qa.jsonl", QUESTIONS)
+    (tmp_path / "qa.json").write_text(json.dumps(QUESTIONS))
+    rows = []
+    for suffix in ("csv", "jsonl", "json", "parquet"):
+        assert convert(tmp_path / f"qa.{suffix}", tmp_path / f"{suffix}.parquet", "--yes") == 0
+        rows.append(read_rows(tmp_path / f"{suffix}.parquet"))
+    assert rows[0] == rows[1] == rows[2] == rows[3]
+
+
+def test_paths_start_from_the_table_wherever_the_command_runs(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert convert(Path("../qa.csv"), Path("rows.parquet"), "--yes") == 0
+    assert f"relative paths of videos start from {tmp_path}" in capsys.readouterr().out
+    assert read_rows(Path("rows.parquet"))[0]["extra_info"]["video_path"] == f"{tmp_path}/videos/a.mp4"
+    assert convert(Path("../qa.csv"), Path("more.parquet"), "--yes", "--videos", "none") == 2
+    assert "none: no such folder" in capsys.readouterr().err
+
+
+def test_columns_and_rows_are_shown_and_nothing_is_written(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a terminal to ask at `--yes` is needed; at one, only yes is."""
+    target = tmp_path / "rows.parquet"
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    assert convert(table, target, "--map", "segment=") == 2
+    shown = capsys.readouterr()
+    for text in ("its name", "What does she carry?", "row 2", "  | B. a chair", "truth 'B', type mc", "rows: mc 1, "):
+        assert text in shown.out
+    assert "types of the first 4 rows: mc 1, numeric 1, open 1, segment 1; open questions need a judge" in shown.out
+    assert "nothing was written, as standard input is no terminal to ask at: add --yes" in shown.err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for answer, code in (("", 2), ("n\n", 2), ("no", 2), ("yes\n", 0)):
+        terminal = io.StringIO(answer)
+        monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+        monkeypatch.setattr("sys.stdin", terminal)
+        assert convert(table, target) == code
+        assert target.exists() == (code == 0)
+
+
+def test_nothing_is_overwritten(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "rows.parquet"
+    target.write_text("mine")
+    assert convert(table, target, "--yes") == 2
+    assert "exists; name another file, or replace it with --overwrite" in capsys.readouterr().err
+    assert target.read_text() == "mine"
+    assert convert(table, target, "--yes", "--overwrite") == 0
+    rows = read_rows(target)
+    assert convert(target, target, "--yes", "--overwrite") == 2
+    assert "is the source; name another file" in capsys.readouterr().err
+    assert read_rows(target) == rows
+    assert convert(table, tmp_path / "rows.jsonl", "--yes") == 2
+    assert "rows are written as parquet; name a file that ends in .parquet, not rows.jsonl" in capsys.readouterr().err
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_bad_rows_are_told_and_good_ones_kept(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = {"qid": 1, "options": ["x", "y"], "question": "Who?", "answer": "B", "video": "videos/a.mp4", "segment": ""}
+    bad = [
+        ({"video": "videos/z.mp4"}, "no video 'videos/z.mp4' (looked for"),
+        ({"video": ""}, "no video is named"),
+        ({"question": " "}, "the column 'question' (question) is empty"),
+        ({"answer": None}, "the column 'answer' (answer) is empty"),
+        ({"answer": "E"}, "the field 'answer' is none of the options: 'E'"),
+        ({"options": "x, y"}, "the options cannot be told apart, got 'x, y'; write them as a JSON list"),
+        ({"segment": "7 - 2"}, "the segment must name start and end"),
+        ({"qid": 1}, "the id '1' is that of row 0 already"),
+        ({"type": "causal"}, "there is no type of question 'causal'"),
+    ]
+    records = [good, *({**good, "qid": 2 + place, **fault} for place, (fault, _) in enumerate(bad))]
+    records.append({**good, "qid": 99, "type": "mc"})
+    target = tmp_path / "rows.parquet"
+    source = write_csv(tmp_path / "bad.csv", records)
+    assert convert(source, target, "--yes", "--map", "type=type") == 0
+    assert [row["extra_info"]["question_id"] for row in read_rows(target)] == ["1", "99"]
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == len(bad)
+    for number, (line, (_, message)) in enumerate(zip(told, bad, strict=True), start=1):
+        assert line.startswith(f"skipped {source}: row {number}: line {number + 2}: ") and message in line
+
+
+def test_many_bad_rows_are_counted(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [QUESTIONS[0], *({**QUESTIONS[0], "video": f"{number}.mp4"} for number in range(30))]
+    assert convert(write_csv(tmp_path / "bad.csv", records), tmp_path / "rows.parquet", "--yes") == 0
+    printed = capsys.readouterr()
+    assert printed.err.count("no video") == 20 and "skipped 10 more" in printed.err
+    assert "rows.parquet: 1 rows, 30 skipped" in printed.out
+    assert "30 of the first 31 rows cannot be written" in printed.out
+
+
+def test_a_table_without_a_good_row(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_csv(tmp_path / "bad.csv", [{**QUESTIONS[0], "video": "z.mp4"}])
+    assert convert(source, tmp_path / "rows.parquet") == 2
+    assert "gives no row; the first was left out" in capsys.readouterr().err
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_several_segments_are_noted(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = [{**QUESTIONS[0], "segment": "[[1, 2]]"}, {**QUESTIONS[0], "segment": "[[1, 2], [4, 6]]"}]
+    assert convert(write_csv(tmp_path / "s.csv", records), tmp_path / "rows.parquet", "--yes") == 0
+    rows = read_rows(tmp_path / "rows.parquet")
+    assert [row["extra_info"]["video_segment"] for row in rows] == [[1.0, 2.0], None]
+    assert "note: 'What does she carry?' names 2 segments" in capsys.readouterr().err
+
+
+def test_option_lines_and_tags_in_the_cells(table: Path, tmp_path: Path) -> None:
+    records = [
+        {"question": "Who?\n(A) a boy\n(B) a girl", "answer": "<answer>B</answer>", "video": "videos/a.mp4"},
+        {"question": "Who?", "answer": "A", "video": "videos/a.mp4"},
+    ]
+    assert convert(write_jsonl(tmp_path / "o.jsonl", records), tmp_path / "rows.parquet", "--yes") == 0
+    first, second = read_rows(tmp_path / "rows.parquet")
+    assert first["extra_info"]["options"] == ["a boy", "a girl"] and first["reward_model"]["ground_truth"] == "B"
+    assert (second["extra_info"]["question_type"], second["extra_info"]["options"]) == ("mc", None)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--turns", "--method", "longvt"],
+            "--turns is no option of --from table",
+        ),
+        (["--method", "magic"], "no method 'magic'"),
+        (["--map", "x"], "--map takes FIELD=COLUMN"),
+        (["--set", "x=1"], "--set is no option of --from"),
+    ],
+)
+def test_bad_usage(
+    options: list[str], message: str, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert convert(table, tmp_path / "rows.parquet", "--yes", *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+TEXTS = st.text(st.characters(categories=("L", "N", "P", "Zs")), min_size=1, max_size=12).filter(
+    lambda text: text.strip()
+)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> dict[str, Any]:
+    """A multiple-choice question, its answer as a letter, a text or a number from 0."""
+    options = draw(st.lists(st.text("abcdefgh", min_size=3, max_size=6), min_size=2, max_size=6, unique=True))
+    return {"question": draw(TEXTS) + "?", "options": options, "place": draw(st.integers(0, len(options) - 1))}
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(questions(), min_size=1, max_size=5),
+    st.sampled_from(["letter", "text", "number"]),
+    st.sampled_from(["csv", "jsonl"]),
+)
+def test_questions_come_back(asked: list[dict[str, Any]], form: str, kind: str) -> None:
+    """Against the questions themselves, whatever characters they have."""
+    forms = {
+        "letter": lambda one: string.ascii_uppercase[one["place"]],
+        "text": lambda one: one["options"][one["place"]],
+        "number": lambda one: one["place"],
+    }
+    first = {"question": "Who?", "options": ["one", "two"], "place": 0}  # so that numbers count from 0
+    asked = [first, *asked]
+    with TemporaryDirectory() as name:
+        folder = touch(Path(name), "v.mp4")
+        records = [{**one, "answer": forms[form](one), "video": "v.mp4"} for one in asked]
+        write = {"csv": write_csv, "jsonl": write_jsonl}[kind]
+        assert convert(write(folder / f"t.{kind}", records), folder / "rows.parquet", "--yes") == 0
+        rows = read_rows(folder / "rows.parquet")
+    assert [row["extra_info"]["options"] for row in rows] == [one["options"] for one in asked]
+    assert [row["reward_model"]["ground_truth"] for row in rows] == [
+        string.ascii_uppercase[one["place"]] for one in asked
+    ]
+    assert [row["extra_info"]["question"].splitlines()[0] for row in rows] == [one["question"].strip() for one in asked]
+
+
+def test_rows_are_no_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
+    assert convert(tmp_path / "rows.parquet", tmp_path / "again.parquet", "--yes") == 2
+    assert "holds rows already (docs/rows.md)" in capsys.readouterr().err
+
+
+CELLS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**20), 10**20),
+    st.floats(),
+    st.text(max_size=20),
+    st.sampled_from(
+        ["v.mp4", "v", "A", "B", "[1, 2]", "[[1,2],[3", "{'A': 1, 'B': 2}", "x|y", "A. x\nB. y", "mc", "9:99"]
+    ),
+    st.lists(st.one_of(st.none(), st.text(max_size=5), st.floats(), st.lists(st.integers(), max_size=3)), max_size=4),
+    st.dictionaries(st.text(max_size=3), st.one_of(st.text(max_size=5), st.none()), max_size=3),
+)
+NAMES = st.sampled_from(
+    ["question", "answer", "video", "options", "segment", "start", "end", "id", "type", "a", "b", "x"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(NAMES, CELLS, max_size=8), min_size=1, max_size=4))
+def test_any_cells_are_read_or_told(records: list[dict[str, Any]]) -> None:
+    """No cell ends in anything but rows that a run can read, or a message."""
+    records = [{"question": "Who?", "answer": "A", "video": "v.mp4"}, *records]
+    with TemporaryDirectory() as name:
+        folder, target = touch(Path(name), "v.mp4"), Path(name) / "rows.parquet"
+        code = convert(write_jsonl(folder / "t.jsonl", records), target, "--yes")
+        assert code in (0, 2) and target.exists() == (code == 0)
+        for row in read_rows(target) if code == 0 else ():
+            assert Sample.from_row(row).question
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=120), st.sampled_from(["csv", "tsv", "jsonl", "json", "parquet", "arrow"]))
+def test_any_bytes_are_read_or_told(content: bytes, suffix: str) -> None:
+    with TemporaryDirectory() as name:
+        source = touch(Path(name), "v.mp4") / f"t.{suffix}"
+        head = b"question,answer,video\n" if suffix == "csv" else b""
+        source.write_bytes(head + content)
+        assert convert(source, Path(name) / "rows.parquet", "--yes") in (0, 2)

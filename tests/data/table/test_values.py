@@ -1,0 +1,159 @@
+"""What a cell says: options, segments, types and videos in the forms that tables have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.data.table.tables import touch
+from verl_video_tools.core.errors import RowError
+from verl_video_tools.data.table.values import (
+    as_text,
+    find_own_video,
+    is_empty,
+    looks_like_video,
+    named_video,
+    options_of,
+    segments_of,
+    type_of,
+)
+
+TEXTS = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=8)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [["a lamp", "a chair"]],
+        [["A. a lamp", "B. a chair"]],
+        ['["a lamp", "a chair"]'],
+        ["['a lamp', 'a chair']"],
+        [{"A": "a lamp", "B": "a chair"}],
+        ['{"B": "a chair", "A": "a lamp"}'],
+        ["a lamp | a chair"],
+        ["a lamp; a chair"],
+        ["a lamp\na chair"],
+        ["A. a lamp\nB. a chair"],
+        ["(A) a lamp (B) a chair"],
+        ["A: a lamp, B: a chair"],
+        ["a lamp", "a chair"],
+        ["a lamp", "a chair", None, ""],
+    ],
+)
+def test_options(values: list[Any]) -> None:
+    assert options_of(values) == ["a lamp", "a chair"]
+
+
+@pytest.mark.parametrize("values", [[None], [""], ["  "], [[]], [float("nan")], [None, "", None]])
+def test_no_options(values: list[Any]) -> None:
+    assert options_of(values) == []
+
+
+@pytest.mark.parametrize("values", [["a lamp, a chair"], ["a lamp"], [["a lamp"]], ["a", "", "c"], ["", "b"], ["[1"]])
+def test_options_that_cannot_be_told_apart(values: list[Any]) -> None:
+    with pytest.raises(RowError, match=r"options (cannot be told apart|must fill)"):
+        options_of(values)
+
+
+@given(st.lists(TEXTS, min_size=2, max_size=8))
+def test_options_come_back_whichever_way_they_are_written(options: list[str]) -> None:
+    lettered = [f"{letter}. {text}" for letter, text in zip("ABCDEFGH", options, strict=False)]
+    for values in (
+        [options],
+        [json.dumps(options)],
+        [repr(options)],
+        [" | ".join(options)],
+        ["\n".join(lettered)],
+        options,
+    ):
+        assert options_of(values) == options
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["[2.5, 7]"], [(2.5, 7.0)]),
+        ([[2.5, 7]], [(2.5, 7.0)]),
+        ([[["0:02.5", 7]]], [(2.5, 7.0)]),
+        (["0:02 - 0:07"], [(2.0, 7.0)]),
+        (["from 2.5 s to 7 s"], [(2.5, 7.0)]),
+        ([2.5, 7], [(2.5, 7.0)]),
+        (["2.5", "00:07"], [(2.5, 7.0)]),
+        ([{"start": 1, "end": 2}], [(1.0, 2.0)]),
+        (["[[1, 2], [4, 6]]"], [(1.0, 2.0), (4.0, 6.0)]),
+        ([None], []),
+        (["", None], []),
+    ],
+)
+def test_segments(values: list[Any], expected: list[tuple[float, float]]) -> None:
+    assert segments_of(values) == expected
+
+
+@pytest.mark.parametrize("values", [["soon"], [[7, 2]], [7, 2], [1, None], [[1, 2, 3]], [5], [[[1, 2], 5]]])
+def test_what_is_no_segment(values: list[Any]) -> None:
+    with pytest.raises(RowError, match="the segment must name start and end"):
+        segments_of(values)
+
+
+def test_types() -> None:
+    names = ["MC", "multiple-choice", "Open-ended", "numeric", "grounding", "", None]
+    assert [type_of(name) for name in names] == ["mc", "mc", "open", "numeric", "segment", None, None]
+    with pytest.raises(RowError, match="no type of question 'causal'; write mc, numeric"):
+        type_of("causal")
+
+
+def test_cells() -> None:
+    assert [as_text(value) for value in (3.0, 2.5, " x ", ["a"], 7)] == ["3", "2.5", "x", '["a"]', "7"]
+    assert [is_empty(value) for value in (None, "", " ", [], {}, float("nan"), 0, "0", False)] == [True] * 6 + [
+        False
+    ] * 3
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ("a/b.mp4", "a/b.mp4"),
+        ("file:///a/b.mp4", "/a/b.mp4"),
+        (["b.mp4"], "b.mp4"),
+        ({"path": "b.mp4"}, "b.mp4"),
+        (217, "217"),
+    ],
+)
+def test_named_videos(value: Any, name: str) -> None:
+    assert named_video(value) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "no video is named"),
+        (None, "no video is named"),
+        (["a.mp4", "b.mp4"], "a row names one video"),
+        ("https://x.org/a.mp4", "is an address"),
+        ({"path": None}, "stored in the table"),
+        (2.5, "a row names one video"),
+    ],
+)
+def test_what_names_no_video(value: Any, message: str) -> None:
+    assert not looks_like_video(value)
+    with pytest.raises(RowError, match=message):
+        named_video(value)
+
+
+def test_videos_are_found(tmp_path: Path) -> None:
+    touch(tmp_path, "table/clips/a.mp4", "table/b.MKV", "moved/x/a.mp4", "c.mp4")
+    table, moved = tmp_path / "table", tmp_path / "moved"
+    assert find_own_video("clips/a.mp4", [table]) == table / "clips/a.mp4"
+    assert find_own_video("clips/a", [table]) == table / "clips/a.mp4"
+    assert find_own_video("b", [tmp_path, table]) == table / "b.MKV"
+    assert find_own_video("../c.mp4", [table]) == tmp_path / "c.mp4"
+    assert find_own_video(str(tmp_path / "c.mp4"), [table], moved) == tmp_path / "c.mp4"
+    assert find_own_video("clips/a.mp4#t=2,4.5", [table]) == Path(f"{table}/clips/a.mp4#t=2,4.5")
+    assert find_own_video("/data/of/another/x/a.mp4", [table], moved) == moved / "x/a.mp4"
+    with pytest.raises(RowError, match=r"no video 'clips/z.mp4' \(looked for .*/table/clips/z.mp4\); put it there, or"):
+        find_own_video("clips/z.mp4", [table])

@@ -1,0 +1,366 @@
+"""`vvt data convert --turns` of the forks' dialogues: learnt and replayed where the video is known, else texts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.data.format_cases import SAMPLES
+from tests.data.row_files import read_rows
+from tests.verl_plugin.harness import processor, tokenizer
+from tests.videos.files import write_video
+from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.data.formats import BenchmarkFiles
+from verl_video_tools.data.formats import read_rows as format_rows
+from verl_video_tools.data.formats.known_questions import KnownQuestions
+from verl_video_tools.data.formats.training_sets import get_source
+from verl_video_tools.data.rows import make_row, write_rows
+from verl_video_tools.data.validate import validate_file
+from verl_video_tools.records.records import read_records
+from verl_video_tools.verl_plugin.sft_dataset import TrajectorySFTDataset
+
+
+@pytest.fixture(scope="module")
+def media(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The videos of the samples: 80 frames, 8 seconds."""
+    folder = tmp_path_factory.mktemp("media")
+    for name in ("coop.mp4", "market.mp4", "race.mp4", "forge.mp4"):
+        write_video(folder / name, num_frames=80, fps=10)
+    return folder
+
+
+def convert(source: Path, target: Path, source_format: str, media: Path, *options: str) -> int:
+    method = source_format.split("-")[0]
+    command = ["data", "convert", str(source), str(target), "--from", source_format, "--method", method, "--turns"]
+    return run([*command, "--videos", str(media), *options])
+
+
+def learnt(path: Path) -> list[str]:
+    """What the loss of each row is on, turn for turn."""
+    options = {"max_length": 16384, "video_tools": {read_rows(path)[0]["agent_name"]: {}}}
+    dataset = TrajectorySFTDataset(str(path), tokenizer(), options, processor())
+    items = [dataset[index] for index in range(len(dataset))]
+    return [tokenizer().decode(item["input_ids"][item["loss_mask"].bool()]) for item in items]
+
+
+def said(turns: Sequence[str], end: str = "<|im_end|>") -> str:
+    return "".join(f"{turn}{end}" for turn in turns)
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_framethinkers_dialogues(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, target = SAMPLES / "framethinker_sft" / "SFT.json", tmp_path / "rows.parquet"
+    records, texts = tmp_path / "records.jsonl", tmp_path / "texts.jsonl"
+    options = (f"--replay={records}", f"--texts={texts}")
+    assert convert(source, target, "framethinker-sft", media, *options) == 0
+    assert "rows.parquet: 2 rows, 2 skipped" in capsys.readouterr().out
+    direct, trace = read_rows(target)
+    assert (direct["template"], trace["template"], len(trace["turns"])) == ("reasoning", "trace", 3)
+    assert trace["turns"][2] == "<think>The  shows a hen.</think>\n<action>output answer: A</action>"
+    assert {row["extra_info"]["video_path"] for row in (direct, trace)} == {str(media / "coop.mp4")}
+    assert learnt(target) == [said(direct["turns"]), said(trace["turns"])]
+    assert not [report for report in validate_file(target) if report.problems]
+
+    replayed = list(read_records(records))
+    assert [line["extra_info"]["question_id"] for line in replayed] == ["0", "1"]
+    calls = replayed[1]["trajectory"].calls()
+    assert [call.ok for call in calls] == [True, True]
+    assert [turn.text for turn in replayed[1]["trajectory"].turns] == trace["turns"]
+    assert replayed[0]["reward"]["accuracy"] > 0
+
+    left = lines(texts)
+    assert [line["row"] for line in left] == [2, 3]
+    assert "no video: looked for SFT/yard in" in left[0]["reason"]
+    assert [message["role"] for message in left[1]["messages"]] == ["user", "assistant"]
+    assert left[1]["messages"][1]["content"].endswith("<action>choose frames between 1 and 20</action>")
+
+
+def test_replays_that_show_other_frames_are_told(
+    media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of a dialogue that lists what the replay shows are not."""
+    trace = json.loads((SAMPLES / "framethinker_sft" / "SFT.json").read_text())[1]
+    source, records = tmp_path / "SFT.json", tmp_path / "records.jsonl"
+
+    def told(messages: list[dict[str, str]]) -> str:
+        source.write_text(json.dumps([{**trace, "messages": messages}]))
+        options = (f"--replay={records}", "--overwrite")
+        assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, *options) == 0
+        return capsys.readouterr().err
+
+    assert "note: 1 of 1 dialogues are shown other frames here than they list, as in row 0: first look: 8 fr" in told(
+        trace["messages"]
+    )
+    (line,) = read_records(records)
+    assert line["shown_otherwise"].endswith("here, 2 frames (0, 79) there (index)")
+    trajectory = line["trajectory"]
+    first = [frame.index for frame in trajectory.initial_frames]
+    chosen = [frame.index for frame in trajectory.calls()[1].frames]
+    asked, *turns = trace["messages"]
+    question = asked["content"].partition("frame 0")[0]
+    listed = {**asked, "content": question + "\n".join(f"frame {number}: <image>" for number in first)}
+    turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 1}: <image>" for number in chosen)}
+    assert "note" not in told([listed, *turns])
+    turns[3] = {**turns[3], "content": "\n".join(f"frame {number + 2}: <image>" for number in chosen)}
+    assert "row 0: look 1: " in told([listed, *turns])
+
+
+def test_what_does_not_replay_is_left_out(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its grammar is right, but the call leads out of the video, or the video cannot be read."""
+    good, trace = json.loads((SAMPLES / "framethinker_sft" / "SFT.json").read_text())[:2]
+    text = json.dumps(trace).replace("frames between 30 and 50", "frames between 500 and 900")
+    (tmp_path / "broken.mp4").write_bytes(b"no video")
+    (tmp_path / "coop.mp4").symlink_to(media / "coop.mp4")
+    source, target, texts = tmp_path / "SFT.json", tmp_path / "rows.parquet", tmp_path / "texts.jsonl"
+    source.write_text(json.dumps([json.loads(text), good, {**good, "video": "broken.mp4"}]))
+    assert convert(source, target, "framethinker-sft", tmp_path) == 0
+    assert len(read_rows(target)) == 3, "grammar and file are all that is looked at"
+    options = ("--overwrite", f"--replay={tmp_path / 'records.jsonl'}", f"--texts={texts}")
+    assert convert(source, target, "framethinker-sft", tmp_path, *options) == 0
+    assert [row["extra_info"]["question_id"] for row in read_rows(target)] == ["1"]
+    told = capsys.readouterr().err
+    assert "row 0: a call does not replay: out_of_range" in told and "row 2: it does not replay" in told
+    assert [line["row"] for line in lines(texts)] == [0, 2]
+
+
+def rl_rows(media: Path, folder: Path) -> Path:
+    """The file that VideoZoomer's reinforcement learning takes, as rows."""
+    questions = [
+        {
+            "problem": "<image>Which hand waves?\nA. The left one\nB. The right one",
+            "solution": "B",
+            "videos": ["market.mp4"],
+        },
+        {"problem": "<image>What is  sold?", "solution": "Fish and bread", "videos": ["market.mp4"]},
+    ]
+    (folder / "rl.json").write_text(json.dumps(questions))
+    command = ["data", "convert", str(folder / "rl.json"), str(folder / "rl.parquet"), "--from", "videozoomer-json"]
+    assert run([*command, "--videos", str(media)]) == 0
+    return folder / "rl.parquet"
+
+
+def test_videozoomers_dialogues_find_their_videos_by_the_question(media: Path, tmp_path: Path) -> None:
+    source, target, texts = SAMPLES / "videozoomer_sft" / "sft.json", tmp_path / "rows.parquet", tmp_path / "t.jsonl"
+    options = (f"--questions={rl_rows(media, tmp_path)}", f"--texts={texts}", f"--replay={tmp_path / 'r.jsonl'}")
+    assert convert(source, target, "videozoomer-sft", media, *options) == 0
+    trace, told, own = read_rows(target)
+    assert {row["extra_info"]["video_path"] for row in (trace, told, own)} == {str(media / "market.mp4")}
+    assert told["reward_model"]["ground_truth"] == own["reward_model"]["ground_truth"] == "Fish and bread"
+    assert trace["extra_info"]["options"] == ["The left one", "The right one"]
+    zoom, answer = trace["turns"]
+    assert learnt(target)[0] == f"{zoom}{answer}<|im_end|>", "no end of message follows its stop string"
+    assert lines(texts) == [], "wrong ones are nothing to learn"
+
+
+def test_dialogues_without_a_video_are_texts(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where no dialogue is left to learn."""
+    entries = json.loads((SAMPLES / "videozoomer_sft" / "sft.json").read_text())[:2]
+    source, texts = tmp_path / "sft.json", tmp_path / "texts.jsonl"
+    source.write_text(json.dumps(entries))
+    assert convert(source, tmp_path / "rows.parquet", "videozoomer-sft", media, f"--texts={texts}") == 2
+    assert f"gives no row; the first was left out: {source}: row 0: no video" in (told := capsys.readouterr().err)
+    assert f"what was said is in {texts}" in told
+    assert [line["messages"][-1]["role"] for line in lines(texts)] == ["assistant"] * 2
+    assert not (tmp_path / "rows.parquet").exists()
+
+
+def test_videobrains_dialogues_need_no_encoder(media: Path, tmp_path: Path) -> None:
+    """Frames found by text are those that the observation lists."""
+    source, target = SAMPLES / "videobrain_sft" / "sft.json", tmp_path / "rows.parquet"
+    records = tmp_path / "records.jsonl"
+    assert convert(source, target, "videobrain-sft", media, f"--replay={records}") == 0
+    trace, direct = read_rows(target)
+    assert (trace["retrieved_frames"], direct["retrieved_frames"]) == ([[44, 50, 61, 79]], [])
+    assert learnt(target) == [said(trace["turns"]), said(direct["turns"])]
+    search, sample = next(iter(read_records(records)))["trajectory"].calls()
+    assert [frame.index for frame in search.frames] == [44, 50, 61, 79] and len(sample.frames) == 8
+
+
+def longvt_dialogue(question: str, call: Mapping[str, Any], answer: str, video: str = "") -> dict[str, Any]:
+    """As the published files have it: the tool's reply is said by the user."""
+
+    def part(text: str | None, **media: Any) -> dict[str, Any]:
+        return {"type": "text", "text": text, "image_url": None, "video_url": None, **media}
+
+    told = f" Think first, call **crop_video** if needed, then answer.{video}"
+    reply = [part("<tool_response>The tool executed successfully."), part(None, image_url={"url": "forge_1_3_0.jpg"})]
+    tool = json.dumps({"name": "crop_video", "arguments": call})
+    called = f"<think>Near the end, <image>.</think>\n<tool_call>{tool}</tool_call>"
+    return {
+        "id": question,
+        "messages": [
+            {"role": "system", "content": [part("Tools.")]},
+            {"role": "user", "content": [part(f"<video>{question}{told}")]},
+            {"role": "assistant", "content": [part(called)]},
+            {"role": "user", "content": reply},
+            {"role": "assistant", "content": [part(f"<think>So.</think>\n<answer>{answer}</answer>")]},
+        ],
+    }
+
+
+def test_longvts_traces_whose_video_is_only_told(media: Path, tmp_path: Path) -> None:
+    """In the instructions, or by the call. Rows of reinforcement learning know truth and segment."""
+    told = " The Video path for this video is: forge.mp4"
+    entries = [
+        longvt_dialogue("Who enters?", {"start_time": 1.0, "end_time": 3.5}, "A boy", told),
+        longvt_dialogue("Who leaves?", {"video_path": "/x/forge.mp4", "start_time": 1.0, "end_time": 3.5}, "A dog"),
+        longvt_dialogue("Who stays?", {"start_time": 1.0, "end_time": 3.5}, "A cat"),
+    ]
+    source, target = tmp_path / "rft.parquet", tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(entries), source)
+    known = [make_row("who  enters?", "A tall boy", media / "forge.mp4", video_segment_seconds=(1, 3))]
+    write_rows(known, tmp_path / "rl.parquet")
+    options = (f"--questions={tmp_path / 'rl.parquet'}", f"--replay={tmp_path / 'r.jsonl'}")
+    assert convert(source, target, "longvt-parquet", media, *options) == 0
+    enters, leaves = read_rows(target)
+    assert (enters["reward_model"]["ground_truth"], enters["extra_info"]["video_segment"]) == ("A tall boy", [1.0, 3.0])
+    assert (leaves["reward_model"]["ground_truth"], leaves["extra_info"]["video_segment"]) == ("A dog", None)
+    assert learnt(target) == [said(row["turns"]) for row in (enters, leaves)]
+    assert "<image>" not in enters["turns"][0]
+
+
+def test_a_dialogue_that_cannot_be_read_costs_itself(
+    media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of what is left out it gives no text."""
+    good = json.loads((SAMPLES / "longvt_parquet" / "longvt_sft.json").read_text())
+    broken = {**good[0], "messages": [{"role": "assistant", "content": "x", "tool_calls": [7]}]}
+    source, texts = tmp_path / "sft.json", tmp_path / "texts.jsonl"
+    source.write_text(json.dumps([broken, "text", good[3], good[2]]))
+    assert convert(source, tmp_path / "rows.parquet", "longvt-parquet", media, f"--texts={texts}") == 0
+    told = capsys.readouterr()
+    assert "rows.parquet: 1 rows, 3 skipped" in told.out
+    assert "row 0: the entry is not in the format of longvt-parquet" in told.err
+    assert [line["row"] for line in lines(texts)] == [2]
+
+
+def test_questions_that_several_rows_ask(tmp_path: Path) -> None:
+    rows = [make_row("Who?", "A boy", tmp_path / f"{name}.mp4") for name in ("a", "b", "b")]
+    write_rows(rows, tmp_path / "rl.parquet")
+    known, asked = KnownQuestions(tmp_path / "rl.parquet"), {"question": "who? ", "options": []}
+    found = known.find(asked, ["/x/b.mp4"])
+    assert found is not None and found.video_path == str(tmp_path / "b.mp4")
+    assert known.find({"question": "Why?", "options": []}, []) is None
+    with pytest.raises(RowError, match=r"several rows ask its question, about a\.mp4, b\.mp4"):
+        known.find(asked, ["c.mp4"])
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "none.parquet")
+    with pytest.raises(UsageError, match="holds no rows about videos"):
+        KnownQuestions(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--replay", "r.jsonl"], "only dialogues are replayed, or written as texts"),
+        (["--texts", "t.jsonl"], "only dialogues are replayed, or written as texts"),
+    ],
+)
+def test_bad_usage(
+    options: list[str], message: str, media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = SAMPLES / "framethinker_sft" / "SFT.json"
+    command = ["data", "convert", str(source), str(tmp_path / "x.parquet"), "--from", "framethinker-sft"]
+    assert run([*command, "--videos", str(media), *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_no_file_of_theirs_is_overwritten(media: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, texts = SAMPLES / "framethinker_sft" / "SFT.json", tmp_path / "texts.jsonl"
+    texts.write_text("mine")
+    assert convert(source, tmp_path / "rows.parquet", "framethinker-sft", media, f"--texts={texts}") == 2
+    assert f"{texts} exists; name another file" in capsys.readouterr().err and texts.read_text() == "mine"
+
+
+def test_the_commands_of_the_page(media: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/cold-start.md, Published traces: all of them, on the samples under the names of the page."""
+    page = (Path(__file__).parents[2] / "docs" / "cold-start.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^## Published traces\n.*?^```bash\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    rl_rows(media, tmp_path)
+    (tmp_path / "rl.parquet").unlink()
+    (tmp_path / "videos").symlink_to(media)
+    for sample in ("framethinker_sft/SFT.json", "videozoomer_sft/sft.json"):
+        (tmp_path / Path(sample).name).symlink_to(SAMPLES / sample)
+    told = " The video path for this video is: forge.mp4"
+    entries = [longvt_dialogue("Who enters?", {"start_time": 1.0, "end_time": 3.5}, "A boy", told)]
+    pq.write_table(pa.Table.from_pylist(entries), tmp_path / "longvt_rft_selftrace_15k3.parquet")
+    asked = {"question": "Who enters?", "answer": "A boy", "video_segment": [1.0, 3.0], "index": 7, "split": "train"}
+    row = {"data_source": "selfqa", "videos": [{"video": "file:///x/forge.mp4"}], "extra_info": asked}
+    row["reward_model"] = {"ground_truth": "A boy"}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "longvt_rl_selfqa_1k6.parquet")
+    monkeypatch.chdir(tmp_path)
+    commands = block.replace("\\\n", " ").splitlines()
+    assert len(commands) == 6
+    for command in commands:
+        assert run(shlex.split(command)[1:]) == 0, command
+    assert len(lines(Path("framethinker_left.jsonl"))) == 2
+    assert read_rows(Path("longvt.parquet"))[0]["extra_info"]["video_segment"] == [1.0, 3.0]
+    assert len(read_rows(Path("videozoomer.parquet"))) == 3
+    assert "What happens at 0:04?" in Path("framethinker.html").read_text(encoding="utf-8")
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=12)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=6), inner, max_size=3)),
+    max_leaves=8,
+)
+SAID = st.sampled_from(
+    [
+        "Who?\nA: x\nB: y\nframe 0: <image>",
+        "<think>t</think><action>output answer: B</action>",
+        "<think>t</think><answer>\\boxed{B}</answer>",
+        '<thinking>t</thinking><tool_call>{"name": "clip_sample"}</tool_call>',
+        "frame 99999999999: <image>\n<frame0_time1..5s><image>",
+    ]
+)
+CONTENT = st.one_of(SAID, JSON, st.lists(st.one_of(st.fixed_dictionaries({"text": SAID}), JSON), max_size=2))
+MESSAGE = st.one_of(
+    st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant", "tool"]), "content": CONTENT}),
+    st.fixed_dictionaries({"from": st.sampled_from(["human", "gpt", "observation"]), "value": CONTENT}),
+    JSON,
+)
+FIELDS = {
+    "messages": st.one_of(st.lists(MESSAGE, max_size=4), JSON),
+    "images": st.one_of(st.lists(st.one_of(st.text(max_size=8), JSON), max_size=2), JSON),
+    "video": st.one_of(st.just("v.mp4"), JSON),
+    "id": JSON,
+    "detailed_rollout": st.one_of(st.lists(JSON, max_size=2), JSON),
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(sorted(FIELDS)), st.just(None), max_size=5).flatmap(
+        lambda names: st.fixed_dictionaries({name: FIELDS[name] for name in names})
+    ),
+    st.sampled_from(["framethinker-sft", "videozoomer-sft", "videobrain-sft", "longvt-parquet"]),
+)
+def test_any_entry_is_read_or_told(entry: dict[str, Any], name: str) -> None:
+    """Nothing that others wrote ends in anything but rows, texts and messages."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "v.mp4").touch()
+        (Path(folder) / "d.json").write_text(json.dumps([entry]))
+        files = BenchmarkFiles(annotations=Path(folder) / "d.json", videos=Path(folder))
+        source = get_source(name)
+        for taught in (False, True):
+            for _, row in format_rows(source, files, taught=taught):
+                assert isinstance(row, RowError) or row["extra_info"]["question"]
+        for read in source.entries(files.annotations):
+            if isinstance(read, dict):
+                with suppress(RowError):
+                    assert all(set(message) == {"role", "content"} for message in source.texts(read))

@@ -1,0 +1,24 @@
+"""A server that is a script of tokens, special ones included; `checks.byte_tokens` says what they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from verl_video_tools.checks.byte_tokens import END, encode
+
+
+@dataclass
+class ScriptedServer:
+    """verl's client of an inference server, which returns the tokens of a script."""
+
+    script: list[list[int]]
+    returned: list[list[int]] = field(default_factory=list)
+
+    async def generate(self, prompt_ids: list[int], sampling_params: dict[str, Any], **options: Any) -> Any:
+        tokens = self.script.pop(0) if self.script else [*encode("nothing more"), END]
+        tokens = tokens[: sampling_params["max_tokens"]]
+        self.returned.append(tokens)
+        logprobs = [-0.5] * len(tokens)
+        return SimpleNamespace(token_ids=tokens, log_probs=logprobs, extra_fields={"global_steps": len(self.returned)})

@@ -1,0 +1,81 @@
+"""FrameMind's recipe: the paper's values, and every rung of its ladder within the budgets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl", reason="recipes configure verl")
+
+from tests.method_costs import LABEL_TOKENS
+from tests.recipes.options import (
+    SETTINGS,
+    TEXT_TOKENS,
+    VIDEOS,
+    Composed,
+    recipe_config,
+)
+from verl_video_tools.core.types import PixelEnvelope, Sample
+from verl_video_tools.methods import get_method
+from verl_video_tools.verl_plugin.settings import group_methods, method_from_config
+from verl_video_tools.video import fit_envelope, image_tokens
+from verl_video_tools.video.sampling import linspace_indices
+
+
+def test_paper_values_of_framemind(composed: Composed) -> None:
+    config = composed("framemind_grpo", "gpu")
+    actor, rollout = config.actor_rollout_ref.actor, config.actor_rollout_ref.rollout
+    assert (actor.ppo_mini_batch_size, rollout.n, rollout.tensor_model_parallel_size) == (64, 8, 4)
+    assert (actor.optim.lr, actor.optim.weight_decay, actor.grad_clip) == (1e-6, 0.01, 1.0)
+    assert (actor.use_kl_loss, actor.kl_loss_coef, actor.kl_loss_type) == (True, 0.001, "low_var_kl")
+    assert config.algorithm.norm_adv_by_std_in_grpo is False
+    assert (actor.clip_ratio_low, actor.clip_ratio_high, actor.clip_ratio_c) == (0.2, 0.3, 3.0)
+    assert (rollout.temperature, rollout.top_p, rollout.max_model_len) == (0.7, 0.9, 32_768)
+    validation = rollout.val_kwargs
+    assert (validation.temperature, validation.top_p, validation.n, validation.do_sample) == (0.01, 0.95, 1, True)
+    assert config.data.mm_processor_kwargs == {"min_pixels": 50_176, "max_pixels": 200_704}
+
+
+@pytest.mark.parametrize(("setting", "factor"), [("cpu", 28), ("gpu", 28), ("gpu", 32)])
+def test_the_dearest_rung_of_framemind_fits(setting: str, factor: int, composed: Composed) -> None:
+    config = composed("framemind_grpo", setting)
+    rollout, kwargs = config.actor_rollout_ref.rollout, config.data.mm_processor_kwargs
+    method = method_from_config("framemind", rollout)
+    assert method.low != method.high
+    group = group_methods(method, rollout, validate=False)
+    assert [member.rung for member in group] == list(range(1, 9))
+    envelope = PixelEnvelope(factor, kwargs.get("min_pixels", 28 * 28), kwargs.get("max_pixels", 1 << 20))
+    sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+
+    def fits(frames: int, width: int, height: int, budget: int) -> bool:
+        tokens = image_tokens(width, height, factor) + LABEL_TOKENS["framemind"]
+        return frames * tokens + TEXT_TOKENS[setting] <= budget
+
+    for member in group:
+        look = member.plan_initial_frames(VIDEOS[setting][-1], sample, envelope)
+        assert fits(len(look), look.width, look.height, config.data.max_prompt_length)
+    width, height = fit_envelope(method.tool_side_pixels, method.tool_side_pixels, envelope)
+    assert fits(2 * method.call_frames, width, height, config.data.max_response_length)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("recipe", ["framemind_grpo", "mixed_grpo"])
+def test_every_rung_of_framemind_spreads_its_frames_evenly(recipe: str, setting: str, composed: Composed) -> None:
+    """The paper's uniform ladder (4.1), as in evaluation; nested times are left to those who ask for them."""
+    rollout = composed(recipe, setting).actor_rollout_ref.rollout
+    method = method_from_config("framemind", rollout)
+    assert method.nested_times is get_method("framemind").nested_times is False
+    info = VIDEOS["gpu"][0]
+    sample = Sample(question="?", ground_truth="A", video_path="v.mp4", question_type="mc")
+    for member in group_methods(method, rollout, validate=False):
+        indices = member.plan_initial_frames(info, sample, PixelEnvelope(28, 784, 1 << 20)).indices
+        assert indices == linspace_indices(0, info.num_frames - 1, member.own_rung()[0])
+
+
+def test_baseline_of_framemind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SETTINGS, "baseline", {**SETTINGS["gpu"], "BASELINE": "1"})
+    config = recipe_config("framemind_grpo", "baseline", tmp_path)
+    method = method_from_config("framemind", config.actor_rollout_ref.rollout)
+    assert (method.low, method.high) == ((32, 448), (32, 448))
+    assert config.trainer.experiment_name == "framemind_fixed32_grpo"

@@ -1,0 +1,96 @@
+"""Parts of frames, points and grids on the viewer's page."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.records.conftest import Browse
+from tests.videos.files import MakeVideo
+from tests.viewer_page import Page, line, written
+from verl_video_tools.core.types import FrameRecord, PixelBox, Tile
+from verl_video_tools.records.thumbnails import decode_thumbnails
+
+
+def with_parts(path: str) -> dict[str, Any]:
+    """The call shows two parts of frame 10 and a grid of three frames."""
+    recorded = line(path=path)
+    parts = [FrameRecord(10, 2.0, 56, 28, PixelBox(*box)) for box in ((0, 0, 32, 18), (32, 9, 64, 36))]
+    grid = FrameRecord(20, 4.0, 84, 56, tiles=(Tile(20, 4.0), Tile(21, 4.2), Tile(22, 4.4)))
+    recorded["trajectory"].turns[0].calls[0].frames = [*parts, grid]
+    return recorded
+
+
+def test_parts_of_frames_and_frames_of_grids_have_thumbnails(tmp_path: Path, make_video: MakeVideo) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    recorded = with_parts(path)
+    thumbnails = decode_thumbnails([(path, recorded["trajectory"])])
+    assert sorted(thumbnails.jpeg_of[path]) == [0, 10, 20, 21, 22, 25, 49]
+    assert list(thumbnails.part_jpeg_of[path]) == [(10, (0, 0, 32, 18)), (10, (32, 9, 64, 36))]
+    sizes = [Image.open(io.BytesIO(jpeg)).size for jpeg in thumbnails.part_jpeg_of[path].values()]
+    assert sizes == [(32, 18), (32, 27)]
+    page = Page(written(tmp_path, [recorded], thumbnails=thumbnails))
+    assert set(page.blocks["video-0"]) == {"0", "10", "20", "21", "22", "25", "49", "10,0,0,32,18", "10,32,9,64,36"}
+    none_left = decode_thumbnails([(path, recorded["trajectory"])], max_thumbnails=2)
+    assert not none_left.jpeg_of and not none_left.part_jpeg_of
+
+
+def test_chromium_draws_boxes_on_whole_frames_beside_their_parts(
+    tmp_path: Path, browse: Browse, make_video: MakeVideo
+) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    recorded = with_parts(path)
+    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
+    page = browse(tmp_path / "view.html", "rollout=0")
+    boxes = [attributes for tag, attributes in page.tags if tag == "rect" and attributes["class"] == "box"]
+    assert [[box[name] for name in ("x", "y", "width", "height")] for box in boxes] == [
+        ["0", "0", "32", "18"],
+        ["32", "9", "32", "27"],
+    ]
+    names = [attributes["alt"] for tag, attributes in page.tags if tag == "img"]
+    shown = ["frame 10", "part of frame 10"] * 2 + ["frame 20", "frame 21", "frame 22"]
+    assert names == ["frame 0", "frame 25", "frame 49", *shown]
+    assert "one picture of 3 frames" in page.texts
+    marks = [attributes.get("class") for tag, attributes in page.tags if tag == "line"]
+    assert marks.count("tool") == 2 + 3
+
+
+def test_chromium_draws_the_point_that_a_call_named(tmp_path: Path, browse: Browse, make_video: MakeVideo) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    recorded = with_parts(path)
+    call = recorded["trajectory"].turns[0].calls[0]
+    call.result = {"box": [0, 0, 32, 18], "point": [16.5, 9]}
+    whole = FrameRecord(12, 2.4, 56, 28)  # no part of it was shown
+    call.frames = [call.frames[0], whole, call.frames[-1]]
+    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
+    page = browse(tmp_path / "view.html", "rollout=0")
+    points = [attributes["d"] for tag, attributes in page.tags if tag == "path" and attributes["class"] == "point"]
+    assert points == ["M 16.5 9 h 0"] * 2  # on the part's frame and the whole one, not on the first look or the grid
+    titles = [attributes.get("title") or "" for tag, attributes in page.tags if tag == "figcaption"]
+    assert sum("point 16.5, 9 (x, y)" in title for title in titles) == 2
+    views = [attributes["viewbox"] for _, attributes in page.tags if attributes.get("class") == "marks"]
+    assert views == ["0 0 64 36"] * 2
+
+
+@pytest.mark.parametrize("point", [None, "here", [1], [1, "<b>"], {"x": 1, "y": 2}])
+def test_chromium_draws_no_point_of_another_form(
+    tmp_path: Path, browse: Browse, make_video: MakeVideo, point: Any
+) -> None:
+    path = make_video(num_frames=50, width=64, height=36)
+    recorded = with_parts(path)
+    recorded["trajectory"].turns[0].calls[0].result = {"point": point}
+    written(tmp_path, [recorded], thumbnails=decode_thumbnails([(path, recorded["trajectory"])]))
+    page = browse(tmp_path / "view.html", "rollout=0")
+    assert not [tag for tag, _ in page.tags if tag == "path"]
+    boxes = [tag for tag, attributes in page.tags if tag == "rect" and attributes["class"] == "box"]
+    assert len(boxes) == 2  # the rest is drawn
+
+
+def test_chromium_tells_times_where_there_are_no_thumbnails(tmp_path: Path, browse: Browse) -> None:
+    written(tmp_path, [with_parts("/no/video.mp4")])
+    page = browse(tmp_path / "view.html", "rollout=0")
+    assert "3 frames: 0:02.0 0:02.0 0:04.0" in page.texts

@@ -1,0 +1,71 @@
+"""The vLLM that is installed does what our front end leans on; differences between versions are in `front_end_facts`.
+
+Whole requests are compared in tests/integration/test_front_end.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from verl_video_tools.core.environment import module_exists
+from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
+
+REPO = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not all(map(module_exists, ("verl", "vllm"))), reason="the pinned environment is not installed"),
+]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """vLLM warns, and warnings are errors here: it runs in a process of its own."""
+    family: Family = request.param
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.verl_plugin.front_end_facts", str(base_model_dir(family))],
+        cwd=REPO,
+        env=os.environ
+        | {
+            "VERL_PLATFORM": "cpu",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_LOGGING_LEVEL": "ERROR",
+            "PYTHONPATH": str(REPO),
+        },
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_images_are_looked_up_under_the_names_that_the_request_has(facts: dict[str, Any]) -> None:
+    without_settings, with_settings = facts["hashes"]
+    assert without_settings == {"equal": True, "plain": True}
+    assert with_settings == {"equal": True, "plain": False}  # one image under two settings is two
+
+
+def test_placing_images_looks_at_each_token_a_few_times_however_many_there_are(facts: dict[str, Any]) -> None:
+    few, many = facts["work"]
+    assert many < 6 and abs(many - few) < 0.5
+
+
+def test_the_vision_tower_computes_on_the_pixel_values_of_the_actors_processor(facts: dict[str, Any]) -> None:
+    """vLLM may normalise them on the device (0.29: Qwen2.5-VL): then 8 bits are sent, exactly."""
+    found = facts["tower_inputs"]
+    assert found["sent_dtype"] == ("uint8" if found["on_device"] else "float32")
+    assert found["difference"] <= 1e-6
+    assert found.get("kept_by_a_reload", True)
+
+
+def test_a_request_without_references_reaches_the_engine_as_it_is(facts: dict[str, Any]) -> None:
+    assert facts["passed_through"]

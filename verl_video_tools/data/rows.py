@@ -1,0 +1,150 @@
+"""Rows of your own questions: `make_row` makes one, `write_rows` a file of them (docs/own-data.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.truths import canonical_number, default_question_type
+from verl_video_tools.core.types import QuestionType, Sample
+from verl_video_tools.data.formats.entries import Row, benchmark_row, without_letters
+from verl_video_tools.data.formats.fields import letter_of, split_options
+from verl_video_tools.data.parquet import write_table
+from verl_video_tools.data.row_schema import ROW_SCHEMA
+from verl_video_tools.methods import method_names
+
+
+def make_row(
+    question: str,
+    answer: str | float | Sequence[float],
+    video_path: str | os.PathLike[str],
+    *,
+    options: Sequence[str] = (),
+    question_type: QuestionType | None = None,
+    video_segment_seconds: Sequence[float] | None = None,
+    method: str | None = None,
+    data_source: str = "own",
+    split: str = "train",
+    index: int = 0,
+    question_id: str | None = None,
+    classification: str | None = None,
+) -> Row:
+    """One question about one video as a row, in the form of docs/rows.md that training, evaluation and tools read.
+
+    The video is not opened, and need not exist yet.
+
+    Args:
+        question: the text that the model reads. Options are appended to it, a line each; where `options` is empty, a
+            question that ends with lines such as ``A. a lamp`` has these as its options.
+        answer: the truth. With options the right one's letter or text; else a text, a number, or ``[start, end]`` in
+            seconds.
+        video_path: made absolute; links stay as they are. May name a part of the file, ``v.mp4#t=5,10`` in seconds.
+        options: texts in the order of their letters; letters that all of them begin with are dropped.
+        question_type: None: `mc` with options or where the answer is a letter, `segment` for ``[start, end]``,
+            `numeric` for a number, else `open`, which needs a judge.
+        video_segment_seconds: [start, end] of the part that shows the answer; for methods that reward looking there.
+        method: the row's `agent_name`, such as ``longvt``; None leaves it to the run's `default_agent_loop`.
+        data_source: name of the data set; verl groups validation metrics by it.
+        split: such as ``train``; in messages and records only.
+        index: the row's place in its file, for messages and records.
+        question_id: what the data set calls the question.
+        classification: for VideoBrain (docs/classify.md).
+
+    Returns:
+        The row, with the columns of `row_schema.ROW_SCHEMA`, and `agent_name` if `method` is given.
+
+    Raises:
+        RowError: the question is empty, the answer names none of the options, the type does not exist or the segment
+            does not start before it ends.
+        UsageError: there is no such method.
+    """
+    if method is not None and method not in method_names():
+        raise UsageError(f"there is no method {method!r}; choose one of: {', '.join(method_names())}")
+    texts = without_letters(options)
+    if texts and question_type not in (None, "mc"):
+        raise RowError(f"a question with options is of type mc, got {question_type!r}; leave out one of the two")
+    if not texts and question_type in (None, "mc"):
+        question, texts = split_options(question)
+    truth = _text_of(answer)
+    if texts:
+        truth = letter_of(truth, texts, "answer")
+    row = benchmark_row(
+        data_source,
+        index=index,
+        split=split,
+        video_path=Path(os.path.abspath(video_path)),
+        question=question,
+        truth=truth,
+        options=texts,
+        question_type=question_type or _type_of(truth, texts),
+        video_segment_seconds=None if video_segment_seconds is None else _ends_of(video_segment_seconds),
+    )
+    row["extra_info"].update(
+        {
+            **({} if question_id is None else {"question_id": question_id}),
+            **({} if classification is None else {"classification": classification}),
+        }
+    )
+    if method is not None:
+        row["agent_name"] = method
+    Sample.from_row(row)
+    return row
+
+
+def write_rows(rows: Iterable[Mapping[str, Any]], path: str | os.PathLike[str], *, overwrite: bool = False) -> int:
+    """Write rows of `make_row` as a parquet file, whole or not at all, with the columns that converted files have.
+
+    Args:
+        overwrite: replace a file that exists.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        RowError: a row has a field that such files do not have, or only some rows name a method.
+        UsageError: there are no rows, or the file exists or cannot be written.
+    """
+    target = Path(path)
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists; give another name, or overwrite=True to replace it")
+    given = [dict(row) for row in rows]
+    if not given:
+        raise UsageError(f"there are no rows to write to {target}")
+    schema = ROW_SCHEMA
+    if any("agent_name" in row for row in given):
+        schema = schema.insert(1, pa.field("agent_name", pa.string()))
+    known = {field.name for field in schema.field("extra_info").type}
+    for number, row in enumerate(given):
+        unknown = sorted({*row} - {*schema.names}) + sorted({*row["extra_info"]} - known)
+        missing = sorted({*schema.names} - {*row})
+        if unknown or missing:
+            told = f"has no field {missing[0]!r}, which others have" if missing else f"has the field {unknown[0]!r}"
+            raise RowError(f"row {number} {told}; files of rows hold what make_row makes, the same for all rows")
+    write_table(pa.Table.from_pylist(given, schema=schema), target)
+    return len(given)
+
+
+def _text_of(answer: Any) -> str:
+    """A truth as rows have it: lists as JSON."""
+    return json.dumps(list(answer)) if isinstance(answer, list | tuple) else str(answer).strip()
+
+
+def _type_of(truth: str, options: Sequence[str]) -> QuestionType:
+    likely = default_question_type(truth, options)
+    return "numeric" if likely == "open" and canonical_number(truth) is not None else likely
+
+
+def _ends_of(segment_seconds: Sequence[float]) -> tuple[float, float]:
+    try:
+        start, end = map(float, segment_seconds)
+    except (TypeError, ValueError) as error:
+        raise RowError(f"the segment must be [start, end] in seconds, got {segment_seconds!r:.80}") from error
+    if not 0.0 <= start < end < float("inf"):
+        raise RowError(f"the segment must be [start, end] in seconds with 0 <= start < end, got [{start:g}, {end:g}]")
+    return start, end
