@@ -10,8 +10,8 @@ import numpy as np
 from benchmarks.soak.growth import ALL, Sample, all_folders, all_kinds, of_folder, of_processes
 from benchmarks.soak.segments import Segment
 
-_MOST_POINTS = 120
-"""Of a line within a segment."""
+_MOST_POINTS = 100
+"""Of a line over all segments, so that the file stays small however long the soak is."""
 _MOST_KINDS = 8
 _SINCE_START = "memory gained, MB"
 
@@ -47,9 +47,10 @@ def draw(segments: Sequence[Segment], path: Path) -> None:
                 steps = [start + sample["step"] - segment.samples[0]["step"] for sample in segment.samples]
                 base = value(segment.samples[0]) if label == _SINCE_START else 0.0
                 values = [value(sample) - base for sample in segment.samples]
+                most = max(1, round(_MOST_POINTS * len(steps) / len(samples)))
                 axis.plot(
-                    _thinned(steps),
-                    _thinned(values),
+                    _thinned(steps, most),
+                    _thinned(values, most),
                     color=f"C{number}",
                     linewidth=1,
                     label=name if start == 0 else None,
@@ -73,6 +74,6 @@ def draw(segments: Sequence[Segment], path: Path) -> None:
     plt.close(figure)
 
 
-def _thinned(values: Sequence[float]) -> list[float]:
-    """Means over runs of neighbours, so that no more than `_MOST_POINTS` are left."""
-    return [float(part.mean()) for part in np.array_split(np.asarray(values, float), min(len(values), _MOST_POINTS))]
+def _thinned(values: Sequence[float], most: int) -> list[float]:
+    """Means over runs of neighbours, so that at most so many are left."""
+    return [float(part.mean()) for part in np.array_split(np.asarray(values, float), min(len(values), most))]
