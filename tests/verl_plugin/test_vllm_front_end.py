@@ -6,18 +6,14 @@ Whole requests are compared in tests/integration/test_front_end.py.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.verl_plugin.own_process import last_line_of
 from verl_video_tools.core.environment import module_exists
 from verl_video_tools.synthetic import FAMILIES, Family, base_model_dir
 
-REPO = Path(__file__).parents[2]
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(not all(map(module_exists, ("verl", "vllm"))), reason="the pinned environment is not installed"),
@@ -26,25 +22,9 @@ pytestmark = [
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def facts(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """vLLM warns, and warnings are errors here: it runs in a process of its own."""
     family: Family = request.param
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.verl_plugin.front_end_facts", str(base_model_dir(family))],
-        cwd=REPO,
-        env=os.environ
-        | {
-            "VERL_PLATFORM": "cpu",
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_LOGGING_LEVEL": "ERROR",
-            "PYTHONPATH": str(REPO),
-        },
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    program = ("-m", "tests.verl_plugin.front_end_facts", str(base_model_dir(family)))
+    found: dict[str, Any] = json.loads(last_line_of(*program, VLLM_CPU_KVCACHE_SPACE="1"))
     return found
 
 
