@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from verl_video_tools import __version__
 from verl_video_tools.cli.budget import Budget
+from verl_video_tools.cli.chat import Chat
 from verl_video_tools.cli.check_loop import CheckLoop
 from verl_video_tools.cli.check_method import CheckMethod
 from verl_video_tools.cli.classify import Classify
@@ -87,6 +88,7 @@ COMMANDS: dict[str, type] = {
     "demo": Demo,
     "path": ConfigPath,
     "replay": Replay,
+    "chat": Chat,
     "check-loop": CheckLoop,
 }
 DATA_COMMANDS: dict[str, type] = {
