@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.core.errors import UsageError
 
@@ -24,9 +25,9 @@ _QUESTION = "\n".join(
 
 @command
 class Budget:
-    """Tell what a first look and a call cost on videos of a kind, and which limits hold a whole rollout."""
+    """Estimate a rollout's tokens, and the limits that it needs."""
 
-    method: Annotated[str, typer.Option(help="Name of the method.")]
+    method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
     processor: Annotated[
         str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model, whose processor counts.")
     ]

@@ -13,8 +13,8 @@ from verl_video_tools.cli.options import command
 
 @command
 class CheckLoop:
-    """Audit a conformance run of an agent loop (docs/loop-conformance.md). Exits with 1 if a clean row breaks a check,
-    or if a planted fault trains and breaks none."""
+    """Audit a conformance run of an agent loop. Exits 1 if a clean row breaks a check, or if a planted fault is trained
+    on and breaks none."""
 
     folder: Annotated[Path, typer.Argument(help="What the run's taps have written (VVT_LOOP_CHECK_DIR).")]
     model: Annotated[Path, typer.Option(help="Folder of the model that the run has started from.")]

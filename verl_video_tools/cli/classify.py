@@ -14,7 +14,7 @@ from verl_video_tools.core.assignments import read_assignments
 
 @command
 class Classify(Asking):
-    """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
+    """Sort questions into Direct, Adaptive and Active. Two models answer them; exits 1 if all failed."""
 
     rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
     out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.options import check_not_read, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -26,7 +27,7 @@ _OTHER_KINDS = (".csv", ".tsv", ".json", ".jsonl", ".txt")
 
 @command
 class Convert:
-    """Write our rows from a table or published data (--from), or rows for verl's own tool loop from ours (--for)."""
+    """Write rows from a table or from published data. With --for, write rows for verl's own tool loop from ours."""
 
     source: Annotated[
         Path, typer.Argument(help="--from: your table or published annotations, file or folder. --for: our rows.")
@@ -38,6 +39,7 @@ class Convert:
             "--from",
             metavar="FORMAT",
             help="Write our rows; FORMAT is the source's: table, for one of your own, or one of `vvt list formats`.",
+            autocompletion=names_of("formats"),
         ),
     ] = None
     loop: Annotated[
@@ -47,7 +49,8 @@ class Convert:
         str | None,
         typer.Option(
             help="--from: agent_name of the rows; default: none. --for: method whose first look and tools they get, "
-            "framethinker (default), longvt or videobrain."
+            "framethinker (default), longvt or videobrain.",
+            autocompletion=names_of("methods"),
         ),
     ] = None
     videos: Annotated[

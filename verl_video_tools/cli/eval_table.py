@@ -14,7 +14,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class EvalTable:
-    """Set results side by side: tables, paired differences with a test, and accuracy against cost as plots."""
+    """Compare evaluations: tables, paired differences and plots."""
 
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
     out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]

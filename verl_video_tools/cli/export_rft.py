@@ -14,7 +14,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class ExportRFT:
-    """Write a policy's own good rollouts for reinforcement fine-tuning, and rows of the cold start beside them."""
+    """Write a policy's own good rollouts as rows. Rows of the cold start can be mixed in."""
 
     records: Annotated[Path, typer.Argument(help="Recorded rollouts: a folder of step_*.jsonl, or a .jsonl file.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns, as export-sft writes them.")]

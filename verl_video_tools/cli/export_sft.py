@@ -28,7 +28,7 @@ _FILTERS = "--min-accuracy, --min-iou, --well-formed and --keep-reasoning"
 
 @command
 class ExportSFT:
-    """Write cold-start data: rollouts of an expert that deserve imitation."""
+    """Write good rollouts of an expert as rows for fine-tuning."""
 
     source: Annotated[
         Path,

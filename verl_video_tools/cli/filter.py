@@ -13,7 +13,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class Filter:
-    """Balance rows by video length, then drop questions that all rollouts, or none, answered."""
+    """Keep rows of medium difficulty, balanced by video length. Drops what all rollouts, or none, answered."""
 
     in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write.")]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.options import Sampling, apart, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -19,10 +20,15 @@ if TYPE_CHECKING:
 
 @command
 class Generate(Sampling):
-    """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
+    """Record scored rollouts of a model behind an endpoint. Exits 1 if all failed."""
 
     rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as videozoomer.")]
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Method whose loop, tools and reward run, such as videozoomer.", autocompletion=names_of("methods")
+        ),
+    ]
     templates: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", help="Forms that dialogues shall take: framethinker, or a TOML file."),

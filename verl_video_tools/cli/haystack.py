@@ -26,7 +26,7 @@ URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this m
 
 @command
 class Haystack:
-    """Make questions about single moments of long videos; exit 1 if none is left."""
+    """Write questions about single moments of long videos. Exits 1 if none is left."""
 
     videos: Annotated[
         Path, typer.Argument(help="A folder, a .txt list of paths, rows (.parquet, .jsonl), or one video file.")

@@ -13,7 +13,7 @@ from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, apar
 
 @command
 class Logic:
-    """Let a model say whether right dialogues are reasoned soundly; exit 1 if none got a verdict."""
+    """Let a model check the reasoning of right dialogues. Exits 1 if none got a verdict."""
 
     records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
     out: Annotated[Path, typer.Argument(help="File to write: right rollouts with a verdict; goes on where it stops.")]

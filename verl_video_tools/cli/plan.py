@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.options import Settings, command
 
 _DEFAULT = "Default: the recipe's."
@@ -15,10 +16,10 @@ _DEFAULT = "Default: the recipe's."
 
 @command
 class Plan:
-    """Model a run's memory, time and disk, and print the options that follow. Exit code 1: it cannot fit."""
+    """Estimate a run's memory, time and disk. Prints the options that follow; exits 1 if it cannot fit."""
 
     model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]
-    method: Annotated[str, typer.Option(help="Name of the method.")]
+    method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
     gpus: Annotated[int, typer.Option(min=1, help="Of all nodes.")] = 8
     gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb.")] = "h100"
     gpus_per_node: Annotated[int, typer.Option(min=1)] = 8
