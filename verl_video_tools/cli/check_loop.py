@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
 
 
@@ -31,6 +32,7 @@ class CheckLoop:
         typer.Option(min=0.0, help="From which difference of probabilities on training tells of it, by an alarm."),
     ] = 0.05
     out: Annotated[Path | None, typer.Option(help="JSON file to write, with what each check has found.")] = None
+    overwrite: Overwrite = False
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
@@ -41,6 +43,7 @@ class CheckLoop:
         from verl_video_tools.loop_check.records import read_rollouts, read_settings
         from verl_video_tools.loop_check.table import explanations, results, text_table
 
+        check_outputs(texts=(self.out,), overwrite=self.overwrite)
         rollouts = read_rollouts(self.folder)
         check_checkpoints(self.checkpoints)
         settings = read_settings(self.folder)

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from verl_video_tools.cli.completion import names_of
-from verl_video_tools.cli.options import check_not_read, command, config_from
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _SKIPPED_SHOWN = 20
-_OTHER_KINDS = (".csv", ".tsv", ".json", ".jsonl", ".txt")
-"""Suffixes that would say something else than what is written."""
 
 
 @command
@@ -67,7 +65,7 @@ class Convert:
     yes: Annotated[
         bool, typer.Option("--yes", help="--from table: write without asking; needed where nobody can be asked.")
     ] = False
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False
+    overwrite: Overwrite = False
     subtitles: Annotated[
         Path | None, typer.Option(help="--from: folder of subtitles, to be told with the questions.")
     ] = None
@@ -142,7 +140,12 @@ class Convert:
         for name, value in {"--map": self.column_map, "--yes": self.yes}.items():
             if value and self.source_format != _TABLE:
                 raise UsageError(f"{name} is an option of --from table")
-        self._check_target()
+        check_outputs(
+            rows=(self.target,),
+            texts=(self.replay, self.texts),
+            sources=(self.source, self.questions),
+            overwrite=self.overwrite,
+        )
         if self.source_format == _TABLE:
             conversion = self._convert_table()
         elif self.source_format is not None:
@@ -161,16 +164,6 @@ class Convert:
             )
         with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
         typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
-
-    def _check_target(self) -> None:
-        """Raises UsageError for a file that exists, or whose name promises something else."""
-        outputs = (self.target, self.replay, self.texts)
-        check_not_read(outputs, (self.source, self.questions))
-        for path in outputs:
-            if path is not None and os.path.isfile(path) and not self.overwrite:
-                raise UsageError(f"{path} exists; name another file, or replace it with --overwrite")
-        if self.target.suffix.lower() in _OTHER_KINDS:
-            raise UsageError(f"rows are written as parquet; name a file that ends in .parquet, not {self.target.name}")
 
     def _convert_table(self) -> Conversion:
         from verl_video_tools.cli.table import convert_table

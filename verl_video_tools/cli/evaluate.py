@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from verl_video_tools.cli.completion import names_of
+from verl_video_tools.cli.files import check_outputs
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -108,14 +109,17 @@ class Evaluate(Asking):
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.controls import controlled
+        from verl_video_tools.evaluation.folder import PROTOCOL
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
-        from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.run import WRITTEN, evaluate
         from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
 
+        if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
+            check_outputs(texts=(self.out / name for name in WRITTEN))
         if bool(self.base_url) == bool(self.serve):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.export_sft import KeepReasoning, MinAccuracy, MinIoU, WellFormed
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
@@ -33,10 +34,13 @@ class ExportRFT:
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of the choice among the rows of the cold start.")] = 0
     keep_reasoning: KeepReasoning = False
+    overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
 
+        sources = (self.records, *(self.cold_start or ()))
+        check_outputs(rows=(self.out_parquet,), sources=sources, overwrite=self.overwrite)
         if self.cold_share is not None and not self.cold_start:
             raise UsageError("--cold-share needs --cold-start FILE")
         report = export_rollouts(

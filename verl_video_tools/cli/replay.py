@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verl_video_tools.cli.completion import names_of
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import (
     Retrieval,
     Settings,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
 
 LOST = 3
-"""Exit code of a rollout that was lost, such as one of an unreadable video: neither its usage nor the program is bad."""
+"""Exit code of a rollout that was lost, such as one of an unreadable video."""
 
 
 @command
@@ -71,8 +72,10 @@ class Replay:
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
     ] = None
+    overwrite: Overwrite = False
 
     def run(self) -> int:
+        check_outputs(texts=(self.html,), sources=(self.turns,), overwrite=self.overwrite)
         turns = read_turns(self.turns)
         extra = read_extra(self.extra)
         if self.video is None and not extra.keys() & {"image_paths", "visuals"}:
