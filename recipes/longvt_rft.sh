@@ -33,7 +33,7 @@ if [ "$COLD_SHARE" != 0 ]; then
     for file in "${sft_files[@]}"; do RFT_OPTIONS+=(--cold-start "$file"); done
     RFT_OPTIONS+=(--cold-share "$COLD_SHARE")
 fi
-vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" "${RFT_OPTIONS[@]}"
+vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" --overwrite "${RFT_OPTIONS[@]}"
 TRAIN_FILES=$RFT_FILE
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings

@@ -66,7 +66,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
         mkdir -p "$SFT_DIR"
         collect_fields --set=
         # Answers are texts of options: a model of a million parameters copies them, but looks up letters poorly.
-        vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" --in-words \
+        vvt data export-sft "$DEMO_DIR/train.parquet" "$TRAIN_FILES" --overwrite --in-words \
             --questions-per-video "$QUESTIONS_PER_VIDEO" --imperfection "$IMPERFECTION" "${FIELDS[@]}" \
             ${EXPORT_OPTIONS[@]+"${EXPORT_OPTIONS[@]}"}
     fi

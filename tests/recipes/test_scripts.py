@@ -58,8 +58,8 @@ def test_rft_mixes_rows_of_the_cold_start(variables: dict[str, str], options: li
     )
     assert "data.train_files='/a=b/rft.parquet'" in arguments
     words = (tmp_path / "vvt.txt").read_text().splitlines()
-    assert words[:2] == ["data", "export-rft"] and words[3] == "/a=b/rft.parquet"
-    given = [f"{name}={value}" for name, value in zip(words[4::2], words[5::2], strict=True)]
+    assert words[:2] == ["data", "export-rft"] and words[3:5] == ["/a=b/rft.parquet", "--overwrite"]
+    given = [f"{name}={value}" for name, value in zip(words[5::2], words[6::2], strict=True)]
     assert given == ["--min-iou=0.3", *(option.format(folder=tmp_path) for option in options)]
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from verl_video_tools.cli.completion import names_of
+from verl_video_tools.cli.files import check_outputs
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -25,20 +27,31 @@ _MOST_FAILURES_SHOWN = 20
 
 @command
 class Evaluate(Asking):
-    """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
+    """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
-    method: Annotated[str | None, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")] = (
-        None
-    )
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Method whose loop, tools and prompts run; `direct` for none.", autocompletion=names_of("methods")
+        ),
+    ] = None
     protocol: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Options of a published evaluation; those given here come before them."),
+        typer.Option(
+            metavar="NAME",
+            help="Options of a published evaluation; those given here come before them.",
+            autocompletion=names_of("protocols"),
+        ),
     ] = None
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
     benchmark: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark."),
+        typer.Option(
+            metavar="NAME",
+            help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark.",
+            autocompletion=names_of("benchmarks"),
+        ),
     ] = None
     annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
     videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
@@ -48,7 +61,11 @@ class Evaluate(Asking):
     ] = None
     extractor: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
+        typer.Option(
+            metavar="NAME",
+            help="Published rule to also read answers by; default: the benchmark's.",
+            autocompletion=names_of("extractors"),
+        ),
     ] = None
     where: Annotated[
         list[str] | None,
@@ -92,14 +109,17 @@ class Evaluate(Asking):
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.controls import controlled
+        from verl_video_tools.evaluation.folder import PROTOCOL
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
-        from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.run import WRITTEN, evaluate
         from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
         from verl_video_tools.rollout.cost import serving_limits
 
+        if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
+            check_outputs(texts=(self.out / name for name in WRITTEN))
         if bool(self.base_url) == bool(self.serve):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:

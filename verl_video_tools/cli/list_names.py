@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.completion import names_of_listed
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
@@ -29,13 +30,13 @@ class Kind(StrEnum):
 
 @command
 class ListNames:
-    """List the names that there are, a line each; with a name, all about that one."""
+    """List methods, formats and other names, or describe one."""
 
     kind: Annotated[Kind, typer.Argument(help="What to list.")]
-    name: Annotated[str | None, typer.Argument(help="One of them.")] = None
+    name: Annotated[str | None, typer.Argument(help="One of them.", autocompletion=names_of_listed)] = None
 
     def run(self) -> None:
-        names = _NAMES[self.kind]()
+        names = texts_of(self.kind)
         if self.name is None:
             width = max(map(len, names))
             for name, (line, _) in names.items():
@@ -48,6 +49,11 @@ class ListNames:
 
 Texts = Mapping[str, tuple[str, str]]
 """What is said of each name in a line, and in full."""
+
+
+def texts_of(kind: Kind) -> Texts:
+    """The names of a kind."""
+    return _NAMES[kind]()
 
 
 def _methods() -> Texts:

@@ -31,6 +31,7 @@ from verl_video_tools.core.environment import (
     of_installed_stack,
 )
 from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.core.pages import page
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -146,7 +147,7 @@ def check_engine(device: str) -> list[Check]:
 
 def check_judge(base_url: str, model: str | None) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
-    fix = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
+    fix = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
     try:
         from verl_video_tools.services.judge.config import JudgeConfig
         from verl_video_tools.services.judge.health import examine_judge

@@ -92,7 +92,7 @@ CONSTANTS = {
     "worker_process_bytes": Constant(1.15 * GB, "bytes per agent loop worker without images", _SCALE_TWO),
     "worker_image_copies": Constant(4.4, "of the 8-bit images of groups under way in a worker", _SCALE_TWO),
     "trainer_image_cache_bytes": Constant(1 * GiB, "bytes per training worker", "verl_plugin: images fetched last"),
-    "frame_cache_bytes": Constant(4 * GiB, "bytes per node", "default of the frame cache (docs/memory.md)"),
+    "frame_cache_bytes": Constant(4 * GiB, "bytes per node", "default of the frame cache"),
     "row_bytes_per_token": Constant(100, "bytes per token of a row in the queue", "assumed: ids, masks, positions"),
     "shm_process_bytes": Constant(GiB, "bytes of /dev/shm per GPU", "assumed: NCCL and vLLM's queues"),
     # ------------------------------------------------------------------------------------------------------ time
