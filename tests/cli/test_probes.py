@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from verl_video_tools.cli import probes
-from verl_video_tools.cli.probes import Status
 from verl_video_tools.core import environment
+from verl_video_tools.core.check import Status
 from verl_video_tools.core.environment import ENGINES, NEEDED, NEXT, PackagePin
 
 EXACT = PackagePin("exact-one", "exact_one", "1.2.3", exact=True)
