@@ -166,6 +166,21 @@ def test_an_address_that_is_none(make_video: MakeVideo, tmp_path: Path, capsys: 
     assert "http://" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give either --url or --serve"),
+        (["--url=http://localhost:1/v1", "--serve=model"], "give either --url or --serve"),
+        (["--url=http://localhost:1/v1", "--serve-option=x=1"], "--serve-option belongs to --serve"),
+    ],
+)
+def test_one_server_is_asked(
+    make_video: MakeVideo, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(["chat", make_video(300), f"--question={KETTLE}", *ZOOMER, *options]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_a_folder_that_cannot_be_written(
     make_video: MakeVideo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

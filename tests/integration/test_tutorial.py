@@ -74,7 +74,9 @@ def tutorial(output_dir: Path) -> Tutorial:
         kill_processes_of(marker)
     logs = {page.stem: (folder / f"{page.stem}.log") for page in PAGES}
     read = {name: log.read_text(errors="replace") for name, log in logs.items() if log.exists()}
-    assert done.returncode == 0, f"exit code {done.returncode} on page {list(read)[-1]}:\n{list(read.values())[-1][-6000:]}"
+    assert done.returncode == 0, (
+        f"exit code {done.returncode} on page {list(read)[-1]}:\n{list(read.values())[-1][-6000:]}"
+    )
     return Tutorial(folder, read)
 
 
@@ -106,3 +108,9 @@ def test_every_question_is_measured_with_an_interval(tutorial: Tutorial, model: 
     overall = json.loads((tutorial.folder / "eval" / model / "results.json").read_text())["overall"]
     assert (overall["items"], overall["failed"]) == (12, 0)
     assert model in (tutorial.folder / "eval" / "table.md").read_text()
+
+
+def test_the_trained_model_is_asked_about_a_video(tutorial: Tutorial) -> None:
+    log = tutorial.logs["5-measure"]
+    assert re.search(r"^initial frames: 8 frames", log, re.MULTILINE)
+    assert re.search(r"^answer: ", log, re.MULTILINE)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,19 +26,25 @@ from verl_video_tools.cli.options import (
     config_from,
     tool_model_config,
 )
+from verl_video_tools.cli.serving import Serve, ServeOption, announced_server
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from verl_video_tools.core.types import Method, PixelEnvelope
 
 
 @command
 class Chat:
-    """Ask a served model about a video, with the method's tools; prints each call, its frames, and the answer."""
+    """Ask a trained model about a video, with the method's tools; prints each call, its frames, and the answer."""
 
     video: Annotated[Path, typer.Argument(metavar="VIDEO", help="Video file.")]
-    url: Annotated[
-        str, typer.Option("--url", "--base-url", metavar="URL", help="OpenAI-compatible endpoint of the model.")
-    ]
     method: Annotated[str, typer.Option(help="Method that the model was trained with, such as longvt.")]
+    url: Annotated[
+        str | None, typer.Option("--url", "--base-url", metavar="URL", help="OpenAI-compatible endpoint of the model.")
+    ] = None
+    serve: Serve = None
+    serve_option: ServeOption = None
     model: Model = None
     question: Annotated[
         str | None,
@@ -75,14 +81,19 @@ class Chat:
 
         if not self.video.is_file():
             raise UsageError(f"{self.video} is no file; name a video file")
-        method = get_method(self.method, **read_assignments(self.settings or []))
-        envelope = envelope_of_model(self.processor, self.min_pixels, self.max_pixels)
-        policy = config_from(PolicyConfig, self, base_url=(self.url,), envelope=envelope)
+        if bool(self.url) == bool(self.serve):
+            raise UsageError("give either --url or --serve")
+        if self.serve is None and self.serve_option:
+            raise UsageError("--serve-option belongs to --serve")
+        fields = read_assignments(self.settings or [])
+        method = get_method(self.method, **fields)
+        envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)
         retriever = local_from_fields(read_assignments(self.retrieval or [], "--retrieval"))
         tool_model = tool_model_config(self.tool_model_base_url, self.tool_model_settings)
         folder = self.out or Path(tempfile.mkdtemp(prefix="vvt_chat_"))
         failed = False
-        with asyncio.Runner() as runner:
+        with asyncio.Runner() as runner, self._endpoint(runner, method, fields, envelope, folder / "vllm.log") as url:
+            policy = config_from(PolicyConfig, self, base_url=(url,), envelope=envelope)
             for number, question in enumerate(self._questions(), 1):
                 rollout = runner.run(
                     ask(
@@ -101,6 +112,23 @@ class Chat:
                 if failed:
                     typer.echo(f"failed: {', '.join(rollout.flags)}: {plain(rollout.error or '')}", err=True)
         return int(failed)
+
+    @contextmanager
+    def _endpoint(
+        self, runner: asyncio.Runner, method: Method, fields: Mapping[str, Any], envelope: PixelEnvelope, log: Path
+    ) -> Iterator[str]:
+        """Its address; a server of our own ends with the context."""
+        if self.serve is None:
+            assert self.url is not None
+            yield self.url
+            return
+        options, name = read_assignments(self.serve_option or [], "--serve-option"), self.model or self.serve
+        stack = AsyncExitStack()
+        try:
+            server = announced_server(self.serve, log, method, fields, envelope, options, name)
+            yield runner.run(stack.enter_async_context(server))
+        finally:
+            runner.run(stack.aclose())
 
     def _questions(self) -> Iterator[str]:
         """The one that was given, or those of standard input until it ends."""
