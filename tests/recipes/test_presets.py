@@ -72,6 +72,15 @@ def test_other_recipes_run_on_eight_gpus_as_well(recipe: str, tmp_path: Path) ->
     if recipe == "mixed_grpo":
         plan = plan_of(config, "longvt", NODES["8x80gb"], "qwen2.5-vl-7b")
         assert plan.reasons == plan.warnings == ()
+    config = composed("mixed_sft", "7b_8x80gb", tmp_path / "mixed_sft")
+    assert (config.data.max_length, config.engine.ulysses_sequence_parallel_size) == (57_344, 2), "as LongVT's"
+
+
+@pytest.mark.parametrize(("devices", "ulysses"), [("1", "1"), ("3", "1"), ("2", "2")])
+def test_gpus_that_are_no_pairs_share_no_sequence(devices: str, ulysses: str, tmp_path: Path) -> None:
+    found = values("longvt_sft", tmp_path / "run", NDEVICES_PER_NODE=devices)
+    assert found["engine.ulysses_sequence_parallel_size"] == ulysses
+    assert int(found["data.max_token_len_per_gpu"]) * int(ulysses) == int(found["data.max_length"])
 
 
 def values(recipe: str, folder: Path, **variables: str) -> dict[str, str]:
