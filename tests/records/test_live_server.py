@@ -116,7 +116,7 @@ def test_chromium_says_that_a_run_was_removed(tmp_path: Path, browse: Browse) ->
     with served(Going(folder, [nothing, lambda: shutil.rmtree(folder)])) as server:
         page = browse(server.url, "", virtual_seconds=9)
     assert listed(page) == [] and f"{folder} is not there any more" in page.texts
-    assert "Reward 0, advantage –" in page.texts, "what was open stays open"
+    assert "Reward 0, advantage \u2013" in page.texts, "what was open stays open"
 
 
 def test_chromium_waits_for_a_first_step(tmp_path: Path, browse: Browse) -> None:
