@@ -102,7 +102,7 @@ def _section(name: str, command: Any) -> Iterator[str]:
         yield "| option | default | meaning |\n|---|---|---|"
         for one in options:
             shown, default, meaning = _signature(one, context)
-            yield f"| `{shown}` | {default} | {meaning} |"
+            yield f"| {', '.join(f'`{name}`' for name in shown.split(' / '))} | {default} | {meaning} |"
         yield ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verl_video_tools.cli.completion import names_of
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.core.errors import UsageError
 

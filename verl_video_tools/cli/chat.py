@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import (
     APIKeyEnv,
     DeadlineSeconds,
@@ -36,10 +37,15 @@ if TYPE_CHECKING:
 
 @command
 class Chat:
-    """Ask a trained model about a video, with the method's tools; prints each call, its frames, and the answer."""
+    """Ask a trained model about a video. Runs the method's tools; prints each call, its frames, and the answer."""
 
     video: Annotated[Path, typer.Argument(metavar="VIDEO", help="Video file.")]
-    method: Annotated[str, typer.Option(help="Method that the model was trained with, such as longvt.")]
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Method that the model was trained with, such as longvt.", autocompletion=names_of("methods")
+        ),
+    ]
     url: Annotated[
         str | None, typer.Option("--url", "--base-url", metavar="URL", help="OpenAI-compatible endpoint of the model.")
     ] = None

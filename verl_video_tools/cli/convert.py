@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.files import check_outputs
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
 from verl_video_tools.cli.serving import Serve, ServeOption, announced_server
 from verl_video_tools.core.assignments import read_assignments

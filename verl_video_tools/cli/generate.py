@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.files import check_continued
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Sampling, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.completion import names_of_listed
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
@@ -26,6 +25,21 @@ class Kind(StrEnum):
     PROTOCOLS = "protocols"
     EXTRACTORS = "extractors"
     PRESETS = "presets"
+
+
+def names_of(kind: str) -> Callable[[str], list[str]]:
+    """For `typer.Option(autocompletion=...)`: the names of a kind that go on from what is typed."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in texts_of(Kind(kind)) if name.startswith(incomplete)]
+
+    return complete
+
+
+def names_of_listed(context: typer.Context, incomplete: str) -> list[str]:
+    """The same, for the second argument of `vvt list`, whose first one is the kind."""
+    kind = context.params.get("kind")
+    return names_of(str(kind))(incomplete) if kind else []
 
 
 @command

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.completion import names_of
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Settings, command
 
 _DEFAULT = "Default: the recipe's."

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verl_video_tools.cli.completion import names_of
 from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import (
     Retrieval,
     Settings,
