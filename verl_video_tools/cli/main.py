@@ -24,6 +24,7 @@ from verl_video_tools.cli.demo import Demo
 from verl_video_tools.cli.doctor import Doctor
 from verl_video_tools.cli.eval_table import EvalTable
 from verl_video_tools.cli.evaluate import Evaluate
+from verl_video_tools.cli.export_hf import ExportHF
 from verl_video_tools.cli.export_rft import ExportRFT
 from verl_video_tools.cli.export_sft import ExportSFT
 from verl_video_tools.cli.filter import Filter
@@ -92,6 +93,7 @@ COMMANDS: dict[str, type] = {
 DATA_COMMANDS: dict[str, type] = {
     "export-sft": ExportSFT,
     "export-rft": ExportRFT,
+    "export-hf": ExportHF,
     "filter": Filter,
     "classify": Classify,
     "convert": Convert,
