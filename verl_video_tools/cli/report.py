@@ -14,7 +14,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class Report:
-    """Draw learning curves from what runs left behind: a page, an image, and the numbers."""
+    """Draw learning curves of one run or several. Writes a page, an image, and the numbers."""
 
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Folder of a run, or of its records; several are compared.")

@@ -86,16 +86,21 @@ class Place:
     offset: int
 
 
-def read_records(path: Path) -> Iterator[dict[str, Any]]:
+def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, Any]]:
     """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
 
     Args:
         path: folder of a training run or of its records (`step_*.jsonl`), or one file of records. A last line without
             its line end was cut while it was written, and is left out.
+        must_exist: a path with no such file is an error; else there are no lines.
 
     Raises:
-        UsageError: a line cannot be read.
+        UsageError: there is no such file, or a line cannot be read.
     """
+    if must_exist and not path.exists():
+        raise UsageError(f"{path}: no such file or folder")
+    if must_exist and path.is_dir() and not step_files(records_folder(path)):
+        raise UsageError(f"{path} holds no recorded rollouts (step_*.jsonl)")
     return (line for _, line in read_places(path))
 
 
