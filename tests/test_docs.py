@@ -202,7 +202,7 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def test_data_sets_are_published_where_their_readers_say() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\[.*?\)) \|", page("data.md"), flags=re.MULTILINE)
+    rows = re.findall(r"^\| \[`([a-z0-9-]+)`\]\(formats.md#\1\) \| (\[.*?\)) \|", page("data.md"), flags=re.MULTILINE)
     assert sorted(name for name, _ in rows) == list(SOURCE_NAMES)
     for name, links in rows:
         reader = type(get_source(name))
