@@ -1,6 +1,6 @@
-# Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs. Defines
-# PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and the
-# functions quoted, files, log_to_file, supervised, told and collect_ray_options.
+# Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs, and takes
+# PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
+# the functions quoted, files, log_to_file, supervised, told and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -65,6 +65,8 @@ cpu)
     ;;
 *) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;
 esac
+
+source "$REPO/recipes/preset.sh"
 
 # A value as Hydra takes it, whatever characters it has (lr=1e-6, brackets).
 quoted() { printf "'%s'" "${1//\'/\\\'}"; }

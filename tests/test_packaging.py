@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 import verl_video_tools
 from verl_video_tools.core import environment
 from verl_video_tools.core.environment import ENGINES, NEEDED, OPTIONAL
+from verl_video_tools.methods import METHOD_NAMES
 
 REPO = Path(__file__).parents[1]
 PACKAGE = REPO / "verl_video_tools"
@@ -169,11 +170,25 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
         str(path.relative_to(REPO)) for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }
     assert wanted - held == set()
+    pages = {f"verl_video_tools/docs/{path.relative_to(REPO / 'docs')}" for path in (REPO / "docs").rglob("*.md")}
+    assert {name for name in held if name.startswith("verl_video_tools/docs/")} == {
+        page
+        for page in pages
+        if not page.startswith("verl_video_tools/docs/api/")  # made from the code
+    }, "messages cite them"
     assert num_bytes < 1_500_000, "weights of models are in the repository, not in the package"
     assert {name for name in held if not name.startswith(("verl_video_tools/", f"{metadata}/"))} == set()
     assert f"{metadata}/licenses/LICENSE" in held
     assert "[verl.plugins]\nverl_video_tools = verl_video_tools.verl_plugin.plugin" in entry_points
     assert "vvt = verl_video_tools.cli:console_main" in entry_points
+
+
+def test_addresses_of_the_project(project: dict[str, Any]) -> None:
+    """What messages and the site take from there can be opened in a browser, and each label fits PyPI."""
+    urls = project["urls"]
+    papers = {name for name, address in urls.items() if address.startswith("https://arxiv.org/abs/")}
+    assert {name.lower() for name in papers} == set(METHOD_NAMES) - {"compose", "direct"}
+    assert all(address.startswith("https://") and len(label) <= 32 for label, address in urls.items())
 
 
 def test_pending_names_only_what_is_not_installed(tmp_path: Path) -> None:

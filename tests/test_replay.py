@@ -27,6 +27,7 @@ def test_unreadable_video(tmp_path: Path, content: bytes | None) -> None:
     assert (result["stop_reason"], result["video"], result["turns"]) == ("video_error", None, [])
     assert set(result["reward"].values()) == {0.0}
     assert result["counts"]["assistant_turns"] == 0
+    assert str(path) in result["error"]
 
 
 @pytest.mark.parametrize("name", ["loop.mp4", "a\0b.mp4"])

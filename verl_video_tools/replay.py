@@ -58,8 +58,8 @@ def replay(
 
     Args:
         method: name of the method, as `get_method` takes it.
-        video: path of the video file. One that cannot be read gives `stop_reason` "video_error" and no reward. None:
-            the row has images (`extra["image_paths"]`), or neither (`extra["visuals"]` is "none").
+        video: path of the video file. One that cannot be read gives `stop_reason` "video_error", an `error` and no
+            reward. None: the row has images (`extra["image_paths"]`), or neither (`extra["visuals"]` is "none").
         question: the whole text that the model would read, options included.
         answer: the ground truth.
         turns: assistant texts in order; those left over when the rollout ends are ignored.
@@ -75,7 +75,8 @@ def replay(
 
     Returns:
         The JSON-able dict that `vvt replay` prints: `method`, `video` (None if it cannot be read), `initial_frames`,
-        `turns`, `stop_reason`, `answer`, `reward`, `counts`. Of a method that compares a group also `not_scored`:
+        `turns`, `stop_reason`, `answer`, `error` (why the rollout was lost: an unreadable video, an abort; else None),
+        `reward`, `counts`. Of a method that compares a group also `not_scored`:
         the components that a rollout earns beside its siblings, and which are 0 in `reward`.
 
     Raises:
@@ -178,6 +179,7 @@ def _as_result(trajectory: Trajectory, reward: dict[str, float], configured: Met
         ],
         "stop_reason": str(trajectory.stop_reason),
         "answer": trajectory.answer,
+        "error": trajectory.error,
         "reward": reward,
         **({"not_scored": list(configured.group_components)} if configured.group_components else {}),
         "counts": trajectory.counts(),

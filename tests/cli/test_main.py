@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from verl_video_tools import __version__
-from verl_video_tools.cli.main import run
+from verl_video_tools.cli.main import COMMANDS, DATA_COMMANDS, run
 
-COMMANDS = ("data", "demo", "doctor", "mcp", "path", "replay", "report", "view")
+ALL = ("data", *COMMANDS)
 
 
 def test_version(capfd: pytest.CaptureFixture[str]) -> None:
@@ -21,28 +23,37 @@ def test_version(capfd: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_command(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     listed = capfd.readouterr().out
-    assert [command for command in COMMANDS if f"  {command} " in listed] == list(COMMANDS)
+    assert [command for command in ALL if f"  {command} " in listed] == list(ALL)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command(command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run([command, "--help"]) == 0
+@pytest.mark.parametrize("command", [[], *([name] for name in ALL), *(["data", name] for name in DATA_COMMANDS)])
+def test_help_of_a_command(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run([*command, "--help"]) == 0
     captured = capfd.readouterr()
-    assert f"Usage: vvt {command}" in captured.out
+    assert " ".join(["Usage: vvt", *command]) in captured.out
     assert captured.err == ""
+    assert run([*command, "-h"]) == 0
+    assert capfd.readouterr() == captured
+
+
+@pytest.mark.parametrize("group", [[], ["data"]])
+def test_a_group_alone_prints_its_help(group: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(group) == 0
+    alone = capfd.readouterr()
+    assert run([*group, "--help"]) == 0
+    assert capfd.readouterr() == alone
+    assert "..." not in alone.out.partition("Commands:")[2], "a first sentence is too long for its line"
 
 
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ([], "Missing command"),
         (["dance"], "dance"),
         (["doctor", "--loud"], "--loud"),
         (["demo"], "--out"),
         (["demo", "--out", "x", "--train-videos", "0"], "--train-videos"),
         (["demo", "--out", "x", "--seed", "one"], "--seed"),
         (["path", "nowhere"], "nowhere"),
-        (["data"], "Missing command"),
         (["data", "dance"], "dance"),
     ],
 )
@@ -84,3 +95,18 @@ def test_module_is_the_command_and_stays_light() -> None:
         check=True,
     )
     assert done.stdout == f"{__version__}\n"
+
+
+def test_bash_completes_commands_options_and_names(tmp_path: Path) -> None:
+    vvt = tmp_path / "vvt"
+    vvt.write_text(f'#!/bin/sh\nexec {sys.executable} -m verl_video_tools.cli "$@"\n')
+    vvt.chmod(0o755)
+    typed = {"vvt data sp": "split", "vvt replay --vid": "--video", "vvt list formats next": "next-qa"}
+    script = ['eval "$(vvt --show-completion)"']
+    for line in typed:
+        words = line.split()
+        script.append(f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _vvt_completion vvt; echo ${{COMPREPLY[@]}}")
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    bash = ["bash", "-c", "\n".join(script)]
+    done = subprocess.run(bash, env=environment, capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.splitlines() == list(typed.values())

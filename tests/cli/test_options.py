@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
 
-from verl_video_tools.cli.main import run
 from verl_video_tools.cli.options import Asking, Temperature
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.services.judge import JudgeConfig
@@ -95,32 +93,3 @@ def test_a_judge_without_an_endpoint() -> None:
 def test_a_value_outside_its_range_is_bad_usage() -> None:
     with pytest.raises(typer.TyperException, match="greater than or equal to 1"):
         call("--concurrency=0")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["split", "rows.parquet", "rows.parquet", "b.parquet"],
-        ["split", "rows.parquet", "a.parquet", "./rows.parquet"],
-        ["decontaminate", "rows.parquet", "rows.parquet", "--against", "x.txt"],
-        ["filter", "rows.parquet", "rows.parquet", "--band-seconds", "3"],
-        ["validate", "rows.parquet", "--out", "rows.parquet"],
-        ["convert", "rows.parquet", "rows.parquet", "--for", "tool_agent", "--overwrite"],
-    ],
-)
-def test_no_command_replaces_its_source(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.parquet").write_text("rows")
-    assert run(["data", *command]) == 2
-    assert "rows.parquet is the source; name another file to write" in capsys.readouterr().err
-    assert Path("rows.parquet").read_text() == "rows"
-
-
-def test_two_outputs_are_two_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["data", "split", "rows.parquet", "a.parquet", "./a.parquet"]) == 2
-    assert "a.parquet is to be written twice; name two files" in capsys.readouterr().err

@@ -218,3 +218,19 @@ def test_real_replay_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert "no_such_field" in done.stderr
+
+
+def test_a_lost_rollout_is_told_and_exits_3(
+    turns_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The whole object, one line on standard error."""
+    broken = tmp_path / "broken.mp4"
+    broken.write_text("no video")
+    command = ["replay", "--method", "framethinker", "--question", "q?", "--answer", "B", "--turns", str(turns_file)]
+    for path in (tmp_path / "gone.mp4", broken):
+        assert run([*command, "--video", str(path)]) == 3
+        captured = capfd.readouterr()
+        result = json.loads(captured.out)
+        assert (result["stop_reason"], set(result["reward"].values())) == ("video_error", {0.0})
+        assert captured.err == f"vvt: video_error: {result['error']}\n"
+        assert str(path) in result["error"]

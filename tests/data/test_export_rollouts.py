@@ -175,7 +175,7 @@ async def test_a_range_of_steps(videos: list[str], tmp_path: Path) -> None:
     """LongVT takes the rollouts of "early" runs."""
     for step, video in enumerate(videos, start=1):
         RecordWriter(tmp_path / "run").write(step, [{**await record(video, GOOD), "step": step}])
-    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet")]
+    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet"), "--overwrite"]
 
     def kept(*options: str) -> list[str]:
         assert CliRunner().invoke(app, [*command, *options]).exit_code == 0
@@ -201,7 +201,7 @@ async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: 
         for n in range(40)
     ]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(cold), tmp_path / "cold.parquet")
-    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet")]
+    command = ["export-rft", str(tmp_path / "run"), str(tmp_path / "rft.parquet"), "--overwrite"]
 
     def mixed(*options: str) -> list[str]:
         result = CliRunner().invoke(app, [*command, "--cold-start", str(tmp_path / "cold.parquet"), *options])
@@ -227,6 +227,9 @@ async def test_rows_of_the_cold_start_are_mixed_in(videos: list[str], tmp_path: 
 
 
 def test_a_run_without_good_rollouts(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no recorded rollouts"):
+        export_rollouts(tmp_path, tmp_path / "rft.parquet")
+    RecordWriter(tmp_path).write(1, [])
     with pytest.raises(UsageError, match="no rollout passes the filters: kept 0"):
         export_rollouts(tmp_path, tmp_path / "rft.parquet")
 

@@ -61,7 +61,7 @@ def test_sources(folder: Path, tmp_path: Path) -> None:
         ("rows.jsonl", "{", "cannot be read"),
         ("rows.parquet", "no parquet", "cannot be read"),
         ("list.txt", "\n", "names no video"),
-        ("absent.txt", None, "cannot be read"),
+        ("absent.txt", None, "no such file or folder"),
     ],
 )
 def test_unusable_sources(name: str, content: str | None, named: str, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_published_annotations_name_their_videos(tmp_path: Path, capsys: pytest.
     mme = tmp_path / "mme.json"
     mme.write_text(json.dumps([asked, {**asked, "videoID": "gone", "answer": "Z"}]))
     source = write_rows(tmp_path / "rows.parquet", [make_row("fine.mp4"), make_row("x/v_dQw4w9WgXcQ_3_9.mp4")])
-    command = ["data", "decontaminate", str(source), str(tmp_path / "clean.parquet"), "--against"]
+    command = ["data", "decontaminate", str(source), str(tmp_path / "clean.parquet"), "--overwrite", "--against"]
     assert run([*command, f"video-mme={mme}"]) == 0
     told = capsys.readouterr()
     assert "1 rows left out (video-mme by youtube 1)" in told.out and "row 1: in video-mme by youtube" in told.err

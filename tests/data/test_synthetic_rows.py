@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from examples.tiny_models.frame_pool import decode_all
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
 from verl_video_tools.synthetic.world import label_at
 from verl_video_tools.video import Video
@@ -86,12 +87,21 @@ def test_a_complete_folder_is_kept_and_anything_else_made_anew(tmp_path: Path) -
     assert video.is_file()
 
     made = video.stat().st_mtime_ns
-    (folder / "manifest.json").unlink()  # as after a run that was interrupted
+    (folder / "manifest.json").write_text("{}")  # as after a run that was interrupted
     make_demo(tmp_path, **tiny)
     assert video.stat().st_mtime_ns != made
 
     make_demo(tmp_path, **{**tiny, "agent_names": ["videozoomer"]})
     assert load_rows(folder / "train.parquet")[0]["agent_name"] == "videozoomer"
+
+
+@pytest.mark.parametrize("name", ["videos/mine.mp4", "train.parquet"])
+def test_a_folder_with_files_of_the_user_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UsageError, match=r"exists, and was made by no demo; name another folder"):
+        make_demo(tmp_path, **{**SMALL, "num_train_videos": 1, "num_test_videos": 1})
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [Path(name).name]
 
 
 def test_renders_in_worker_processes_too(folder: Path, tmp_path: Path) -> None:

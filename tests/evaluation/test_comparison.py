@@ -104,7 +104,7 @@ def test_power_tells_the_least_difference(tmp_path: Path, capsys: pytest.Capture
 def test_results_without_items_are_set_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folders = [write_run(tmp_path / name, wrong=set()) for name in "ab"]
     (folders[1] / "items.jsonl").unlink()
-    line = ["eval-table", *map(str, folders), f"--out={tmp_path}"]
+    line = ["eval-table", *map(str, folders), f"--out={tmp_path}", "--overwrite"]
     assert run(line) == 0
     told = capsys.readouterr()
     assert "without paired differences: cannot read items from" in told.err and "shared items" not in told.out

@@ -161,7 +161,7 @@ def test_results_side_by_side(video_mme: BenchmarkFiles, tmp_path: Path, capsys:
     assert "| grouping | group | a | results.json |" in printed
     assert "| duration | long | 0.0 (1) | 100.0 (1) |" in printed
     assert (tmp_path / "accuracy_frames.png").stat().st_size > 0
-    assert run(["eval-table", str(tmp_path / "nothing"), f"--out={tmp_path}"]) == 2
+    assert run(["eval-table", str(tmp_path / "nothing"), f"--out={tmp_path}", "--overwrite"]) == 2
     assert "cannot read a result from" in capsys.readouterr().err
     file = tmp_path / "a" / "results.json"
     assert run(["eval-table", str(tmp_path / "a"), f"--out={file}"]) == 2

@@ -143,6 +143,20 @@ def test_command(capsys: pytest.CaptureFixture[str]) -> None:
         assert captured.out == "" and captured.err.count("\n") == 1
 
 
+def test_rows_that_exceed_the_budget_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    """More written per turn than the recipe's response holds, and so more than its context."""
+    command = ["budget", "--method", "videozoomer", "--processor", model_dir(), "--turn-tokens", "30000"]
+    assert run(command) == 0
+    found = re.findall(
+        r"^(\w+) +([\d,]+) +([\d,]+)(?:    exceeded by ([\d,]+))?$", capsys.readouterr().out, re.MULTILINE
+    )
+    rows = {name: [int(cell.replace(",", "")) for cell in cells if cell] for name, *cells in found}
+    assert rows.keys() == {"MAX_PROMPT_LENGTH", "MAX_RESPONSE_LENGTH", "MAX_MODEL_LEN", "pictures"}
+    for name, (needed, reserved, *excess) in rows.items():
+        assert excess == ([needed - reserved] if needed > reserved else []), name
+    assert len(rows["MAX_RESPONSE_LENGTH"]) == len(rows["MAX_MODEL_LEN"]) == 3 and len(rows["pictures"]) == 2
+
+
 def test_a_method_without_calls(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["budget", "--method", "direct", "--processor", model_dir()]) == 0
     out = capsys.readouterr().out

@@ -4,6 +4,7 @@
     options.py        what several of them share: options, and options as a config
     progress.py       bars, or lines in a file, on standard error
     output.py         keeps what libraries print out of a command's own output
+    files.py          refuses to write where something would be lost
     doctor_report.py  the work of `vvt doctor`, which needs no Typer; probes.py is what it looks at
 
 Every other module is one command: a dataclass whose fields are its options, and whose method `run` does it.

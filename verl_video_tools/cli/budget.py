@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.core.errors import UsageError
 
@@ -24,9 +25,9 @@ _QUESTION = "\n".join(
 
 @command
 class Budget:
-    """Tell what a first look and a call cost on videos of a kind, and which limits hold a whole rollout."""
+    """Estimate a rollout's tokens, and the limits that it needs."""
 
-    method: Annotated[str, typer.Option(help="Name of the method.")]
+    method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
     processor: Annotated[
         str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model, whose processor counts.")
     ]
@@ -34,7 +35,9 @@ class Budget:
     size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the video, in pixels.")] = "1920x1080"
     fps: Annotated[float, typer.Option(min=0.1, help="Frames per second of the video.")] = 30.0
     turn_tokens: Annotated[int, typer.Option(min=1, help="What the policy writes in a turn.")] = 512
-    question: Annotated[str, typer.Option(help="Text of the question, with its options.")] = _QUESTION
+    question: Annotated[
+        str, typer.Option(help="Text of the question, with its options.", show_default="one with four options")
+    ] = _QUESTION
     min_pixels: Annotated[int | None, typer.Option(help="The run's data.mm_processor_kwargs.min_pixels.")] = None
     max_pixels: Annotated[int | None, typer.Option(help="Likewise, max_pixels.")] = None
     assignments: Settings = None
@@ -78,7 +81,9 @@ def as_text(estimate: CostEstimate) -> str:
     }
     turns = f"{estimate.max_turns} turns"
     lines += ["", f"{'':<22}{turns:>10}{'reserved':>12}    tokens written per turn: {estimate.turn_tokens:,}"]
-    lines += [f"{name:<22}{own:>10,}{recipe:>12,}" for name, (own, recipe) in rows.items()]
+    for name, (own, recipe) in rows.items():
+        mark = f"    exceeded by {own - recipe:,}" if own > recipe else ""
+        lines.append(f"{name:<22}{own:>10,}{recipe:>12,}{mark}")
     if estimate.call is not None:
         num_calls = estimate.calls_that_fit(reserved)
         lines += ["", f"within what the recipe reserves: {num_calls} of {estimate.max_turns - 1} such calls"]

@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
 
 
 @command
 class CheckLoop:
-    """Audit a conformance run of an agent loop (docs/loop-conformance.md). Exits with 1 if a clean row breaks a check,
-    or if a planted fault trains and breaks none."""
+    """Audit a conformance run of an agent loop. Exits 1 if a clean row breaks a check, or if a planted fault is trained
+    on and breaks none."""
 
     folder: Annotated[Path, typer.Argument(help="What the run's taps have written (VVT_LOOP_CHECK_DIR).")]
     model: Annotated[Path, typer.Option(help="Folder of the model that the run has started from.")]
@@ -31,6 +32,7 @@ class CheckLoop:
         typer.Option(min=0.0, help="From which difference of probabilities on training tells of it, by an alarm."),
     ] = 0.05
     out: Annotated[Path | None, typer.Option(help="JSON file to write, with what each check has found.")] = None
+    overwrite: Overwrite = False
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
@@ -41,6 +43,7 @@ class CheckLoop:
         from verl_video_tools.loop_check.records import read_rollouts, read_settings
         from verl_video_tools.loop_check.table import explanations, results, text_table
 
+        check_outputs(texts=(self.out,), overwrite=self.overwrite)
         rollouts = read_rollouts(self.folder)
         check_checkpoints(self.checkpoints)
         settings = read_settings(self.folder)

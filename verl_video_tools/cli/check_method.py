@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Settings, command
 from verl_video_tools.cli.output import hold_output
 from verl_video_tools.cli.replay import read_turns
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 
 @command
 class CheckMethod:
-    """Ask whether a method keeps what loops, records and training rely on; exit 1 if not. No model is needed."""
+    """Check the properties that training needs of a method. No model is needed. Exits 1 if one does not hold."""
 
-    method: Annotated[str | None, typer.Argument(metavar="NAME|module:Class", help="Method to check.")] = None
+    method: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME|module:Class", help="Method to check.", autocompletion=names_of("methods")),
+    ] = None
     all_methods: Annotated[bool, typer.Option("--all", help="Check every method that is installed.")] = False
     turns: Annotated[
         Path | None, typer.Option(help="JSON file: list of turns that call or answer, where none are found.")

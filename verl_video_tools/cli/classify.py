@@ -8,13 +8,14 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import check_outputs
 from verl_video_tools.cli.options import Asking, RetryFlagged, Seed, Temperature, command
 from verl_video_tools.core.assignments import read_assignments
 
 
 @command
 class Classify(Asking):
-    """Sort questions into Direct, Adaptive and Active by what two models make of them; exit 1 if all failed."""
+    """Sort questions into Direct, Adaptive and Active. Two models answer them; exits 1 if all failed."""
 
     rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
     out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")]
@@ -42,6 +43,9 @@ class Classify(Asking):
         from verl_video_tools.data.classify_export import export_classified, write_report
         from verl_video_tools.methods import get_method
 
+        if not (self.out_dir / "base.jsonl").exists():  # else the folder of such a run, which goes on there
+            tables = (self.out_dir / name for name in ("sft.parquet", "rl.parquet"))
+            check_outputs(rows=tables, texts=(self.out_dir / name for name in ("report.json", "report.md")))
         teacher_method = get_method(self.method, **read_assignments(self.settings or []))
         with progress_bars("base model", "teacher") as (base_progress, teacher_progress):
             evaluation = asyncio.run(

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from verl_video_tools.cli.options import check_not_read, command, config_from
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.list_names import names_of
+from verl_video_tools.cli.options import command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -20,13 +21,11 @@ if TYPE_CHECKING:
 
 _TABLE = "table"
 _SKIPPED_SHOWN = 20
-_OTHER_KINDS = (".csv", ".tsv", ".json", ".jsonl", ".txt")
-"""Suffixes that would say something else than what is written."""
 
 
 @command
 class Convert:
-    """Write our rows from a table or published data (--from), or rows for verl's own tool loop from ours (--for)."""
+    """Write rows from a table or from published data. With --for, write rows for verl's own tool loop from ours."""
 
     source: Annotated[
         Path, typer.Argument(help="--from: your table or published annotations, file or folder. --for: our rows.")
@@ -38,6 +37,7 @@ class Convert:
             "--from",
             metavar="FORMAT",
             help="Write our rows; FORMAT is the source's: table, for one of your own, or one of `vvt list formats`.",
+            autocompletion=names_of("formats"),
         ),
     ] = None
     loop: Annotated[
@@ -47,7 +47,8 @@ class Convert:
         str | None,
         typer.Option(
             help="--from: agent_name of the rows; default: none. --for: method whose first look and tools they get, "
-            "framethinker (default), longvt or videobrain."
+            "framethinker (default), longvt or videobrain.",
+            autocompletion=names_of("methods"),
         ),
     ] = None
     videos: Annotated[
@@ -64,7 +65,7 @@ class Convert:
     yes: Annotated[
         bool, typer.Option("--yes", help="--from table: write without asking; needed where nobody can be asked.")
     ] = False
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that exists.")] = False
+    overwrite: Overwrite = False
     subtitles: Annotated[
         Path | None, typer.Option(help="--from: folder of subtitles, to be told with the questions.")
     ] = None
@@ -139,7 +140,12 @@ class Convert:
         for name, value in {"--map": self.column_map, "--yes": self.yes}.items():
             if value and self.source_format != _TABLE:
                 raise UsageError(f"{name} is an option of --from table")
-        self._check_target()
+        check_outputs(
+            rows=(self.target,),
+            texts=(self.replay, self.texts),
+            sources=(self.source, self.questions),
+            overwrite=self.overwrite,
+        )
         if self.source_format == _TABLE:
             conversion = self._convert_table()
         elif self.source_format is not None:
@@ -158,16 +164,6 @@ class Convert:
             )
         with_subtitles = "" if self.subtitles is None else f" ({conversion.num_with_subtitles} with subtitles)"
         typer.echo(f"{self.target}: {conversion.num_written} rows{with_subtitles}, {len(conversion.skipped)} skipped")
-
-    def _check_target(self) -> None:
-        """Raises UsageError for a file that exists, or whose name promises something else."""
-        outputs = (self.target, self.replay, self.texts)
-        check_not_read(outputs, (self.source, self.questions))
-        for path in outputs:
-            if path is not None and os.path.isfile(path) and not self.overwrite:
-                raise UsageError(f"{path} exists; name another file, or replace it with --overwrite")
-        if self.target.suffix.lower() in _OTHER_KINDS:
-            raise UsageError(f"rows are written as parquet; name a file that ends in .parquet, not {self.target.name}")
 
     def _convert_table(self) -> Conversion:
         from verl_video_tools.cli.table import convert_table

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import KnownBy, Rows, check_not_read, command, listed
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.options import KnownBy, Rows, command, listed
 from verl_video_tools.data.video_identity import SIGNS
 
 
@@ -28,11 +29,12 @@ class Decontaminate:
         ),
     ]
     by: KnownBy = None
+    overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.subsets import decontaminate
 
-        check_not_read((self.out,), (self.source,))
+        check_outputs(rows=(self.out,), sources=(self.source,), overwrite=self.overwrite)
         found = decontaminate(
             self.source, self.out, self.against, self.by or SIGNS, lambda text: typer.echo(text, err=True)
         )

@@ -42,7 +42,7 @@ class Demo:
     def run(self) -> None:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.synthetic_benchmarks import FILES
-        from verl_video_tools.data.synthetic_rows import make_demo
+        from verl_video_tools.data.synthetic_rows import check_free, make_demo
         from verl_video_tools.methods import METHOD_NAMES, method_class, method_names
         from verl_video_tools.methods.toolkit.synthetic import write_prompt
         from verl_video_tools.synthetic import base_model_dir, clip_dir
@@ -54,6 +54,7 @@ class Demo:
         except FileNotFoundError as error:
             raise SetupError(str(error)) from error
         with writing(self.out, "name a folder that can be made and written"):
+            check_free(self.out)
             # Rows may name loops that are no method.
             for name in (*METHOD_NAMES, *(set(agent_names) & set(method_names()) - set(METHOD_NAMES))):
                 write_prompt(method_class(name), self.out / "prompts")

@@ -8,28 +8,38 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
 @command
 class EvalTable:
-    """Set results side by side: tables, paired differences with a test, and accuracy against cost as plots."""
+    """Compare evaluations: tables, paired differences and plots."""
 
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
     out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]
     power: Annotated[
         bool, typer.Option("--power", help="Also tell what difference so many items and videos can show.")
     ] = False
+    overwrite: Overwrite = False
 
     def run(self) -> None:
-        from verl_video_tools.evaluation.comparison import compare, comparison_table, power_table, write_comparisons
+        from verl_video_tools.evaluation.comparison import (
+            PAIRED,
+            compare,
+            comparison_table,
+            power_table,
+            write_comparisons,
+        )
         from verl_video_tools.evaluation.items import read_items
         from verl_video_tools.evaluation.knowledge import knowledge_table
-        from verl_video_tools.evaluation.plots import write_plots
+        from verl_video_tools.evaluation.plots import PLOTS, write_plots
         from verl_video_tools.evaluation.run import read_result
-        from verl_video_tools.evaluation.tables import write_tables
+        from verl_video_tools.evaluation.tables import TABLES, write_tables
 
+        names = (*TABLES, PAIRED, *PLOTS)
+        check_outputs(texts=(self.out / name for name in names), overwrite=self.overwrite)
         paths = _names(self.results)
         read = {name: read_result(path) for name, path in paths.items()}
         try:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
+from verl_video_tools.cli.files import check_outputs
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
+from verl_video_tools.cli.serving import Serve, ServeOption, announced_server
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
-    from verl_video_tools.core.types import RolloutLimits
     from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
@@ -25,20 +25,31 @@ _MOST_FAILURES_SHOWN = 20
 
 @command
 class Evaluate(Asking):
-    """Measure a model with the loop, frames and graders of training; exit 1 if all items failed."""
+    """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
     out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
-    method: Annotated[str | None, typer.Option(help="Method whose loop, tools and prompts run; `direct` for none.")] = (
-        None
-    )
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="Method whose loop, tools and prompts run; `direct` for none.", autocompletion=names_of("methods")
+        ),
+    ] = None
     protocol: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Options of a published evaluation; those given here come before them."),
+        typer.Option(
+            metavar="NAME",
+            help="Options of a published evaluation; those given here come before them.",
+            autocompletion=names_of("protocols"),
+        ),
     ] = None
     rows: Annotated[Path | None, typer.Option(metavar="ROWS.parquet", help="Rows with the questions.")] = None
     benchmark: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark."),
+        typer.Option(
+            metavar="NAME",
+            help="Or a benchmark, such as video-mme, or your own as my_module:MyBenchmark.",
+            autocompletion=names_of("benchmarks"),
+        ),
     ] = None
     annotations: Annotated[Path | None, typer.Option(help="The benchmark's annotation file, or folder.")] = None
     videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
@@ -48,7 +59,11 @@ class Evaluate(Asking):
     ] = None
     extractor: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Published rule to also read answers by; default: the benchmark's."),
+        typer.Option(
+            metavar="NAME",
+            help="Published rule to also read answers by; default: the benchmark's.",
+            autocompletion=names_of("extractors"),
+        ),
     ] = None
     where: Annotated[
         list[str] | None,
@@ -60,12 +75,8 @@ class Evaluate(Asking):
         list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy rests on; repeatable.")
     ] = None
     base_url: Annotated[list[str] | None, BASE_URL] = None
-    serve: Annotated[
-        str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")
-    ] = None
-    serve_option: Annotated[
-        list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
-    ] = None
+    serve: Serve = None
+    serve_option: ServeOption = None
     model: Model = None
     processor: Annotated[
         str | None,
@@ -92,14 +103,16 @@ class Evaluate(Asking):
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.evaluation.controls import controlled
+        from verl_video_tools.evaluation.folder import PROTOCOL
         from verl_video_tools.evaluation.model_files import model_digest
         from verl_video_tools.evaluation.processor import envelope_of_model
-        from verl_video_tools.evaluation.run import evaluate
+        from verl_video_tools.evaluation.run import WRITTEN, evaluate
         from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
-        from verl_video_tools.rollout.cost import serving_limits
 
+        if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
+            check_outputs(texts=(self.out / name for name in WRITTEN))
         if bool(self.base_url) == bool(self.serve):
             raise UsageError("give either --base-url or --serve")
         if self.serve is None and self.serve_option:
@@ -137,10 +150,7 @@ class Evaluate(Asking):
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
-            usual = get_method(configured.name, **{"file": given["file"]} if "file" in given else {})  # a composition's
-            limits = serving_limits(configured, usual, envelope)
-            as_video = configured.initial_frames_as_video
-            server = _announced(self.serve, self.out / "vllm.log", limits, options, model, as_video)
+            server = announced_server(self.serve, self.out / "vllm.log", configured, given, envelope, options, model)
         policy = self.policy(
             model=model,
             envelope=envelope,
@@ -217,18 +227,6 @@ class Evaluate(Asking):
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
         return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
-
-
-@asynccontextmanager
-async def _announced(
-    model: str, log: Path, limits: RolloutLimits, options: Mapping[str, Any], name: str, takes_video: bool
-) -> AsyncIterator[str]:
-    """`served_model`, told to the user when it starts."""
-    from verl_video_tools.evaluation.serve import served_model
-
-    typer.echo(f"starting vLLM, which prints to {log}", err=True)
-    async with served_model(model, log, limits, options, name=name, takes_video=takes_video) as base_url:
-        yield base_url
 
 
 def _tell_failures(result: dict[str, Any]) -> None:

@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.export_sft import KeepReasoning, MinAccuracy, MinIoU, WellFormed
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
 @command
 class ExportRFT:
-    """Write a policy's own good rollouts for reinforcement fine-tuning, and rows of the cold start beside them."""
+    """Write a policy's own good rollouts as rows. Rows of the cold start can be mixed in."""
 
     records: Annotated[Path, typer.Argument(help="Recorded rollouts: a folder of step_*.jsonl, or a .jsonl file.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns, as export-sft writes them.")]
@@ -33,10 +34,13 @@ class ExportRFT:
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of the choice among the rows of the cold start.")] = 0
     keep_reasoning: KeepReasoning = False
+    overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.export_rollouts import COLD_SHARE, export_rollouts
 
+        sources = (self.records, *(self.cold_start or ()))
+        check_outputs(rows=(self.out_parquet,), sources=sources, overwrite=self.overwrite)
         if self.cold_share is not None and not self.cold_start:
             raise UsageError("--cold-share needs --cold-start FILE")
         report = export_rollouts(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import Retrieval, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
@@ -28,7 +29,7 @@ _FILTERS = "--min-accuracy, --min-iou, --well-formed and --keep-reasoning"
 
 @command
 class ExportSFT:
-    """Write cold-start data: rollouts of an expert that deserve imitation."""
+    """Write good rollouts of an expert as rows for fine-tuning."""
 
     source: Annotated[
         Path,
@@ -66,12 +67,14 @@ class ExportSFT:
         typer.Option("--set", metavar="[METHOD.]FIELD=VALUE", help="Override a field of the scripted expert's method."),
     ] = None
     retrieval: Retrieval = None
+    overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.export_rollouts import export_rollouts
         from verl_video_tools.data.sft import export_sft
         from verl_video_tools.services.retrieval import local_from_fields
 
+        check_outputs(rows=(self.out_parquet,), sources=(self.source,), overwrite=self.overwrite)
         filters = self.min_accuracy is not None or self.min_iou > 0.0 or self.well_formed or self.keep_reasoning
         scripted = (
             self.imperfection > 0.0

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import check_not_read, command
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
 
 @command
 class Filter:
-    """Balance rows by video length, then drop questions that all rollouts, or none, answered."""
+    """Keep rows of medium difficulty, balanced by video length. Drops what all rollouts, or none, answered."""
 
     in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write.")]
@@ -31,11 +32,13 @@ class Filter:
         int | None, typer.Option(min=1, help="Rows of each band at most; default: as many as the median band has.")
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0
+    overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.difficulty import filter_rows, pass_rates_of_file, pass_rates_of_records
 
-        check_not_read((self.out_parquet,), (self.in_parquet, self.records, self.pass_rates))
+        sources = (self.in_parquet, self.records, self.pass_rates)
+        check_outputs(rows=(self.out_parquet,), sources=sources, overwrite=self.overwrite)
         if self.records is not None and self.pass_rates is not None:
             raise UsageError("give either --records or --pass-rates")
         if self.records is None and self.pass_rates is None and not self.band_seconds:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Sampling, apart, command
+from verl_video_tools.cli.files import check_continued
+from verl_video_tools.cli.list_names import names_of
+from verl_video_tools.cli.options import Sampling, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -19,10 +21,15 @@ if TYPE_CHECKING:
 
 @command
 class Generate(Sampling):
-    """Record scored rollouts of a model behind an endpoint; exit 1 if all failed."""
+    """Record scored rollouts of a model behind an endpoint. Exits 1 if all failed."""
 
     rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as videozoomer.")]
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Method whose loop, tools and reward run, such as videozoomer.", autocompletion=names_of("methods")
+        ),
+    ]
     templates: Annotated[
         str | None,
         typer.Option(metavar="NAME|FILE", help="Forms that dialogues shall take: framethinker, or a TOML file."),
@@ -56,14 +63,14 @@ def make_rollouts(
     from verl_video_tools.data.generate import generate
     from verl_video_tools.methods import get_method
 
-    out = apart(options.out, source)
+    check_continued(options.out, (source,))
     configured = get_method(method, **read_assignments(options.settings or []))
     policy, judge, retriever = options.policy(), options.judge(), options.retriever()
     with progress_bars(type(options).__name__.lower()) as (progress,):
         summary = asyncio.run(
             generate(
                 tasks,
-                out,
+                options.out,
                 configured,
                 policy,
                 judge=judge,
@@ -75,5 +82,5 @@ def make_rollouts(
                 progress=progress,
             )
         )
-    print(f"{out}: {summary}")
+    print(f"{options.out}: {summary}")
     return int(summary.num_flagged == len(summary.records))

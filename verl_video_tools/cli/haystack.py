@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verl_video_tools.cli.files import check_outputs
 from verl_video_tools.cli.options import APIKeyEnv, Model, command, config_from
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError, VideoError
@@ -26,7 +27,7 @@ URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this m
 
 @command
 class Haystack:
-    """Make questions about single moments of long videos; exit 1 if none is left."""
+    """Write questions about single moments of long videos. Exits 1 if none is left."""
 
     videos: Annotated[
         Path, typer.Argument(help="A folder, a .txt list of paths, rows (.parquet, .jsonl), or one video file.")
@@ -73,6 +74,8 @@ class Haystack:
         from verl_video_tools.data.probe_files import find_videos
         from verl_video_tools.services.endpoint import EndpointClient, EndpointConfig
 
+        if not (self.out / "config.json").exists():  # else the folder of such a run, which goes on there
+            check_outputs(rows=(self.out / "rows.parquet",))
         config = HaystackConfig(**checked_fields(HaystackConfig, read_assignments(self.settings or [])))
         paths = find_videos(self.videos)
         if self.base_url is None and not self.estimate:

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, apart, command, config_from
+from verl_video_tools.cli.files import check_continued
+from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, command, config_from
 
 
 @command
 class Logic:
-    """Let a model say whether right dialogues are reasoned soundly; exit 1 if none got a verdict."""
+    """Let a model check the reasoning of right dialogues. Exits 1 if none got a verdict."""
 
     records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
     out: Annotated[Path, typer.Argument(help="File to write: right rollouts with a verdict; goes on where it stops.")]
@@ -29,13 +30,13 @@ class Logic:
         from verl_video_tools.data.logic import check_logic
         from verl_video_tools.services.endpoint import EndpointConfig
 
-        out = apart(self.out, self.records)
+        check_continued(self.out, (self.records,))
         config = config_from(EndpointConfig, self)
         with progress_bars("logic") as (progress,):
             summary = asyncio.run(
-                check_logic(self.records, out, config, prompt_file=self.prompt_file, progress=progress)
+                check_logic(self.records, self.out, config, prompt_file=self.prompt_file, progress=progress)
             )
-        print(f"{out}: {summary}")
+        print(f"{self.out}: {summary}")
         for verdict, named in (("rejected", summary.rejected), ("failed", summary.failed)):
             for (step, uid, session_id), reason in sorted(named.items()):
                 typer.echo(f"{verdict}: step {step}, {uid}, rollout {session_id}: {reason}", err=True)

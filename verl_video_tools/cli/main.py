@@ -1,7 +1,7 @@
 """The commands of `vvt` by their names, and how one is run.
 
-Exit codes: 0 done, 1 the work failed or the doctor found something, 2 bad usage. Bad usage, ours or the option
-parser's, is one line on standard error.
+Exit codes: 0 done, 1 the work failed or the doctor found something, 2 bad usage, 3 a replayed rollout was lost. Bad
+usage, ours or the option parser's, is one line on standard error.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from verl_video_tools import __version__
 from verl_video_tools.cli.budget import Budget
+from verl_video_tools.cli.chat import Chat
 from verl_video_tools.cli.check_loop import CheckLoop
 from verl_video_tools.cli.check_method import CheckMethod
 from verl_video_tools.cli.classify import Classify
@@ -67,43 +68,45 @@ class DataclassCommand(TyperCommand):
 app = typer.Typer(
     name="vvt",
     help="Video tools for stock verl. `vvt COMMAND --help` explains a command.",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # inherited by every command
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-data_app = typer.Typer(help="Make, check and convert rows.")
-app.add_typer(data_app, name="data", no_args_is_help=False)  # its help would not be one line
+data_app = typer.Typer(help="Make, check and convert rows.", invoke_without_command=True)
+app.add_typer(data_app, name="data")
 COMMANDS: dict[str, type] = {
-    "budget": Budget,
-    "check-method": CheckMethod,
+    "doctor": Doctor,
+    "demo": Demo,
+    "list": ListNames,
+    "path": ConfigPath,
     "plan": Plan,
-    "mcp": MCP,
+    "budget": Budget,
+    "view": View,
     "report": Report,
     "eval": Evaluate,
     "eval-table": EvalTable,
-    "list": ListNames,
-    "view": View,
-    "doctor": Doctor,
-    "demo": Demo,
-    "path": ConfigPath,
     "replay": Replay,
+    "chat": Chat,
+    "mcp": MCP,
+    "check-method": CheckMethod,
     "check-loop": CheckLoop,
 }
 DATA_COMMANDS: dict[str, type] = {
+    "convert": Convert,
+    "validate": Validate,
+    "stats": Stats,
+    "probe": Probe,
+    "split": Split,
+    "decontaminate": Decontaminate,
+    "filter": Filter,
+    "generate": Generate,
+    "reflect": Reflect,
+    "logic": Logic,
+    "classify": Classify,
+    "haystack": Haystack,
     "export-sft": ExportSFT,
     "export-rft": ExportRFT,
-    "filter": Filter,
-    "classify": Classify,
-    "convert": Convert,
-    "decontaminate": Decontaminate,
-    "generate": Generate,
-    "haystack": Haystack,
-    "logic": Logic,
-    "probe": Probe,
-    "reflect": Reflect,
-    "split": Split,
-    "stats": Stats,
-    "validate": Validate,
 }
 for group, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
     for name, command in commands.items():
@@ -140,10 +143,23 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
+def _help_without_command(context: typer.Context) -> None:
+    """`vvt` and `vvt data` alone print their help, which is no error."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@data_app.callback()
+def _data(context: typer.Context) -> None:
+    _help_without_command(context)
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Options before the subcommand."""
+    _help_without_command(context)

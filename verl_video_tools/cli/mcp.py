@@ -15,7 +15,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class MCP:
-    """Serve the videos of a folder over the Model Context Protocol."""
+    """Serve a folder of videos by the Model Context Protocol."""
 
     videos: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the videos; nothing outside is opened.")]
     subtitles: Annotated[

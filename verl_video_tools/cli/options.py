@@ -7,7 +7,6 @@ the values, and `main.DataclassCommand` calls its method `run`. Options that bel
 # Without `from __future__ import annotations`: Typer evaluates annotations that are texts in the module of the command,
 # where those of an inherited field mean nothing.
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform
@@ -44,9 +43,7 @@ Retrieval = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
 ]
-ToolModelBaseURL = Annotated[
-    str | None, typer.Option(metavar="URL", help="Endpoint of the model that tools ask (docs/tools.md).")
-]
+ToolModelBaseURL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of the model that tools ask.")]
 ToolModelSettings = Annotated[
     list[str] | None,
     typer.Option("--tool-model", metavar="FIELD=VALUE", help="Field of it, such as calls_per_rollout=4; repeatable."),
@@ -66,24 +63,6 @@ KnownBy = Annotated[
 def command(cls: type[ConfigT]) -> type[ConfigT]:
     """A dataclass of options, without what no command needs and every start would pay for: comparison and text."""
     return dataclass(kw_only=True, eq=False, repr=False)(cls)
-
-
-def check_not_read(outputs: Iterable[Path | None], sources: Iterable[Path | None]) -> None:
-    """Refuse to replace what is read, which is never meant.
-
-    Raises:
-        UsageError: a file to write is one of the sources, or two of them are the same file.
-    """
-    read = [source for source in sources if source is not None and os.path.exists(source)]
-    written: set[Path] = set()
-    for path in outputs:
-        if path is None:
-            continue
-        if os.path.exists(path) and any(path.samefile(source) for source in read):
-            raise UsageError(f"{path} is the source; name another file to write")
-        if (absolute := Path(os.path.abspath(path))) in written:
-            raise UsageError(f"{path} is to be written twice; name two files")
-        written.add(absolute)
 
 
 def config_from(config: type[ConfigT], options: object, **others: Any) -> ConfigT:
@@ -108,13 +87,6 @@ def tool_model_config(base_url: str | None, settings: list[str] | None) -> "Tool
     from verl_video_tools.services.tool_model import ToolModelConfig
 
     return ToolModelConfig.from_fields(fields)
-
-
-def apart(out: Path, source: Path) -> Path:
-    """The file to write, which is not the one that is read. Raises UsageError where it is."""
-    if out.resolve() == source.resolve():
-        raise UsageError(f"{out} is the file that is read; give another file to write")
-    return out
 
 
 def listed(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import Settings, command
 
 _DEFAULT = "Default: the recipe's."
@@ -15,38 +16,38 @@ _DEFAULT = "Default: the recipe's."
 
 @command
 class Plan:
-    """Model a run's memory, time and disk, and print the options that follow. Exit code 1: it cannot fit."""
+    """Estimate a run's memory, time and disk. Prints the options that follow; exits 1 if it cannot fit."""
 
     model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]
-    method: Annotated[str, typer.Option(help="Name of the method.")]
+    method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
     gpus: Annotated[int, typer.Option(min=1, help="Of all nodes.")] = 8
-    gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb.")] = "h100"
-    gpus_per_node: Annotated[int, typer.Option(min=1)] = 8
+    gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb, l40s, rtx-4090.")] = "h100"
+    gpus_per_node: Annotated[int, typer.Option(min=1, help="Of one node.")] = 8
     host_memory_gb: Annotated[float | None, typer.Option(min=1, help="Of a node, in GB.")] = None
     shm_gb: Annotated[float | None, typer.Option(min=0, help="/dev/shm of a node; default: not checked.")] = None
     cores: Annotated[int | None, typer.Option(min=1, help="CPU cores of a node.")] = None
-    video_seconds: Annotated[float, typer.Option(min=0.1, max=1e7)] = 3600.0
+    video_seconds: Annotated[float, typer.Option(min=0.1, max=1e7, help="Length of the videos.")] = 3600.0
     width: Annotated[int, typer.Option(min=1, help="Of the videos, in pixels.")] = 1920
-    height: Annotated[int, typer.Option(min=1)] = 1080
-    fps: Annotated[float, typer.Option(min=0.1, max=1000)] = 30.0
+    height: Annotated[int, typer.Option(min=1, help="Of the videos, in pixels.")] = 1080
+    fps: Annotated[float, typer.Option(min=0.1, max=1000, help="Frames per second of the videos.")] = 30.0
     batch_size: Annotated[int | None, typer.Option(min=1, help=f"Questions of a step. {_DEFAULT}")] = None
-    mini_batch_size: Annotated[int | None, typer.Option(min=1, help=_DEFAULT)] = None
-    micro_batch_size: Annotated[int | None, typer.Option(min=1, help=_DEFAULT)] = None
+    mini_batch_size: Annotated[int | None, typer.Option(min=1, help=f"Questions of an update. {_DEFAULT}")] = None
+    micro_batch_size: Annotated[int | None, typer.Option(min=1, help=f"Sequences per GPU at a time. {_DEFAULT}")] = None
     rollouts: Annotated[int | None, typer.Option("--n", min=1, help=f"Rollouts of a question. {_DEFAULT}")] = None
-    prompt_length: Annotated[int | None, typer.Option(min=1, help=_DEFAULT)] = None
-    response_length: Annotated[int | None, typer.Option(min=1, help=_DEFAULT)] = None
-    min_pixels: Annotated[int | None, typer.Option(min=1, help=_DEFAULT)] = None
-    max_pixels: Annotated[int | None, typer.Option(min=1, help=_DEFAULT)] = None
+    prompt_length: Annotated[int | None, typer.Option(min=1, help=f"Tokens of a prompt. {_DEFAULT}")] = None
+    response_length: Annotated[int | None, typer.Option(min=1, help=f"Tokens of a response. {_DEFAULT}")] = None
+    min_pixels: Annotated[int | None, typer.Option(min=1, help=f"Of a frame. {_DEFAULT}")] = None
+    max_pixels: Annotated[int | None, typer.Option(min=1, help=f"Of a frame. {_DEFAULT}")] = None
     utilization: Annotated[
         float | None, typer.Option(min=0.05, max=0.99, help=f"gpu_memory_utilization. {_DEFAULT}")
     ] = None
     tp: Annotated[int | None, typer.Option(min=1, help=f"GPUs of an inference server. {_DEFAULT}")] = None
     ulysses: Annotated[int | None, typer.Option(min=1, help=f"GPUs that share a sequence. {_DEFAULT}")] = None
-    offload: Annotated[bool | None, typer.Option(help=f"Of weights and optimiser. {_DEFAULT}")] = None
+    offload: Annotated[bool | None, typer.Option(help=f"Of weights and optimiser, to host memory. {_DEFAULT}")] = None
     reference: Annotated[bool | None, typer.Option(help=f"A loss with KL. {_DEFAULT}")] = None
-    ref_offload: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
+    ref_offload: Annotated[bool | None, typer.Option(help=f"Of the reference's weights. {_DEFAULT}")] = None
     entropy: Annotated[bool | None, typer.Option(help=f"A loss with entropy. {_DEFAULT}")] = None
-    freeze_vision: Annotated[bool | None, typer.Option(help=_DEFAULT)] = None
+    freeze_vision: Annotated[bool | None, typer.Option(help=f"Keep the vision tower as it is. {_DEFAULT}")] = None
     lora_rank: Annotated[int | None, typer.Option(min=0, help="LORA_RANK; 0, the default, trains all weights.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     only: Annotated[

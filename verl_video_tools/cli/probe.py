@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import Overwrite, check_outputs
 from verl_video_tools.cli.options import command
 from verl_video_tools.core.errors import UsageError
 
@@ -28,6 +29,7 @@ class Probe:
         False
     )
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one file, in seconds.")] = 60.0
+    overwrite: Overwrite = False
 
     def run(self) -> int:
         from rich.console import Console
@@ -36,6 +38,7 @@ class Probe:
         from verl_video_tools.cli.progress import progress_bars
         from verl_video_tools.data.probe_files import find_videos, probe_files
 
+        check_outputs(texts=(self.out,), sources=(self.source,), overwrite=self.overwrite)
         paths = find_videos(self.source)
         num_bad: Counter[str] = Counter()
         examples: dict[str, str] = {}

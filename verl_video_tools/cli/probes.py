@@ -16,9 +16,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
+from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.environment import (
     ENGINES,
     FLASH_ATTENTION,
@@ -31,6 +30,7 @@ from verl_video_tools.core.environment import (
     of_installed_stack,
 )
 from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.core.pages import page
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -38,42 +38,6 @@ FRAME_CACHE_GB = 4
 """Most that the frame cache takes of /dev/shm by default."""
 MIN_OPEN_FILES = 4096
 """Ray and vLLM open a few hundred sockets and pipes per worker; the usual default of 1024 runs out."""
-
-
-class Status(StrEnum):
-    """Outcome of a check. Only `FAILED` makes the doctor exit with 1."""
-
-    OK = "ok"
-    UNTESTED = "untested"
-    """It should work, but the tests run with another version."""
-    WARNING = "warning"
-    """Training may work, slower or with trouble later."""
-    ABSENT = "absent"
-    """An optional part that is not installed."""
-    SKIPPED = "skipped"
-    """Not judged, because something that it needs has failed already."""
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the doctor's report.
-
-    Attributes:
-        group: heading under which the line stands.
-        name: what was looked at.
-        status: the outcome.
-        found: what was found, such as a version.
-        detail: what is wrong or worth knowing.
-        fix: the command that fixes it; empty where nothing is wrong.
-    """
-
-    group: str
-    name: str
-    status: Status
-    found: str = ""
-    detail: str = ""
-    fix: str = ""
 
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:
@@ -146,7 +110,7 @@ def check_engine(device: str) -> list[Check]:
 
 def check_judge(base_url: str, model: str | None) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
-    fix = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
+    fix = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
     try:
         from verl_video_tools.services.judge.config import JudgeConfig
         from verl_video_tools.services.judge.health import examine_judge

@@ -13,7 +13,7 @@ from verl_video_tools.cli.options import Sampling, command
 
 @command
 class Reflect(Sampling):
-    """Let an expert correct wrong rollouts that looked again, from before their last turn on; exit 1 if all failed."""
+    """Let an expert correct wrong rollouts that looked again. Exits 1 if all failed."""
 
     records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
     prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to reflect.")] = None

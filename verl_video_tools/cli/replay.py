@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import (
     Retrieval,
     Settings,
@@ -28,12 +30,21 @@ from verl_video_tools.core.errors import UsageError
 if TYPE_CHECKING:
     from verl_video_tools.services.tool_model import ScriptedToolModel, ToolModelConfig
 
+LOST = 3
+"""Exit code of a rollout that was lost, such as one of an unreadable video."""
+
 
 @command
 class Replay:
-    """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object."""
+    """Run a method on one video under a scripted policy. Loop, tools and reward are real; prints one JSON object.
+    Exits 3, with `error` in the object, if the video cannot be read."""
 
-    method: Annotated[str, typer.Option(help="Method whose loop, tools and reward run, such as framethinker.")]
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Method whose loop, tools and reward run, such as framethinker.", autocompletion=names_of("methods")
+        ),
+    ]
     video: Annotated[
         str | None, typer.Option(help="Video file; left out where --extra names images, or visuals as none.")
     ] = None
@@ -61,8 +72,10 @@ class Replay:
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")
     ] = None
+    overwrite: Overwrite = False
 
-    def run(self) -> None:
+    def run(self) -> int:
+        check_outputs(texts=(self.html,), sources=(self.turns,), overwrite=self.overwrite)
         turns = read_turns(self.turns)
         extra = read_extra(self.extra)
         if self.video is None and not extra.keys() & {"image_paths", "visuals"}:
@@ -100,6 +113,11 @@ class Replay:
             print(
                 f"not scored: {', '.join(names)} (a rollout earns it beside the others of its group)", file=sys.stderr
             )
+        if (error := result.get("error")) is None:
+            return 0
+        sys.stdout.flush()
+        print(f"vvt: {result['stop_reason']}: {' '.join(error.split())}", file=sys.stderr)
+        return LOST
 
     def _tool_model(self) -> ToolModelConfig | ScriptedToolModel | None:
         config = tool_model_config(self.tool_model_base_url, self.tool_model_settings)

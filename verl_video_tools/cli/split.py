@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import KnownBy, Rows, check_not_read, command
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.options import KnownBy, Rows, command
 from verl_video_tools.data.video_identity import SIGNS
 
 
@@ -21,11 +22,12 @@ class Split:
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows that the second file gets.")] = 0.1
     seed: Annotated[int, typer.Option(help="Seed of the choice of videos.")] = 0
     by: KnownBy = None
+    overwrite: Overwrite = False
 
     def run(self) -> None:
         from verl_video_tools.data.subsets import split_by_video
 
-        check_not_read((self.first, self.second), (self.source,))
+        check_outputs(rows=(self.first, self.second), sources=(self.source,), overwrite=self.overwrite)
         split = split_by_video(
             self.source, self.first, self.second, second_share=self.share, seed=self.seed, signs=self.by or SIGNS
         )

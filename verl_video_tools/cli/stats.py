@@ -12,7 +12,7 @@ from verl_video_tools.cli.options import Probing, Rows, command, listed
 
 @command
 class Stats(Probing):
-    """Count rows by source, method, type, options and letter of the truth, and tell of their videos."""
+    """Count rows by source, method, type, options and answer."""
 
     source: Rows
     probe: Annotated[bool, typer.Option("--probe", help="Also open the videos, for their lengths.")] = False

@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.options import Probing, check_not_read, command
+from verl_video_tools.cli.files import Overwrite, check_outputs
+from verl_video_tools.cli.options import Probing, command
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -40,11 +41,12 @@ class Validate(Probing):
     max_pixels: Annotated[
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.max_pixels of the run.")
     ] = None
+    overwrite: Overwrite = False
 
     def run(self) -> int:
         from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
 
-        check_not_read((self.out, self.report), (self.source,))
+        check_outputs(rows=(self.out,), texts=(self.report,), sources=(self.source,), overwrite=self.overwrite)
         of_prompts = {"--min-pixels": self.min_pixels, "--max-pixels": self.max_pixels}
         for name, value in of_prompts.items():
             if self.processor is None and value:

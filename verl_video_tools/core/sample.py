@@ -69,7 +69,7 @@ class Sample:
         has_visuals = bool(image_paths) or visuals == "none"
         for name, text in (("question", question), ("video_path", video_path)):
             if not text and not (name == "video_path" and has_visuals):
-                raise RowError(f"{where}: extra_info.{name} is missing or empty; docs/rows.md lists what a row holds")
+                raise RowError(f"{where}: extra_info.{name} is missing or empty; `vvt data validate` checks rows")
         named = [bool(video_path), bool(image_paths), visuals == "none"]
         if visuals not in ("", "none") or sum(named) > 1:
             raise RowError(
@@ -112,7 +112,7 @@ def _entries(row: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise RowError(f"{where}: {name} must hold named entries (docs/rows.md lists them), got {given!r:.200}")
+        raise RowError(f"{where}: {name} must hold named entries, got {given!r:.200}")
     return given
 
 

@@ -40,7 +40,7 @@ def pass_rates_of_records(records: str | Path) -> dict[RowKey, float]:
         UsageError: there are no records, or they cannot be read.
     """
     verdicts: dict[RowKey, list[float]] = defaultdict(list)
-    for line in read_records(Path(records)):
+    for line in read_records(Path(records), must_exist=True):
         if not line["trajectory"].flags:
             verdicts[_key(line["extra_info"])].append(float(line["reward"]["acc"]))
     if not verdicts:

@@ -78,7 +78,7 @@ def export_rollouts(
     """
     if min_step is not None and max_step is not None and min_step > max_step:
         raise UsageError(f"no step lies between min_step={min_step} and max_step={max_step}")
-    lines = _within_steps(read_records(Path(records)), min_step, max_step)
+    lines = _within_steps(read_records(Path(records), must_exist=True), min_step, max_step)
     rows, report = rows_of_records(
         lines, min_accuracy=min_accuracy, min_iou=min_iou, well_formed=well_formed, keep_reasoning=keep_reasoning
     )

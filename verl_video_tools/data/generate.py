@@ -19,6 +19,7 @@ from typing import Any
 from verl_video_tools.core.errors import JudgeError, RowError, UsageError
 from verl_video_tools.core.grading import grade_answer
 from verl_video_tools.core.method import method_of_rollout
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.prompt_files import other_prompt, prompt_digest
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import AnswerLabel, Judge, Method, Retriever, Sample, StopReason, ToolModel, Trajectory
@@ -155,11 +156,11 @@ async def generate(
     if judge is None:
         _check_no_judge_is_needed(method, tasks)
     if not isinstance(judge, JudgeConfig) and any(task.rubric is not None for task in tasks):
-        raise UsageError("answers are scored by a rubric, which needs a language model as judge (docs/judge.md)")
+        raise UsageError(f"answers are scored by a rubric, which needs a language model as judge ({page('judge')})")
     if method.searches and retriever is None:
-        raise UsageError(f"{method.name} searches for frames by text; say with which encoder (docs/retrieval.md)")
+        raise UsageError(f"{method.name} searches for frames by text; give --retrieval model=DIR ({page('retrieval')})")
     if method.asks_model and tool_model is None:
-        raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url (docs/tools.md)")
+        raise UsageError(f"tools of {method.name} ask a model; say which one: --tool-model-base-url ({page('tools')})")
     async with AsyncExitStack() as stack:
         if isinstance(tool_model, ToolModelConfig):
             tool_model = await stack.enter_async_context(EndpointToolModel(tool_model))

@@ -84,7 +84,9 @@ async def check_logic(
         EndpointError: the endpoint cannot be reached, or lists no model where none was named.
     """
     prompt, digest = read_prompt(__package__, "logic_prompt.txt", prompt_file), prompt_digest(prompt_file)
-    lines = {key_of(line): line for line in read_records(Path(records))}  # of one made again the last counts
+    lines = {
+        key_of(line): line for line in read_records(Path(records), must_exist=True)
+    }  # of one made again the last counts
     asked = {key: line for key, line in lines.items() if _is_candidate(line)}
     summary = LogicSummary(left_out=len(lines) - len(asked))
     with appended(Path(out), "step") as file:

@@ -26,7 +26,7 @@ def read_table(path: str | Path) -> pa.Table:
     try:
         return pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UsageError(f"cannot read rows from {path}: {error}") from error
+        raise _unreadable(path, error) from error
 
 
 def read_schema(path: str | Path) -> pa.Schema:
@@ -38,7 +38,7 @@ def read_schema(path: str | Path) -> pa.Schema:
     try:
         return pq.read_schema(path)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"cannot read rows from {path}: {error}") from error
+        raise _unreadable(path, error) from error
 
 
 def count_rows(path: str | Path) -> int:
@@ -50,7 +50,7 @@ def count_rows(path: str | Path) -> int:
     try:
         return int(pq.read_metadata(path).num_rows)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"cannot read rows from {path}: {error}") from error
+        raise _unreadable(path, error) from error
 
 
 def row_batches(
@@ -74,7 +74,18 @@ def row_batches(
             wanted = None if columns is None else [name for name in columns if name in names]
             yield from file.iter_batches(rows_per_batch, columns=wanted)
     except (OSError, pa.ArrowException) as error:
-        raise UsageError(f"cannot read {content} from {path}: {error}") from error
+        raise _unreadable(path, error, content) from error
+
+
+def _unreadable(path: str | Path, error: Exception, content: str = "rows") -> UsageError:
+    reason = str(error)
+    if isinstance(error, FileNotFoundError):
+        reason = "no such file"
+    elif Path(path).is_dir():
+        reason = "it is a folder; name a parquet file"
+    elif isinstance(error, pa.ArrowInvalid):
+        reason = f"not a parquet file, or a damaged one ({error})"
+    return UsageError(f"cannot read {content} from {path}: {reason}")
 
 
 def with_texts(structs: pa.StructArray, texts: Mapping[str, Sequence[str]]) -> pa.StructArray:

@@ -56,7 +56,7 @@ def picture_faults(row: Mapping[str, Any], method: Method | None = None) -> list
     if turns and not _are_texts(turns):
         faults.append(f"turns must be a list of texts, got {turns!r:.200}")
     elif not turns:
-        faults.append("a row about images needs a column turns for fine-tuning (docs/cold-start.md)")
+        faults.append("a row about images needs a column turns for fine-tuning")
     elif len(turns) != 1:
         faults.append(f"a row about images has one turn, which answers, got {len(turns)}")
     elif method is not None and (fault := turns_fault(turns, method)):

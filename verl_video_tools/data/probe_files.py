@@ -37,6 +37,8 @@ def find_videos(source: Path) -> list[Path]:
         UsageError: the source cannot be read, or names no video.
     """
     try:
+        if not source.exists():
+            raise UsageError(f"{source}: no such file or folder")
         if source.is_dir():
             found = sorted(path for path in source.rglob("*") if path.suffix.lower() in VIDEO_SUFFIXES)
         elif source.suffix.lower() in VIDEO_SUFFIXES:

@@ -29,7 +29,7 @@ def tasks_of_failures(records: str | Path, num_samples: int) -> tuple[str, list[
     """
     tasks: list[RolloutTask] = []
     methods: set[str] = set()
-    for line in read_records(Path(records)):
+    for line in read_records(Path(records), must_exist=True):
         trajectory: Trajectory = line["trajectory"]
         beginning = trajectory.turns[:-1]
         looked = any(call.ok for turn in beginning for call in turn.calls)

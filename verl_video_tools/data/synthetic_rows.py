@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.append import Progress, no_progress
 from verl_video_tools.data.synthetic_benchmarks import write_benchmarks
 from verl_video_tools.methods import method_class, method_names
@@ -31,6 +32,7 @@ from verl_video_tools.synthetic.world import VideoSpec, render
 DATA_SOURCE = "video_tools_demo"
 _FORMAT = 6  # raise it when the files' content changes, so that old folders are made anew
 _SPLITS = ("train", "test")
+_MANIFEST = "manifest.json"
 
 
 def make_demo(
@@ -68,6 +70,7 @@ def make_demo(
     Raises:
         ValueError: no method is named, a count is below 1, more different questions are wanted than a video allows, or
             `needle` and `spatial` are asked for together.
+        UsageError: the folder has videos or rows that no demo has made.
     """
     if isinstance(agent_names, str) or not agent_names:
         raise ValueError(f"agent_names must list at least one method, got {agent_names!r}")
@@ -92,10 +95,12 @@ def make_demo(
     }
     if _is_complete(folder, parameters):
         return folder
-    videos = folder / "videos"
-    (folder / "manifest.json").unlink(missing_ok=True)
+    manifest, videos = folder / _MANIFEST, folder / "videos"
+    check_free(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest.write_text("{}\n", encoding="utf-8")  # the folder is a demo's, an unfinished one
     shutil.rmtree(videos, ignore_errors=True)
-    videos.mkdir(parents=True)
+    videos.mkdir()
 
     make_spec = spatial_spec if spatial else needle_spec if needle else random_spec
     counts = dict(zip(_SPLITS, (num_train_videos, num_test_videos), strict=True))
@@ -118,8 +123,8 @@ def make_demo(
     _render_all(jobs, num_processes, progress)
     videos_made = sorted(str(path.relative_to(folder)) for _, path in jobs)
     files = [*videos_made, *(f"{split}.parquet" for split in _SPLITS), *benchmarks]
-    manifest = {"parameters": parameters, "files": files}
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    made = {"parameters": parameters, "files": files}
+    manifest.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     return folder
 
 
@@ -202,9 +207,18 @@ def question_from_row(row: Mapping[str, Any]) -> tuple[VideoSpec, Question]:
     return VideoSpec.from_json(json.dumps(truth["spec"])), Question.from_json(json.dumps(truth["question"]))
 
 
+def check_free(folder: Path) -> None:
+    """Raises UsageError for a folder whose files `make_demo` would replace: it holds some, and no demo made them."""
+    if (folder / _MANIFEST).exists():
+        return
+    for name in ("videos", *(f"{split}.parquet" for split in _SPLITS)):
+        if (folder / name).exists():
+            raise UsageError(f"{folder / name} exists, and was made by no demo; name another folder")
+
+
 def _is_complete(folder: Path, parameters: Mapping[str, object]) -> bool:
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
         return manifest["parameters"] == parameters and all((folder / name).is_file() for name in manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return False

@@ -23,6 +23,7 @@ from verl_video_tools.core.clips import read_clip
 from verl_video_tools.core.errors import RowError, UsageError, VideoToolsError
 from verl_video_tools.core.grading import check_question, decided_by_rule
 from verl_video_tools.core.numbers import is_number
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.regression import estimate
 from verl_video_tools.core.types import AnswerLabel, Method, Sample, VideoInfo
 from verl_video_tools.data.append import Progress, no_progress
@@ -171,7 +172,7 @@ def validate_file(
         UsageError: `source` cannot be read or `out` not written, or the package math-verify is missing.
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
-        raise RowError(f"{source} has no rows; docs/rows.md describes what a file of rows holds")
+        raise RowError(f"{source} has no rows; {page('rows')} describes what a file of rows holds")
     checker = _Checker(methods or RowMethods(), videos, costs)
     number = 0
     with ExitStack() as stack:

@@ -24,6 +24,9 @@ from verl_video_tools.evaluation.uncertainty.intervals import is_enough
 FIGURES = {"accuracy": "label", "accuracy_published": "label_published"}
 """Accuracies, as results name them, and the verdicts of `items.jsonl` that they are shares of."""
 
+PAIRED = "paired.json"
+"""What `write_comparisons` writes."""
+
 Runs = Mapping[str, Sequence[Line]]
 """Lines of `items.jsonl`, by the name of the result."""
 
@@ -115,7 +118,7 @@ def write_comparisons(comparisons: Sequence[Comparison], folder: Path) -> None:
     ]
     with writing(folder, ADVICE):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "paired.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        (folder / PAIRED).write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def power_table(runs: Runs, comparisons: Sequence[Comparison]) -> Table:

@@ -23,6 +23,7 @@ from lmms_eval.models.registry_v2 import ModelManifest
 
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.append import work_through
 from verl_video_tools.evaluation.processor import envelope_of_model
@@ -84,7 +85,7 @@ class VideoToolsModel(lmms):
         if self._method.searches and not retrieval:
             raise UsageError(
                 f"{method} searches for frames by text; say with which encoder, such as {_RETRIEVAL}model=DIR "
-                "(docs/retrieval.md)"
+                f"({page('retrieval')})"
             )
         self._retrieval = RetrievalConfig.from_fields(retrieval)
         self._encoder = load_encoder(self._retrieval) if retrieval else None

@@ -23,9 +23,7 @@ CHANGES_ANSWERS = frozenset(
 """Options that make another evaluation of it also where a profile does not name them."""
 SUBTITLES = "subtitles"
 """Name of the value that says whether questions are asked with subtitles; their folder is the user's to give."""
-OWN_PROMPT = (
-    "the published prompt is not in this package: ours says the same in our own words (docs/decisions/own-prompts)"
-)
+OWN_PROMPT = "the published prompt is not in this package: ours says the same in our own words"
 OWN_FRAMES = (
     "frames are decoded and scaled by our reader, by presentation time; the published code's differ in single frames"
 )

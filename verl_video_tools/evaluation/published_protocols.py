@@ -226,7 +226,7 @@ _QWEN_2_5_VL = Protocol(
     judge="none for these",
     cannot_match=(
         "prompt, sampling and extractor are not stated",
-        "vLLM does not tell the processor of Qwen2.5-VL the times of our frames (docs/evaluation, Baselines)",
+        "vLLM does not tell the processor of Qwen2.5-VL the times of our frames",
         "Video-MME is reported without and with subtitles: give --subtitles for the second",
     ),
 )
@@ -258,7 +258,7 @@ def _of_lmms_eval(name: str, about: str, for_benchmark: dict[str, dict[str, Valu
             "lmms-eval hands the frames over as a video, whose frames the model merges in pairs; ours are images, each "
             "after its number and time, and cost twice the tokens",
             "its prompts differ by task and are not in this package; ours asks for an answer as short as possible",
-            "the evaluation inside lmms-eval has its prompts: docs/evaluation, In lmms-eval",
+            "its prompts are used where our loop runs as a model inside lmms-eval",
         ),
     )
 

@@ -37,11 +37,11 @@ from verl_video_tools.evaluation.controls import label_of
 from verl_video_tools.evaluation.costs import timing
 from verl_video_tools.evaluation.folder import ROLLOUTS, entered, write_json, write_lines, write_text
 from verl_video_tools.evaluation.items import ITEMS, item_lines
-from verl_video_tools.evaluation.plots import write_plots
+from verl_video_tools.evaluation.plots import PLOTS, write_plots
 from verl_video_tools.evaluation.questions import Questions
 from verl_video_tools.evaluation.results import differing_items, summarise
 from verl_video_tools.evaluation.submission import submission_of
-from verl_video_tools.evaluation.tables import write_tables
+from verl_video_tools.evaluation.tables import TABLES, write_tables
 from verl_video_tools.methods.direct.video_input import FRAMES_PER_PATCH
 from verl_video_tools.records.records import read_records
 from verl_video_tools.rollout.chat_policy import ChatPolicy, PolicyConfig
@@ -51,6 +51,8 @@ from verl_video_tools.services.tool_model import ToolModelConfig
 from verl_video_tools.services.tool_model.client import EndpointToolModel
 
 RESULTS, TIMING, DIFFERENCES = "results.json", "timing.json", "differences.jsonl"
+WRITTEN = (RESULTS, TIMING, DIFFERENCES, ITEMS, *TABLES, *PLOTS)
+"""Files of a folder beside those that tell which evaluation it holds, but for a submission."""
 
 _VERSIONED = ("av", "numpy", "pillow", "openai", "math-verify", "transformers")
 """Packages that a result may depend on: images, requests, grading, sizes."""

@@ -16,6 +16,9 @@ from verl_video_tools.evaluation.uncertainty.intervals import MIN_VIDEOS
 Results = Mapping[str, Mapping[str, Any]]
 """Contents of `results.json`, by the name that tables show."""
 
+TABLES = ("table.md", "table.tex", "table.json", "table.csv")
+"""What `write_tables` writes."""
+
 OVERALL = "all"
 ADVICE = "name a folder that can be made and written"
 TOO_FEW = "too few"
@@ -43,10 +46,11 @@ def write_tables(results: Results, folder: Path, further: Sequence[Table] = ()) 
     text = _joined([table.markdown() for table in tables])
     with writing(folder, ADVICE):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "table.md").write_text(text, encoding="utf-8")
-        (folder / "table.tex").write_text(_joined([table.latex() for table in tables]), encoding="utf-8")
-        (folder / "table.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        with (folder / "table.csv").open("w", encoding="utf-8", newline="") as file:
+        in_markdown, in_latex, in_json, in_csv = (folder / name for name in TABLES)
+        in_markdown.write_text(text, encoding="utf-8")
+        in_latex.write_text(_joined([table.latex() for table in tables]), encoding="utf-8")
+        in_json.write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        with in_csv.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, columns, lineterminator="\n")
             writer.writeheader()
             writer.writerows(lines)

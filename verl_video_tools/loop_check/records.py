@@ -23,6 +23,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 
 FOLDER_VARIABLE = "VVT_LOOP_CHECK_DIR"
 """Environment variable that names the folder of a conformance run."""
@@ -242,7 +243,7 @@ def read_rollouts(folder: Path) -> list[Rollout]:
             found[key] = Rollout(line.uid, line.session_id, line.step, line.loop, line.fault)
     if not found:
         raise UsageError(
-            f"{folder} holds no lines of a conformance run; docs/loop-conformance.md says how to make them"
+            f"{folder} holds no lines of a conformance run; {page('loop-conformance')} shows how to make them"
         )
     for generation in generations:
         found[generation.uid, generation.session_id].generations.append(generation)

@@ -17,6 +17,7 @@ import ray
 from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 
 _MAX_CAUSE_CHARACTERS = 400
 
@@ -140,7 +141,7 @@ def storage_units(backend: Any) -> list[Any]:
     except ValueError as error:  # names of other actors than the controller are known within their own run only
         raise UsageError(
             "another run uses this Ray cluster, and the two would mix their rollouts in one TransferQueue: wait until "
-            "it has ended, or give each run a cluster of its own (docs/cluster.md)"
+            f"it has ended, or give each run a cluster of its own ({page('cluster')})"
         ) from error
 
 

@@ -16,6 +16,7 @@ from threading import Thread
 from typing import Any
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.pages import page
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def _engine_gap(differences: Values, _: int, max_probs_diff: float) -> str | Non
     return (
         f"engine and actor differ by {differences[-1]:.3g} on average in the probabilities of sampled tokens "
         f"(trainer.video_tools.max_probs_diff={max_probs_diff:g}): other weights, position ids, pixels or precision. "
-        "Its updates are not those of GRPO; see docs/debugging.md"
+        f"Its updates are not those of GRPO; see {page('debugging')}"
     )
 
 

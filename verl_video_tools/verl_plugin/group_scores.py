@@ -20,6 +20,7 @@ from verl.utils.tensordict_utils import list_of_dict_to_tensordict
 
 from verl_video_tools.core.errors import GroupScoreError, UsageError
 from verl_video_tools.core.group_rewards import group_rewards
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import GROUP_SCORE_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.verl_plugin.settings import pack_record, unpack_record
@@ -82,7 +83,7 @@ class RolloutGroup:
         if missing := sorted({"score", "acc", "flagged", *self.method.reward_components} - set(info)):
             raise UsageError(
                 f"{self.method.name} compares the rollouts of a group by the rewards of VideoToolsRewardManager, and "
-                f"these lack {', '.join(missing)}; select it with reward.reward_manager (docs/groups.md)"
+                f"these lack {', '.join(missing)}; select it with reward.reward_manager ({page('groups')})"
             )
         keys = [f"{uid}_{session_id}_{index}" for index in range(len(outputs))]
         self.rollouts[session_id] = StoredRollout(keys, [_without_tokens(output) for output in outputs])
@@ -153,7 +154,7 @@ def to_be_compared(method: Method, sample: Sample) -> None:
         raise UsageError(
             f"{method.name} compares the rollouts of a group, and the agent loop worker of this run does not: train "
             "with trainer_mode=video_tools, and derive a rollout.agent.agent_loop_manager_class of your own from "
-            "VideoAgentLoopManager (docs/groups.md)"
+            f"VideoAgentLoopManager ({page('groups')})"
         )
     group.method, group.sample = method, sample
 

@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.config import checked_fields
 from verl_video_tools.core.errors import RowError, SetupError, UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.core.types import Method, Sample, Trajectory
 from verl_video_tools.methods import get_method, method_names
@@ -128,7 +129,7 @@ def check_retriever(agent_names: Iterable[str], rollout_config: DictConfig) -> N
     if searching:
         raise UsageError(
             f"rows of {', '.join(searching)} search for frames by text, and the run has no retriever; set "
-            "++actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> (docs/retrieval.md)"
+            f"++actor_rollout_ref.rollout.custom.video_tools.retrieval.model=<folder or name> ({page('retrieval')})"
         )
 
 
@@ -180,7 +181,7 @@ def check_tool_model(agent_names: Iterable[str], rollout_config: DictConfig) -> 
     if asking := sorted(name for name in named if method_from_config(name, rollout_config).asks_model):
         raise UsageError(
             f"tools of {', '.join(asking)} ask a model, and the run has none; set "
-            "++actor_rollout_ref.rollout.custom.video_tools.tool_model.base_url=http://host:8000/v1 (docs/tools.md)"
+            f"++actor_rollout_ref.rollout.custom.video_tools.tool_model.base_url=http://host:8000/v1 ({page('tools')})"
         )
 
 

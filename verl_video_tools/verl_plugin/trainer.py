@@ -50,6 +50,7 @@ from verl.trainer.ppo.v1 import (
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
 
 from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
 from verl_video_tools.verl_plugin.alarms import Alarms
@@ -294,7 +295,7 @@ class VideoToolsMixin(TellingMixin):
         if estimator != "grpo" and any(len(rollout.keys) > 1 for rollout in rollouts):
             raise UsageError(
                 f"algorithm.adv_estimator={estimator} would take each sequence of a rollout for a rollout of its own; "
-                "verl 0.9.1 knows better for grpo alone. Set that, or the context policy append (docs/training.md)"
+                f"verl 0.9.1 knows better for grpo alone. Set that, or the context policy append ({page('training')})"
             )
         keys = [rollout.keys[-1] for rollout in rollouts]
         trajectories, reward_infos = scored(keys, batch.partition_id)

@@ -247,11 +247,11 @@ def test_what_is_read_is_not_written(zoomer: World, tmp_path: Path, capsys: pyte
     rows.write_bytes(zoomer.parquet.read_bytes())
     with JudgeServer(reply=scripted(zoomer.wrong)) as server:
         assert run(zoomer.command("generate", rows, tmp_path / "." / "rows.parquet", server)) == 2
-        assert "is the file that is read; give another" in capsys.readouterr().err
+        assert "is the source; name another file to write" in capsys.readouterr().err
         assert zoomer.generate(records, server) == 0
         before = records.read_bytes()
         assert run(zoomer.command("reflect", records, records, server)) == 2
-        assert "is the file that is read; give another" in capsys.readouterr().err
+        assert "is the source; name another file to write" in capsys.readouterr().err
     assert (rows.read_bytes(), records.read_bytes()) == (zoomer.parquet.read_bytes(), before)
 
 

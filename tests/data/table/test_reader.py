@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.data.row_files import read_rows
 from tests.data.table.tables import convert, touch, write_csv, write_jsonl, write_parquet
+from verl_video_tools.core.pages import page
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.validate import validate_file
 
@@ -229,7 +230,7 @@ def test_questions_come_back(asked: list[dict[str, Any]], form: str, kind: str) 
 def test_rows_are_no_table(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert convert(table, tmp_path / "rows.parquet", "--yes") == 0
     assert convert(tmp_path / "rows.parquet", tmp_path / "again.parquet", "--yes") == 2
-    assert "holds rows already (docs/rows.md)" in capsys.readouterr().err
+    assert f"holds rows already ({page('rows')})" in capsys.readouterr().err
 
 
 CELLS = st.one_of(

@@ -16,7 +16,7 @@ def test_the_record(make_video: MakeVideo) -> None:
     turns = [get("0:34"), choose(800, 900), ANSWER]
     result = replay("framethinker", path, TIMED_QUESTION, "B", turns)
     assert result.keys() == {
-        *("method", "video", "initial_frames", "turns", "stop_reason", "answer", "reward", "counts")
+        *("method", "video", "initial_frames", "turns", "stop_reason", "answer", "error", "reward", "counts")
     }
     assert result["method"] == "framethinker"
     assert result["video"] == {

@@ -68,7 +68,7 @@ async def test_frames_most_like_the_question(make_video: MakeVideo) -> None:
 
 
 @pytest.mark.parametrize(
-    ("retriever", "message"), [(None, "docs/retrieval.md"), (Retriever(fails=True), "no encoder answers")]
+    ("retriever", "message"), [(None, "the run has none"), (Retriever(fails=True), "no encoder answers")]
 )
 async def test_a_failed_search_keeps_the_rollout_out_of_training(
     retriever: Any, message: str, make_video: MakeVideo

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from verl_video_tools.core.errors import RowError, UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.data.formats.fields import letter_of
 from verl_video_tools.data.table.files import LINE, TableFiles
 from verl_video_tools.data.table.values import (
@@ -97,8 +98,8 @@ def find_columns(table: TableFiles, assignments: Sequence[str] = (), videos: Pat
     """
     if {"extra_info", "reward_model"} <= set(table.columns):
         raise UsageError(
-            f"{table.path} holds rows already (docs/rows.md), or those of a published method: `vvt list formats` says "
-            "which are read"
+            f"{table.path} holds rows already ({page('rows')}), or those of a published method; `vvt list "
+            "formats` lists the ones that are read"
         )
     records = [record for record in table.first if isinstance(record, dict)]
     mapped = _read_map(assignments, table.columns)

@@ -31,8 +31,8 @@ class Table(Benchmark):
     """A table of your own: CSV, TSV, JSON, JSON lines or parquet, or the folder of a Hugging Face data set, with a
     question per line and columns for its answer and its video.
 
-    Columns are found by their names and values, or named with `--map`, and shown before anything is written
-    (docs/own-data.md). Fields: question, answer, options, video, segment, id, type, classification.
+    Columns are found by their names and values, or named with `--map`, and shown before anything is written.
+    Fields: question, answer, options, video, segment, id, type, classification.
     """
 
     name = "table"

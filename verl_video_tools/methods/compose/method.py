@@ -2,7 +2,7 @@
 
 `file` is the path of the user's own YAML, or the name of one of the package: `default`, `demo` and `spatial` (for the
 synthetic worlds), and `framemind`, `framethinker`, `longvt`, `videobrain`, `videozoomer`, which are the five papers as
-far as a composition goes. docs/compose.md lists every key.
+far as a composition goes. The page "Compose a method" lists every key.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+from verl_video_tools.core.pages import page
 from verl_video_tools.methods import toolkit as vt
 from verl_video_tools.methods.compose.method import Compose
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
@@ -160,7 +161,7 @@ class ComposeOracle(ScriptedOracle):
         if tools and self._tool is None:
             raise vt.UsageError(
                 f"{self.method.file}: there is no scripted expert for the tools {', '.join(tools)}; it needs one of "
-                f"{', '.join(LOOKS)}. Give rows with turns of your own (docs/cold-start.md)"
+                f"{', '.join(LOOKS)}. Give rows with turns of your own ({page('cold-start')})"
             )
 
     @property

@@ -1,7 +1,7 @@
 """FrameMind (arXiv 2509.24008): look again by frames and clips, trained on a ladder of resolutions in every group.
 
 The paper's code is not public. Sources named at the fields: "paper" with its section; "ours" where the paper is silent
-or contradicts itself, with its number in the table of docs/methods/framemind.md.
+or contradicts itself, with its number in the table of the method's page.
 """
 
 from __future__ import annotations

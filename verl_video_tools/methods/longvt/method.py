@@ -29,7 +29,7 @@ class LongVT(vt.Method):
     renamed_fields: ClassVar[Mapping[str, str]] = {
         "max_frames": "initial_frames",
         "max_crop_frames": "call_frames",
-        "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment (docs/rows.md)",
+        "answer_grading": "question_type=segment in the extra_info of the rows that ask for a segment",
     }
     # The published 36,000 tokens of prompt hold 512 frames without their times; a time costs up to 9 tokens a frame.
     # The code's single sample and lmms-eval's default; the bound of a turn is 4096 or 49,152 by the task.

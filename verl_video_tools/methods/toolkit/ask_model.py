@@ -86,7 +86,7 @@ class AskModel:
         video, info = video_argument(arguments, context)
         seconds = self._seconds(arguments, info.duration_seconds)
         if context.model is None or context.look is None:
-            raise ToolModelError("the run has no model for its tools; docs/tools.md says how to set one up")
+            raise ToolModelError("the tool asks a model, and the run has none")
         width, height = frame_size(info, self.min_pixels, self.max_pixels, PixelEnvelope())
         request = FrameRequest(width=width, height=height, seconds=seconds, unique=True, video=video)
         images = await context.look(request)

@@ -20,7 +20,7 @@ async def most_similar(request: FrameRequest, context: ToolContext, deadline_sec
         RetrievalError: the run has no retriever (docs/retrieval.md), or it gave no answer.
     """
     if context.retriever is None:
-        raise RetrievalError("the selector most_similar needs a retriever; docs/retrieval.md says how to set one up")
+        raise RetrievalError("the selector most_similar needs a retriever, and the run has none")
     last = context.info.num_frames - 1
     candidates = linspace_indices(0, last, max(NUM_CANDIDATES, request.num_frames))
     best = await context.retriever.best_frames(

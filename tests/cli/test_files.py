@@ -1,0 +1,135 @@
+"""What commands write: never over what is read, over another file only with --overwrite, and by a name that fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from verl_video_tools.cli.files import check_continued, check_outputs
+from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import UsageError
+
+ENDPOINT = ["--base-url", "http://127.0.0.1:1/v1"]
+BOTH_MODELS = ["--base-model-url", "http://127.0.0.1:1/v1", "--teacher-url", "http://127.0.0.1:1/v1"]
+REPLAY = ["replay", "--method", "framethinker", "--video", "v.mp4", "--question", "q?", "--answer", "B"]
+EVAL = ["eval", "--method", "direct", "--rows", "rows.parquet", *ENDPOINT]
+WRITTEN = {
+    "convert": ["data", "convert", "rows.parquet", "OUT", "--for", "tool_agent"],
+    "convert --replay": ["data", "convert", "a.json", "new.parquet", "--from", "longvt-parquet", "--replay", "OUT"],
+    "split": ["data", "split", "rows.parquet", "new.parquet", "OUT"],
+    "decontaminate": ["data", "decontaminate", "rows.parquet", "OUT", "--against", "x.txt"],
+    "filter": ["data", "filter", "rows.parquet", "OUT", "--band-seconds", "3"],
+    "validate": ["data", "validate", "rows.parquet", "--out", "OUT"],
+    "validate --report": ["data", "validate", "rows.parquet", "--report", "OUT"],
+    "export-sft": ["data", "export-sft", "rows.parquet", "OUT"],
+    "export-rft": ["data", "export-rft", "run", "OUT"],
+    "probe": ["data", "probe", "rows.parquet", "--out", "OUT"],
+    "replay": [*REPLAY, "--turns", "turns.json", "--html", "OUT"],
+    "check-loop": ["check-loop", "run", "--model", "model", "--out", "OUT"],
+}
+"""Commands with a file to write, `OUT`."""
+TEXTS = {"convert --replay", "validate --report", "probe", "replay", "check-loop"}
+"""Those of them that do not write rows."""
+FOLDERS = {
+    "eval-table": (["eval-table", "a", "b", "--out", "."], "table.md"),
+    "eval": ([*EVAL, "--out", "."], "results.json"),
+    "classify": (["data", "classify", "rows.parquet", ".", *BOTH_MODELS], "rl.parquet"),
+    "haystack": (["data", "haystack", "videos", ".", *ENDPOINT], "rows.parquet"),
+    "demo": (["demo", "--out", "."], "train.parquet"),
+}
+"""Commands with a folder to write, and a file there that they would replace."""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def named(command: list[str], out: str) -> list[str]:
+    return [out if word == "OUT" else word for word in command]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_file_that_exists_stays(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = "kept.txt" if name in TEXTS else "kept.parquet"
+    (folder / out).write_text("mine")
+    assert run(named(WRITTEN[name], out)) == 2
+    assert f"vvt: {out} exists; name another file, or replace it with --overwrite" in capsys.readouterr().err
+    assert run([*named(WRITTEN[name], out), "--overwrite"]) != 0
+    assert " exists" not in capsys.readouterr().err, "what fails is then something else: there is no source"
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_name_of_another_kind_is_refused(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = "rows2.parquet" if name in TEXTS else "rows.jsonl"
+    assert run(named(WRITTEN[name], out)) == 2
+    told = "would hold text, not rows" if name in TEXTS else "name a file that ends in .parquet, not rows.jsonl"
+    assert told in capsys.readouterr().err
+    assert not (folder / out).exists()
+
+
+@pytest.mark.parametrize("name", [name for name in WRITTEN if "rows.parquet" in WRITTEN[name]])
+def test_no_command_replaces_its_source(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "rows.parquet").write_text("rows")
+    assert run([*named(WRITTEN[name], "./rows.parquet"), "--overwrite"]) == 2
+    assert "rows.parquet is the source; name another file to write" in capsys.readouterr().err
+    assert (folder / "rows.parquet").read_text() == "rows"
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_files_of_a_folder_that_is_another_s_stay(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command, file = FOLDERS[name]
+    (folder / file).write_text("mine")
+    assert run(command) == 2
+    assert f"vvt: {file} exists" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == [file] and (folder / file).read_text() == "mine"
+
+
+def test_two_outputs_are_two_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["data", "split", "rows.parquet", "a.parquet", "./a.parquet"]) == 2
+    assert "a.parquet is to be written twice; name two files" in capsys.readouterr().err
+
+
+def test_links_to_the_source_are_the_source(folder: Path) -> None:
+    (folder / "rows.parquet").write_text("rows")
+    (folder / "link.parquet").symlink_to("rows.parquet")
+    with pytest.raises(UsageError, match=r"link.parquet is the source"):
+        check_outputs(rows=[Path("link.parquet")], sources=[Path("rows.parquet")], overwrite=True)
+
+
+def test_what_loses_nothing_passes(folder: Path) -> None:
+    (folder / "records.jsonl").write_text("{}")
+    check_outputs(rows=[Path("new.parquet"), None], texts=[Path("new.jsonl"), None], sources=[Path("gone"), None])
+    check_outputs(texts=[Path("/dev/null")])
+    check_continued(Path("records.jsonl"), [Path("others.jsonl")])
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["data", "probe", "nofile"], "nofile: no such file or folder"),
+        (["data", "export-sft", "nodir", "out.parquet"], "nodir: no such file or folder"),
+        (["data", "export-rft", "nodir", "out.parquet"], "nodir: no such file or folder"),
+        (["data", "filter", "rows.parquet", "out.parquet", "--records", "nodir"], "nodir: no such file or folder"),
+        (
+            ["data", "export-rft", ".", "out.parquet"],
+            ". holds no recorded rollouts (step_*.jsonl)",
+        ),
+        (["data", "logic", "nodir", "out.jsonl", *ENDPOINT], "nodir: no such file or folder"),
+        (["data", "reflect", "nodir", "out.jsonl", *ENDPOINT], "nodir: no such file or folder"),
+        (["data", "stats", "nofile"], "cannot read rows from nofile: no such file"),
+        ([*EVAL[:-3], "nofile", *ENDPOINT, "--out", "o"], "cannot read rows from nofile: no such file"),
+        ([*EVAL[:-3], "text", *ENDPOINT, "--out", "o"], "cannot read rows from text: not a parquet file"),
+        ([*EVAL[:-3], ".", *ENDPOINT, "--out", "o"], "cannot read rows from .: it is a folder; name a parquet file"),
+        (["data", "split", "text", "a.parquet", "b.parquet"], "cannot read rows from text: not a parquet file"),
+    ],
+)
+def test_sources_that_are_none(command: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "text").write_text(json.dumps({"question": "What?"}))
+    assert run(command) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("vvt: ") and error.count("\n") == 1
+    assert told in error
