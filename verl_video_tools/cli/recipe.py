@@ -1,0 +1,71 @@
+"""`vvt doctor --run`: a recipe's dry run, by the recipe itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import verl_video_tools
+from verl_video_tools.core.errors import UsageError
+
+_RECIPES = Path(verl_video_tools.__file__).parents[1] / "recipes"
+"""Those of a checkout; an installed package has none."""
+
+
+def find_recipe(name: str) -> Path:
+    """The script of a recipe.
+
+    Args:
+        name: its path, or its name without `.sh`, looked up in the folder `recipes` here and of the checkout.
+
+    Raises:
+        UsageError: there is none; names those that there are.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    folders = (Path("recipes"), _RECIPES)
+    for folder in folders:
+        if os.sep not in name and (folder / f"{name}.sh").is_file():
+            return folder / f"{name}.sh"
+    names = sorted(
+        {path.stem for folder in folders for kind in ("grpo", "sft", "rft") for path in folder.glob(f"*_{kind}.sh")}
+    )
+    known = f"the recipes are {', '.join(names)}" if names else "recipes are in a checkout: give the path of one"
+    raise UsageError(f"--run {name}: no such file or recipe; {known}")
+
+
+def dry_run(name: str, options: Sequence[str], as_json: bool) -> int:
+    """Run a recipe with DRY_RUN=1, in the environment of this process.
+
+    Args:
+        options: of verl, as behind the recipe.
+        as_json: print the table as one JSON object, and what the recipe itself prints on standard error.
+
+    Returns:
+        The recipe's exit code: 0 where nothing has to be fixed.
+
+    Raises:
+        UsageError: there is no such recipe.
+    """
+    command = ["bash", str(find_recipe(name)), *options]
+    if not as_json:
+        return subprocess.run(command, env={**os.environ, "DRY_RUN": "1"}, check=False).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        environment = {**os.environ, "DRY_RUN": "1", "DRY_RUN_REPORT": str(report)}
+        code = subprocess.run(command, env=environment, stdout=sys.stderr.fileno(), check=False).returncode
+        text = report.read_text("utf-8") if report.is_file() else _unfinished(name, code)
+    print(text.rstrip())
+    return code
+
+
+def _unfinished(name: str, code: int) -> str:
+    """The report of a recipe that has ended before its dry run."""
+    detail = f"ended with exit code {code} before its options were complete; its message is on standard error"
+    check = {"group": "recipe", "name": name, "status": "failed", "found": "", "detail": detail, "mend": ""}
+    return json.dumps({"version": verl_video_tools.__version__, "ok": False, "checks": [check]}, indent=2)
