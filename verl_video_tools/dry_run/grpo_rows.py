@@ -102,8 +102,7 @@ class GrpoRows:
         if problems:
             fix = " && ".join(f"vvt data validate {file} --out good.parquet" for file in rows.files)
             detail = f"{counted(len(problems))} cannot be used: {problems_in_words(problems)}"
-            blocks = split == "training" or self._validates
-            yield Check(group, name, Status.FAILED if blocks else Status.WARNING, looked_at, detail, fix)
+            yield Check(group, name, self._status(split), looked_at, detail, fix)
         else:
             yield Check(group, name, Status.OK, looked_at)
         if split == "training" and rows.num_rows < (batch := int(self._config.data.train_batch_size)):
@@ -130,6 +129,10 @@ class GrpoRows:
             for number, row in rows.rows
             if rows.label(number) not in problems and (row.get("agent_name") or self._default) in method_names()
         ]
+
+    def _status(self, split: str) -> Status:
+        """Of rows that cannot be used: in a run that measures nothing, validation rows are only read."""
+        return Status.FAILED if split == "training" or self._validates else Status.WARNING
 
     def _samples(self, rows: SampledRows) -> Iterator[tuple[str, Sample]]:
         for number, row in rows.rows:
@@ -177,8 +180,8 @@ class GrpoRows:
             )
         if problems:
             fix = f"larger MAX_PROMPT_LENGTH and MAX_MODEL_LEN, fewer or smaller frames, or {_LEAVE_OUT}"
-            detail = f"{counted(len(problems))} would be left out of training: {problems_in_words(problems)}"
-            yield Check(group, name, Status.FAILED, found, detail, fix)
+            detail = f"{counted(len(problems))} would be left out of {split}: {problems_in_words(problems)}"
+            yield Check(group, name, self._status(split), found, detail, fix)
         elif counts:
             yield Check(group, name, Status.OK, found)
         decoded = [prompt.decode_seconds for prompt in prompts if prompt.decode_seconds is not None]

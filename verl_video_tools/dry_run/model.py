@@ -73,7 +73,7 @@ def check_weights(source: str) -> Check:
         names = [path.name for pattern in ("*.safetensors", "*.bin") for path in sorted(folder.glob(pattern))]
     missing = [name for name in names if not (folder / name).is_file()]
     if missing or not names:
-        detail = f"{len(missing)} files are missing: {_few(missing)}" if missing else "no file of weights"
+        detail = f"missing: {_few(missing)}" if missing else "no file of weights"
         return Check(
             "model",
             "weights",
@@ -82,7 +82,7 @@ def check_weights(source: str) -> Check:
             detail,
             f"download the model again: hf download ... --local-dir {source}",
         )
-    return Check("model", "weights", Status.OK, source, f"{len(names)} files, not loaded")
+    return Check("model", "weights", Status.OK, source, f"files, not loaded: {_few(names)}")
 
 
 def _few(names: Sequence[str]) -> str:
