@@ -28,14 +28,15 @@ def find_recipe(name: str) -> Path:
     """
     if Path(name).is_file():
         return Path(name)
-    folders = (Path("recipes"), _RECIPES)
-    for folder in folders:
-        if os.sep not in name and (folder / f"{name}.sh").is_file():
-            return folder / f"{name}.sh"
-    names = sorted(
-        {path.stem for folder in folders for kind in ("grpo", "sft", "rft") for path in folder.glob(f"*_{kind}.sh")}
-    )
-    known = f"the recipes are {', '.join(names)}" if names else "recipes are in a checkout: give the path of one"
+    patterns = [f"*_{kind}.sh" for kind in ("grpo", "sft", "rft")]  # others are sourced by these
+    scripts = [
+        path for folder in (Path("recipes"), _RECIPES) for kind in patterns for path in sorted(folder.glob(kind))
+    ]
+    for path in scripts:
+        if path.stem == name:
+            return path
+    names = sorted({path.stem for path in scripts})
+    known = f"the recipes are {', '.join(names)}" if names else "they are in a checkout: give the path of one"
     raise UsageError(f"--run {name}: no such file or recipe; {known}")
 
 
