@@ -40,6 +40,7 @@ ABOUT = {
     "data haystack": "haystack.md",
     "data export-sft": "cold-start.md",
     "data export-rft": "cold-start.md",
+    "data export-hf": "viewer.md#as-a-hugging-face-dataset",
 }
 """Pages that explain a command."""
 HEAD = """# Command line

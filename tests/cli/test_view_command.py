@@ -94,6 +94,7 @@ def test_a_port_that_is_taken_is_told(records: Path, capsys: pytest.CaptureFixtu
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
         (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
         (["{records}", "--out", "."], "it is a folder; name a file"),
+        (["{records}", "--out", "{records}/step_000003.jsonl"], "is the source; name another file to write"),
     ],
 )
 def test_bad_usage_is_one_line(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.records.records import Place, read_line, records_folder, step_files, whole_lines
+from verl_video_tools.records.records import Place, read_line, record_files, whole_lines
 from verl_video_tools.records.sample import Entry, entry_of
 
 _END_BYTES = 256
@@ -48,7 +48,7 @@ class LiveFiles:
 
     def read_new(self) -> bool:
         """Read what was written since the last call; whether anything has changed."""
-        paths = self._paths()
+        paths = record_files(self._run)
         gone = self._files.keys() - set(paths)
         for path in gone:
             del self._files[path]
@@ -86,9 +86,6 @@ class LiveFiles:
         except OSError:
             pass
         raise UsageError(f"{entry.place.file}, line {entry.place.line}: this rollout is not there any more")
-
-    def _paths(self) -> list[Path]:
-        return [self._run] if self._run.is_file() else step_files(records_folder(self._run))
 
     def _read_file(self, path: Path) -> bool:
         known = self._files.get(path)
