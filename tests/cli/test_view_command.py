@@ -90,6 +90,8 @@ def test_a_port_that_is_taken_is_told(records: Path, capsys: pytest.CaptureFixtu
     ("options", "complaint"),
     [
         (["{folder}/none"], "no recorded rollout"),
+        (["{records}", "--port", "8765"], "--host and --port need --live"),
+        (["{records}", "--host", "0.0.0.0"], "--host and --port need --live"),
         (["{folder}/none", "--live"], "--live serves a page and writes no file"),
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
         (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),

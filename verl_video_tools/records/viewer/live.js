@@ -100,4 +100,4 @@ async function poll() {
   setTimeout(poll, POLL_MILLISECONDS);
 }
 
-addEventListener("DOMContentLoaded", poll);
+addEventListener("DOMContentLoaded", () => { tell("asking vvt view", null); poll(); });
