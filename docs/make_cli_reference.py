@@ -40,6 +40,8 @@ ABOUT = {
     "data haystack": "haystack.md",
     "data export-sft": "cold-start.md",
     "data export-rft": "cold-start.md",
+    "data export-hf": "viewer.md#as-a-hugging-face-dataset",
+    "data export-inspect": "viewer.md#as-a-log-of-inspect",
 }
 """Pages that explain a command."""
 HEAD = """# Command line

@@ -17,7 +17,9 @@ from verl_video_tools.core.errors import UsageError
 class ExportRFT:
     """Write a policy's own good rollouts as rows. Rows of the cold start can be mixed in."""
 
-    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a folder of step_*.jsonl, or a .jsonl file.")]
+    records: Annotated[
+        Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
+    ]
     out_parquet: Annotated[Path, typer.Argument(help="File to write: rows with turns, as export-sft writes them.")]
     min_accuracy: MinAccuracy = None
     min_iou: MinIoU = 0.3

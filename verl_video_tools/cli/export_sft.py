@@ -34,7 +34,7 @@ class ExportSFT:
     source: Annotated[
         Path,
         typer.Argument(
-            help="Recorded rollouts (a .jsonl file, or a folder of step_*.jsonl), or rows of the synthetic world "
+            help="Recorded rollouts (folder of a run, or a .jsonl file), or rows of the synthetic world "
             "(.parquet), which a scripted expert answers."
         ),
     ]

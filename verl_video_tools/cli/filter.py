@@ -19,7 +19,7 @@ class Filter:
     in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write.")]
     records: Annotated[
-        Path | None, typer.Option(help="Recorded rollouts of these rows: a .jsonl file, or a folder of step_*.jsonl.")
+        Path | None, typer.Option(help="Recorded rollouts of these rows: folder of a run, or a .jsonl file.")
     ] = None
     pass_rates: Annotated[
         Path | None, typer.Option(help="Instead: JSON lines with video_path, question and pass_rate.")

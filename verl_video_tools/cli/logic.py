@@ -16,7 +16,9 @@ from verl_video_tools.cli.options import APIKeyEnv, DeadlineSeconds, Model, comm
 class Logic:
     """Let a model check the reasoning of right dialogues. Exits 1 if none got a verdict."""
 
-    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
+    records: Annotated[
+        Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
+    ]
     out: Annotated[Path, typer.Argument(help="File to write: right rollouts with a verdict; goes on where it stops.")]
     base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")]
     model: Model = None

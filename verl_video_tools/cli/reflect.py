@@ -15,7 +15,9 @@ from verl_video_tools.cli.options import Sampling, command
 class Reflect(Sampling):
     """Let an expert correct wrong rollouts that looked again. Exits 1 if all failed."""
 
-    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
+    records: Annotated[
+        Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
+    ]
     prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to reflect.")] = None
 
     def run(self) -> int:
