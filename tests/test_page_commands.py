@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -211,7 +212,7 @@ def source_of(program: str) -> str | None:
 
 
 def faults_of_python(command: Command) -> list[str]:
-    words = list(command.words[1:])
+    words = list(takewhile(lambda word: word != "--", command.words[1:]))  # what follows is another program's
     program = next((word for word in words if word != "-m"), "")
     if not re.match(r"(benchmarks|tests|examples|docs|requirements|verl_video_tools)[./]", program):
         return []  # other packages, or code on the command line
