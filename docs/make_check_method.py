@@ -12,9 +12,8 @@ PAGE = Path(__file__).parent / "check-method.md"
 
 _HEAD = """# Check a method
 
-`vvt check-method` asks whether a method keeps what loops, records, evaluation and training rely on. It needs no model,
-no GPU, no network and no policy: it renders a video of 95 seconds of the synthetic world and runs the method's own
-prompt, grammar, tools and reward on it. One method takes seconds.
+`vvt check-method` tests the properties that loops, records, evaluation and training need from a method. It runs the method's own prompt,
+grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU, network or policy. A method takes seconds.
 
 ```bash
 vvt check-method longvt              # a name
@@ -23,34 +22,33 @@ vvt check-method --all               # every method that is installed
 vvt check-method my_method --json > findings.json
 ```
 
-One line is printed for each property. The exit code is 1 if a property fails, 2 for bad usage.
+It prints one line per property. Exit codes: 1 if a property fails, 2 for bad usage.
 
 | status | meaning |
 |---|---|
-| `pass` | the property holds for all that was tried |
-| `fail` | it does not; the line says what was wrong, the value, and what to do |
-| `not applicable` | there is nothing to ask about, such as tools; or another property fails that this one requires |
+| `pass` | the property holds for everything that was tried; inputs are the same in every run |
+| `fail` | the line gives the fault, the value and what to do |
+| `not applicable` | the method has no such part, or a property that this one requires fails |
 
-One fault is told once: where a property fails, those that require it are not asked. Mend it, then run again.
+`--set FIELD=VALUE` checks another value, `--processor FOLDER` takes sizes and tokens from a model's processor
+(default: as Qwen2.5-VL); [all options](cli.md#vvt-check-method).
 
-A pass is no proof. What was tried is fixed: the same video, questions and texts in every run, so that a result can be
-repeated.
+A method must pass with its defaults. With `--set compat=reference` it may fail, since published code may break a property; the method's page
+lists where.
 
 ## Turns to check with
 
-The checker finds turns that call a tool and turns that answer in this order:
+The checker takes example turns from the first of these that gives any:
 
-1. `--turns FILE`, a JSON list of texts as `vvt replay` takes it;
-2. the class attribute `check_examples`;
-3. the turns of the method's oracle, if it has one;
-4. examples between tags in the method's prompt;
-5. guesses from the arguments in `tool_descriptions`, in the `description` of a tool, or in the docstring of its `plan`:
-   in usual forms, and as the method's `write_call(thought, name, arguments)` writes them, if it has one, as
-   [compositions](compose.md) do.
+1. `--turns FILE`, a JSON list of texts as for `vvt replay`
+2. the class attribute `check_examples`
+3. the turns of the method's oracle
+4. examples between tags in the method's prompt
+5. guesses from the tools' descriptions, written in usual forms or by the method's `write_call(thought, name, arguments)`, as in
+   [compositions](compose.md)
 
-A turn that calls counts if its call is carried out on a video of 95 seconds at 5 frames per second. A turn that answers
-counts if its answer can be replaced by another one. Where none is found, `a_valid_call_of_each_tool_is_found` or
-`a_valid_answer_is_found` fails and says so. Give examples then:
+A call counts if it is executed on a video of 95 seconds at 5 frames per second; an answer counts if another one can replace it. If none is found,
+`a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails. Then give examples:
 
 ```python
 @dataclass(frozen=True, kw_only=True)
@@ -61,20 +59,9 @@ class MyMethod(vt.Method):
     )
 ```
 
-| option | does |
-|---|---|
-| `--turns FILE` | turns of your own, as above |
-| `--set FIELD=VALUE` | checks the method with another value of a field; repeatable |
-| `--processor FOLDER` | takes sizes and tokens from a model's processor; else they are about those of Qwen2.5-VL |
-| `--json` | prints a JSON object: for each method a list of `property`, `group`, `status`, `reason` |
-
-The defaults of a method are what has to pass. With `--set compat=reference` a method may fail: published code may pay
-for what a policy wrote, or refuse rows that ours accept, and the method's page says so.
-
 ## In the tests of a package
 
-The package is a plugin of pytest. `method_tests` makes a test of each property; a property that is not applicable is
-skipped:
+A pytest plugin makes one test per property; those that are not applicable are skipped:
 
 ```python
 from verl_video_tools.checks.pytest_plugin import method_tests
@@ -89,7 +76,9 @@ python -m pytest -q -k "test_my_method and parse_never_raises"
 
 ## Properties
 
-This table is made from the code by `python docs/make_check_method.py`.
+`python docs/make_check_method.py` writes this table from the code.
+
+<!-- properties: begin -->
 """
 
 _GROUPS = {
@@ -108,7 +97,7 @@ _GROUPS = {
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD.rstrip("\n"), *_tables()]) + "\n"
+    return "\n".join([_HEAD.rstrip("\n"), *_tables(), "", "<!-- properties: end -->"]) + "\n"
 
 
 def _tables() -> Iterator[str]:

@@ -17,10 +17,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 FRAMEMIND=actor_rollout_ref.rollout.custom.video_tools.framemind
 ROLLOUT_N=${ROLLOUT_N:-8}
+ULYSSES=${ULYSSES:-2}
+GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.7}
 REAL_OPTIONS=(
-    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2 actor_rollout_ref.actor.ulysses_sequence_parallel_size=2
-    actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False
-    actor_rollout_ref.rollout.gpu_memory_utilization=0.7)
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu="${ACTOR_MICRO_BATCH_SIZE:-2}"
+    actor_rollout_ref.actor.fsdp_config.param_offload=False actor_rollout_ref.actor.fsdp_config.optimizer_offload=False)
 if [ "$SYNTHETIC" = 0 ]; then # table E1 of the paper; marked as ours where it is silent
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-64} # ours: one update per step
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-64}
@@ -30,10 +31,10 @@ if [ "$SYNTHETIC" = 0 ]; then # table E1 of the paper; marked as ours where it i
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-32768}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
     ROLLOUT_TP=${ROLLOUT_TP:-4}
+    MAX_BATCHED_TOKENS=${MAX_BATCHED_TOKENS:-65536}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-1} # ours
     MAX_IMAGES=128                  # ours: 64 and two clips of 20 are more than the 100 of the table and the 50 of the text
     REAL_LENGTHS=(
-        actor_rollout_ref.rollout.max_num_batched_tokens=65536
         # One pixel envelope for processor and engine: 64 to 256 tokens per frame.
         +data.mm_processor_kwargs.min_pixels=50176 +data.mm_processor_kwargs.max_pixels=200704)
     [ "$BASELINE" = 0 ] || REAL_LENGTHS+=("+$FRAMEMIND.low=[32,448]")

@@ -4,7 +4,7 @@
 # and REAL_LENGTHS. The latter follow from real videos and GPUs, so that a rehearsal leaves them out. METHODS lists the
 # rows' methods where they are several, PLAN_OPTIONS what `vvt plan` has to know of a method. A recipe of another package
 # sets METHOD_DIR, the folder of its method's class, AGENT_LOOPS, its file of agent loops, and SFT_RECIPE, its cold start.
-# Every variable below can be set from outside.
+# Every variable below can be set from outside. PRESET sets those that a model and a machine need (docs/presets.md).
 
 # ------------------------------------------------------------------------------------------------- user-adjustable
 PROJECT_NAME=${PROJECT_NAME:-verl_video_tools}
@@ -13,6 +13,8 @@ if [ "$REHEARSE" = 0 ]; then RUN_DIR=${RUN_DIR:-$OUTPUT_DIR/$EXPERIMENT_NAME}
 else source "$REPO/recipes/rehearsal.sh"
 fi
 ROLLOUT_TP=${ROLLOUT_TP:-1}
+ULYSSES=${ULYSSES:-1} # GPUs among which the actor divides a sequence (docs/memory.md)
+GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.6} # part of a GPU's memory that vLLM takes
 ROLLOUT_N=${ROLLOUT_N:-8}
 NNODES=${NNODES:-1}
 FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
@@ -43,7 +45,8 @@ export VERL_DATAPROTO_SERIALIZATION_METHOD=${VERL_DATAPROTO_SERIALIZATION_METHOD
 
 REAL_OPTIONS=(
     actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
-    actor_rollout_ref.rollout.gpu_memory_utilization=0.6 ${REAL_OPTIONS[@]+"${REAL_OPTIONS[@]}"})
+    actor_rollout_ref.actor.ulysses_sequence_parallel_size="$ULYSSES"
+    actor_rollout_ref.rollout.gpu_memory_utilization="$GPU_MEMORY_UTILIZATION" ${REAL_OPTIONS[@]+"${REAL_OPTIONS[@]}"})
 if [ "$SYNTHETIC" = 0 ]; then
     MODEL_PATH=${MODEL_PATH:-Qwen/Qwen2.5-VL-7B-Instruct}
     TRAIN_FILES=${TRAIN_FILES:?parquet file of rows; see docs/rows.md}
@@ -57,6 +60,12 @@ if [ "$SYNTHETIC" = 0 ]; then
     CORES_PER_NODE=${CORES_PER_NODE:-96}
     most_workers=$((NNODES * (CORES_PER_NODE < 6 ? 1 : CORES_PER_NODE / 6)))
     AGENT_WORKERS=${AGENT_WORKERS:-$((TRAIN_BATCH_SIZE < most_workers ? TRAIN_BATCH_SIZE : most_workers))}
+    # Fields of the method, `name=value` with spaces between.
+    REAL_FIELDS=()
+    for field in ${METHOD_FIELDS:-}; do
+        REAL_FIELDS+=("+actor_rollout_ref.rollout.custom.video_tools.$METHOD.$field")
+        PLAN_OPTIONS+=(--set "$field")
+    done
     # GiB of processed images that an inference server keeps: those of all rollouts under way on it, by `vvt plan`. With a
     # model that it does not know vLLM's default stays.
     MM_CACHE_GB=${MM_CACHE_GB:-$("$PYTHON" -m verl_video_tools.cli plan --print mm-cache-gb --model "$MODEL_PATH" \
@@ -65,11 +74,11 @@ if [ "$SYNTHETIC" = 0 ]; then
         --tp "$ROLLOUT_TP" --batch-size "$TRAIN_BATCH_SIZE" --n "$ROLLOUT_N" --prompt-length "$MAX_PROMPT_LENGTH" \
         --response-length "$MAX_RESPONSE_LENGTH" || echo 4)}
     SETTING_OPTIONS=(
-        actor_rollout_ref.rollout.max_num_batched_tokens=32768
+        actor_rollout_ref.rollout.max_num_batched_tokens="${MAX_BATCHED_TOKENS:-32768}"
         actor_rollout_ref.rollout.agent.num_workers="$AGENT_WORKERS" data.val_batch_size="$VAL_BATCH_SIZE"
         transfer_queue.backend.SimpleStorage.num_data_storage_units="$STORAGE_UNITS"
         +actor_rollout_ref.rollout.engine_kwargs.vllm.mm_processor_cache_gb="$MM_CACHE_GB"
-        "${REAL_OPTIONS[@]}" "${REAL_LENGTHS[@]}")
+        "${REAL_OPTIONS[@]}" "${REAL_LENGTHS[@]}" ${REAL_FIELDS[@]+"${REAL_FIELDS[@]}"})
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     SFT_DIR=${SFT_DIR:-$OUTPUT_DIR/${METHOD}_sft}
     MODEL_PATH=${MODEL_PATH:-$SFT_DIR/huggingface}
@@ -98,7 +107,7 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
         # What was set from outside is meant for this run, and a rehearsal for reinforcement learning.
-        supervised -- env -u REHEARSE -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
+        supervised -- env -u REHEARSE -u PRESET -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
             -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
             SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "${SFT_RECIPE:-$REPO/recipes/${METHOD}_sft.sh}"
     fi
@@ -159,7 +168,8 @@ STOP_OPTIONS=() # the trainer looks for this file (STOP_FILE in verl_plugin/trai
 collect_ray_options
 train() { # [VERL_OPTION ...]
     local status
-    supervised ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
+    log_quietly "$RUN_DIR"
+    supervised "${QUIETLY[@]}" ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
         "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
         "${RAY_OPTIONS[@]}" "$@" || {
         status=$?

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # LongVT, reinforcement learning (arXiv 2511.20785, 4.2): GRPO with a KL loss on 16 rollouts per question.
 #
-#   GPU cluster   RAY_ADDRESS=auto NNODES=8 MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/longvt_grpo.sh
+#   GPU machine   MODEL_PATH=<cold-started model> TRAIN_FILES=<parquet> bash recipes/longvt_grpo.sh     # 8 GPUs of 80 GB
+#   GPU cluster   RAY_ADDRESS=auto PRESET=published MODEL_PATH=... bash recipes/longvt_grpo.sh          # the paper's 8 nodes
 #   laptop        DEVICE=cpu bash recipes/longvt_grpo.sh      # synthetic videos, tiny model, everything else the same
 #   rehearsal     REHEARSE=1 DEVICE=cpu bash recipes/longvt_grpo.sh   # the same with the options of the first (docs/cpu.md)
 #
@@ -13,10 +14,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 # Both are ours: as few GPUs share a sequence as hold it (docs/memory.md; the published script has 4), and two of the
 # longest rollouts fit into the published 0.4, SGLang's, while actor and optimiser are offloaded.
-REAL_OPTIONS=(
-    actor_rollout_ref.actor.ulysses_sequence_parallel_size=2 actor_rollout_ref.rollout.gpu_memory_utilization=0.7)
+ULYSSES=${ULYSSES:-2}
+GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.7}
+REAL_OPTIONS=()
 if [ "$SYNTHETIC" = 0 ]; then # the published script; 40,960 tokens of prompt instead of 36,000, for the frames' times
-    NNODES=${NNODES:-8}
     ROLLOUT_N=${ROLLOUT_N:-16}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-16}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-8}
@@ -25,11 +26,11 @@ if [ "$SYNTHETIC" = 0 ]; then # the published script; 40,960 tokens of prompt in
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-16384}
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-57344}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
+    MAX_BATCHED_TOKENS=${MAX_BATCHED_TOKENS:-57344}
     SAVE_FREQ=${SAVE_FREQ:-10}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-5}
     MAX_IMAGES=1152 # 512 of the first look and 5 crops of 128
     REAL_LENGTHS=(
-        actor_rollout_ref.rollout.max_num_batched_tokens=57344
         # One pixel envelope for processor and engine.
         +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=50176)
 else

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # LongVT, reinforcement fine-tuning (arXiv 2511.20785, 4.3): the RL checkpoint, fine-tuned on its own good rollouts.
 #
-#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> SFT_FILES=<cold start> NNODES=1 \
-#                     bash recipes/longvt_rft.sh             # without NNODES: 8 nodes
+#   GPU machine   MODEL_PATH=<RL checkpoint> RECORDS_DIR=<its trajectories> SFT_FILES=<cold start> \
+#                     bash recipes/longvt_rft.sh             # PRESET=published: 8 nodes
 #   laptop        DEVICE=cpu bash recipes/longvt_rft.sh      # after recipes/longvt_grpo.sh
 #
 # Rollouts alone let the policy forget what none of them shows (docs/learning.md), so COLD_SHARE of the rows, by default
@@ -37,7 +37,6 @@ vvt data export-rft "$RECORDS_DIR" "$RFT_FILE" --overwrite "${RFT_OPTIONS[@]}"
 TRAIN_FILES=$RFT_FILE
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings
-    NNODES=${NNODES:-8}
     MAX_STEPS=${MAX_STEPS:-1600}
     SAVE_FREQ=${SAVE_FREQ:-400}
 else

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # LongVT, cold start (arXiv 2511.20785, 4.1): supervised fine-tuning of all weights on rollouts that crop and answer.
 #
-#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> NNODES=1 bash recipes/longvt_sft.sh    # default: 4 nodes
+#   GPU machine   TRAIN_FILES=<parquet with a column `turns`> bash recipes/longvt_sft.sh    # PRESET=published: 4 nodes
 #   laptop        DEVICE=cpu bash recipes/longvt_sft.sh      # synthetic videos, scripted expert, tiny base model
 #
 # Ends with a Hugging Face folder $SFT_DIR/huggingface, which recipes/longvt_grpo.sh takes as MODEL_PATH.
@@ -11,7 +11,6 @@ METHOD=longvt
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 if [ "$SYNTHETIC" = 0 ]; then # the published settings; they pack sequences, here batches are filled by tokens
-    NNODES=${NNODES:-4}
     MAX_STEPS=${MAX_STEPS:-3000}
     SAVE_FREQ=${SAVE_FREQ:-500}
 fi

@@ -4,9 +4,12 @@ if [ "$SYNTHETIC" = 0 ]; then
     LEARNING_RATE=${LEARNING_RATE:-5e-5}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-1000000} # MAX_STEPS ends it, however few the rows: verl saves its last step by that number
     MAX_LENGTH=${MAX_LENGTH:-57344}
+    # One of 8 GPUs does not hold such a sequence alone; two do.
+    ULYSSES=${ULYSSES:-$((${NNODES:-1} * ${NDEVICES_PER_NODE:-8} % 2 ? 1 : 2))}
     REAL_OPTIONS=(
         optim.weight_decay=0 trainer.total_training_steps="$MAX_STEPS"
-        data.use_dynamic_bsz=True data.max_token_len_per_gpu="$MAX_LENGTH"
+        # GPUs that share a sequence fill a batch together.
+        data.use_dynamic_bsz=True data.max_token_len_per_gpu="$(((MAX_LENGTH + ULYSSES - 1) / ULYSSES))"
         # The pixel envelope of longvt_grpo.sh. Rows about pictures may have more: frames keep the method's own bound.
         +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels="${PICTURE_PIXELS:-50176}")
 else

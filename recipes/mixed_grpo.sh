@@ -14,8 +14,9 @@ METHODS=(framethinker videozoomer longvt videobrain framemind)
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 ROLLOUT_N=${ROLLOUT_N:-8} # FrameThinker, VideoBrain, FrameMind; a FrameMind group has so many rungs
-REAL_OPTIONS=(
-    actor_rollout_ref.actor.ulysses_sequence_parallel_size=4 actor_rollout_ref.rollout.gpu_memory_utilization=0.7)
+ULYSSES=${ULYSSES:-4}
+GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.7}
+REAL_OPTIONS=()
 if [ "$SYNTHETIC" = 0 ]; then
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-32}          # FrameThinker, VideoBrain
     LEARNING_RATE=${LEARNING_RATE:-1e-6}              # all but FrameThinker
@@ -23,12 +24,12 @@ if [ "$SYNTHETIC" = 0 ]; then
     MAX_RESPONSE_LENGTH=${MAX_RESPONSE_LENGTH:-32768} # the longest: VideoZoomer's
     MAX_MODEL_LEN=${MAX_MODEL_LEN:-73728}
     MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-1}
+    MAX_BATCHED_TOKENS=${MAX_BATCHED_TOKENS:-73728}
     MAX_IMAGES=1152 # LongVT's
     RETRIEVAL_MODEL=${RETRIEVAL_MODEL:-google/siglip2-base-patch16-224} # VideoBrain's
     REAL_LENGTHS=(
         # As in videobrain_grpo.sh.
         +actor_rollout_ref.rollout.custom.video_tools.retrieval.num_threads="${RETRIEVAL_THREADS:-16}"
-        actor_rollout_ref.rollout.max_num_batched_tokens=73728
         # One pixel envelope that holds those of all methods.
         +data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=235200)
 else

@@ -16,6 +16,8 @@ if [ "$SYNTHETIC" = 0 ]; then # ours: no paper trains several methods
     LEARNING_RATE=${LEARNING_RATE:-1e-5}
     TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
     MAX_LENGTH=${MAX_LENGTH:-57344}
+    # As in longvt_tuning.sh: one of 8 GPUs does not hold such a sequence alone.
+    ULYSSES=${ULYSSES:-$((${NNODES:-1} * ${NDEVICES_PER_NODE:-8} % 2 ? 1 : 2))}
     # The pixel envelope of mixed_grpo.sh.
     REAL_OPTIONS=(+data.mm_processor_kwargs.min_pixels=784 +data.mm_processor_kwargs.max_pixels=235200)
 else

@@ -19,6 +19,7 @@ log_to_file "$SFT_DIR"
 SAVE_FREQ=${SAVE_FREQ:-100} # steps
 LORA_ALPHA=${LORA_ALPHA:-16}
 NNODES=${NNODES:-1}
+ULYSSES=${ULYSSES:-1} # GPUs that share a sequence (docs/memory.md)
 FREEZE_VISION_TOWER=${FREEZE_VISION_TOWER:-0}
 
 if [ "$SYNTHETIC" = 0 ]; then
@@ -32,10 +33,13 @@ if [ "$SYNTHETIC" = 0 ]; then
     # Worker processes of each device's loader, each with two batches ready in /dev/shm, in LOADER_GB of it per node: a
     # token of an image is 3,072 bytes at most. With a single one, frames are still decoded on several threads.
     LOADER_GB=${LOADER_GB:-16}
-    rows_per_device=$(((TRAIN_BATCH_SIZE + NNODES * NDEVICES_PER_NODE - 1) / (NNODES * NDEVICES_PER_NODE)))
+    devices=$((NNODES * NDEVICES_PER_NODE)) # those that share a sequence load the same rows
+    rows_per_device=$(((TRAIN_BATCH_SIZE * ULYSSES + devices - 1) / devices))
     affordable=$((LOADER_GB * 1000000000 / (NDEVICES_PER_NODE * 2 * rows_per_device * MAX_LENGTH * 3072)))
     NUM_WORKERS=${NUM_WORKERS:-$((affordable < 1 ? 1 : affordable > 8 ? 8 : affordable))}
-    SETTING_OPTIONS=("${REAL_OPTIONS[@]}")
+    SETTING_OPTIONS=(engine.ulysses_sequence_parallel_size="$ULYSSES" "${REAL_OPTIONS[@]}")
+    # Fields of the method, `name=value` with spaces between.
+    for field in ${METHOD_FIELDS:-}; do SETTING_OPTIONS+=("+data.video_tools.$METHOD.$field"); done
 else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's own short prompt
     MODEL_PATH=${MODEL_PATH:-$DEMO_DIR/base}
     TRAIN_FILES=${TRAIN_FILES:-$SFT_DIR/train.parquet}
@@ -106,7 +110,8 @@ TRAINER=(
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 
-supervised -- "${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
+log_quietly "$SFT_DIR"
+supervised "${QUIETLY[@]}" -- "${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
     "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@"
 
 # ------------------------------------------------------------------------------------------------------------- result

@@ -10,9 +10,9 @@ set -euo pipefail
 METHOD=videozoomer
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-REAL_OPTIONS=(
-    actor_rollout_ref.actor.ulysses_sequence_parallel_size=2
-    actor_rollout_ref.ref.fsdp_config.param_offload=True actor_rollout_ref.rollout.gpu_memory_utilization=0.7)
+ULYSSES=${ULYSSES:-2}
+GPU_MEMORY_UTILIZATION=${GPU_MEMORY_UTILIZATION:-0.7}
+REAL_OPTIONS=(actor_rollout_ref.ref.fsdp_config.param_offload=True)
 if [ "$SYNTHETIC" = 0 ]; then # table 5 of the paper; its published script where the paper is silent
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-128}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-32}

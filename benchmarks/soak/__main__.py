@@ -75,7 +75,7 @@ def tell(out: Path, docs: bool) -> int:
     if docs:
         page.into_page(text)
         page.PICTURE.write_bytes((out / "soak.svg").read_bytes())
-        copy_segments(out, KEPT)
+        copy_segments(out, KEPT, compressed=True)
     return int(any(each.verdict is Verdict.GROWS for each in growth))
 
 

@@ -10,14 +10,14 @@ import numpy as np
 from benchmarks.soak.growth import ALL, Sample, all_folders, all_kinds, of_folder, of_processes
 from benchmarks.soak.segments import Segment
 
-_MOST_POINTS = 100
+_MOST_POINTS = 80
 """Of a line over all segments, so that the file stays small however long the soak is."""
 _MOST_KINDS = 8
 _SINCE_START = "memory gained, MB"
 
 
 def draw(segments: Sequence[Segment], path: Path) -> None:
-    """Write an SVG. Segments stand one behind the other, parted by lines; ticks at the top are faults."""
+    """Write an SVG. Segments stand one behind the other, parted by lines; ticks at the very top are faults."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -59,19 +59,28 @@ def draw(segments: Sequence[Segment], path: Path) -> None:
         start = 0
         for segment in segments:
             axis.axvline(start, color="0.8", linewidth=0.8, zorder=0)
-            for fault in segment.faults:
-                step = start + fault["step"] - segment.samples[0]["step"]
-                axis.axvline(step, ymin=0.97, color="#d1495b", linewidth=0.8)
             start += segment.steps
         axis.set_ylabel(label)
         if label != _SINCE_START:
             axis.set_ylim(bottom=0)
         axis.spines[["top", "right"]].set_visible(False)
         axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=8)
+    axes[0].vlines(
+        _fault_steps(segments), 0.97, 1, transform=axes[0].get_xaxis_transform(), color="#d1495b", linewidth=0.8
+    )
     axes[-1].set_xlabel("steps")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
+
+
+def _fault_steps(segments: Sequence[Segment]) -> list[int]:
+    """Of all faults, counted over the segments."""
+    steps, start = [], 0
+    for segment in segments:
+        steps += [start + fault["step"] - segment.samples[0]["step"] for fault in segment.faults]
+        start += segment.steps
+    return steps
 
 
 def _thinned(values: Sequence[float], most: int) -> list[float]:

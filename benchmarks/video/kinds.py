@@ -1,6 +1,6 @@
 """A table of all kinds of files that tests make: how frames are reached, and how many were wrong.
 
-    python -m benchmarks.video.kinds                    # the table of docs/reliability.md; two minutes
+    python -m benchmarks.video.kinds                    # docs/reliability.md sums it up; two minutes
     python -m benchmarks.video.kinds --seeds 10         # other random times, ten rounds of them
 
 Exits with 1 if a frame was wrong.

@@ -90,8 +90,6 @@ class Plan:
 
 MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
-SPATIAL_MINUTES = {"data": 6, "cold": 3}
-"""The same where frames are large."""
 COLD_SHARE = 0.5
 """Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
 SECONDS_PER_STEP = {
@@ -100,7 +98,7 @@ SECONDS_PER_STEP = {
     "videozoomer": 30,
     "videobrain": 25,
     "framemind": 31,
-    "compose_spatial": 25,  # a guess: it has not been run
+    "compose_spatial": 21,
 }
 
 
@@ -225,12 +223,11 @@ class Learning:
 
     def _minutes(self, stage: str) -> float:
         """Estimate of what is left of a stage."""
-        minutes = MINUTES | (SPATIAL_MINUTES if self.plan.world == "spatial" else {})
         if stage not in ("rl", "ablation"):
-            return minutes[stage]
+            return MINUTES[stage]
         saved = self.out / stage / "latest_checkpointed_iteration.txt"
         num_steps = self.plan.rl_steps - (int(saved.read_text()) if saved.exists() else 0)
-        return minutes[stage] + num_steps * SECONDS_PER_STEP[self.name] / 60
+        return MINUTES[stage] + num_steps * SECONDS_PER_STEP[self.name] / 60
 
     # ---------------------------------------------------------------------------------------------------------- stages
 

@@ -57,7 +57,7 @@ def test_tokens_may_be_counted_by_a_models_processor(capsys: pytest.CaptureFixtu
     assert run(["check-method", "direct", "--processor", str(base_model_dir()), "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["direct"]
     assert run(["check-method", "direct", "--processor", "no_such_folder"]) == 2
-    assert "cannot load a processor from 'no_such_folder'" in capsys.readouterr().err
+    assert "model 'no_such_folder' is no folder here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from verl_video_tools.cli import doctor_report as doctor
-from verl_video_tools.cli.probes import Check, Status
+from verl_video_tools.core.check import Check, Status
 
 CHECKS = (
     Check("packages", "good", Status.OK, "1.0"),

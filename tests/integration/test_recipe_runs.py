@@ -229,6 +229,21 @@ def test_a_rehearsal_trains_an_adapter(grpo_run: Any, output_dir: Path) -> None:
     assert (folder / "huggingface" / "config.json").exists(), "the adapter is merged into a model"
 
 
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_preset_is_rehearsed(method: str, grpo_run: Any, output_dir: Path) -> None:
+    """The one that changes more than sizes: with the others a rehearsal is that without one (tests/recipes)."""
+    grpo_run(method)  # for its cold start
+    folder = output_dir / f"{method}_preset_rehearsal"
+    shutil.rmtree(folder, ignore_errors=True)
+    run = run_recipe(folder.name, f"{method}_grpo", output_dir, REHEARSE="1", PRESET="7b_4x48gb_lora")
+    assert_succeeded(run)
+    steps = [values for path in folder.glob(LOG_NAMES) for values in read_log(path).values()]
+    assert len(steps) == 3 and all(values["invariant/violations"] == 0 for values in steps)
+    assert max(values["actor/grad_norm"] for values in steps) > 0
+    assert (folder / "huggingface" / "config.json").exists(), "the adapter is merged into a model"
+
+
 @pytest.fixture
 def judge_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A judge as a process of its own, and its address."""

@@ -21,9 +21,9 @@ from tests.recipes.options import (
     grpo_recipes,
 )
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
+from verl_video_tools.planner.composed import run_options
 from verl_video_tools.planner.host_memory import agent_workers
 from verl_video_tools.planner.recipes import RECIPES as RECIPES_PLANNED
-from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.verl_plugin.settings import method_from_config
 from verl_video_tools.video import image_tokens
 
@@ -121,27 +121,4 @@ def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
 
 @pytest.mark.parametrize("method", sorted(RECIPES_PLANNED))
 def test_the_planner_knows_the_options_of_the_recipe(method: str, composed: Composed) -> None:
-    config, planned = composed(f"{method}_grpo", "gpu"), RECIPES_PLANNED[method]
-    actor, rollout, kwargs = (
-        config.actor_rollout_ref.actor,
-        config.actor_rollout_ref.rollout,
-        config.data.mm_processor_kwargs,
-    )
-    assert planned == RunOptions(
-        batch_size=config.data.train_batch_size,
-        mini_batch_size=actor.ppo_mini_batch_size,
-        rollouts=rollout.n,
-        prompt_length=config.data.max_prompt_length,
-        response_length=config.data.max_response_length,
-        micro_batch_size=actor.ppo_micro_batch_size_per_gpu,
-        min_pixels=kwargs.min_pixels,
-        max_pixels=kwargs.max_pixels,
-        utilization=rollout.gpu_memory_utilization,
-        tp=rollout.tensor_model_parallel_size,
-        ulysses=actor.ulysses_sequence_parallel_size,
-        offload=actor.fsdp_config.optimizer_offload,
-        reference=actor.use_kl_loss,
-        ref_offload=config.actor_rollout_ref.ref.fsdp_config.param_offload,
-        entropy=actor.entropy_coeff > 0,
-        freeze_vision=actor.freeze_vision_tower,
-    )
+    assert run_options(composed(f"{method}_grpo", "gpu")) == RECIPES_PLANNED[method]

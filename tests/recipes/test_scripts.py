@@ -14,7 +14,7 @@ from tests.recipes.options import RECIPES, SETTINGS, Composed, recipe_arguments,
 
 
 def test_every_script_parses() -> None:
-    scripts = sorted(RECIPES.glob("*.sh"))
+    scripts = sorted(RECIPES.rglob("*.sh"))
     assert scripts
     for script in scripts:
         subprocess.run(["bash", "-n", str(script)], check=True)
@@ -153,15 +153,17 @@ def test_loaders_of_a_cold_start_fit_into_shared_memory(tmp_path: Path) -> None:
             argument.split("=", 1) for argument in recipe_arguments(recipe, tmp_path, **variables, **environment)
         )
         workers, batch_size = int(given["data.num_workers"]), int(given["data.train_batch_size"])
-        bytes_per_worker = 8 * 2 * batch_size // 16 * int(given["data.max_length"]) * 3072
+        sequences = 16 // int(given["engine.ulysses_sequence_parallel_size"])
+        bytes_per_worker = 8 * 2 * batch_size // sequences * int(given["data.max_length"]) * 3072
         gigabytes = float(environment.get("LOADER_GB", 16))
         assert workers == 1 or "NUM_WORKERS" in environment or workers * bytes_per_worker <= gigabytes * 1e9
         return workers
 
     # Two nodes of eight devices, two batches ready for each worker.
     assert num_workers("framethinker_sft") == 8
-    assert num_workers("longvt_sft") == 1, "four rows of up to 176 MB to a device"
-    assert num_workers("longvt_sft", LOADER_GB="64") == 5
+    assert num_workers("longvt_sft") == 1, "eight rows of up to 176 MB to two devices that share sequences"
+    assert num_workers("longvt_sft", LOADER_GB="64") == 2
+    assert num_workers("longvt_sft", LOADER_GB="64", ULYSSES="1") == 5
     assert num_workers("longvt_sft", NUM_WORKERS="3", LOADER_GB="64") == 3
 
 

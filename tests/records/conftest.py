@@ -40,9 +40,15 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Chromium:
 
 @pytest.fixture
 def browse(chromium: Chromium) -> Browse:
-    """The page as Chromium leaves it, opened with a fragment of the address; then a reader's script may act on it."""
+    """The page as Chromium leaves it, opened with a fragment of the address; then a reader's script may act on it.
 
-    def dump(file: Path, fragment: str, reader: str | None = None) -> Page:
+    Of a page that is served, by its address, the time that passes can be given; no script may act on it.
+    """
+
+    def dump(file: Path | str, fragment: str, reader: str | None = None, virtual_seconds: float = 2.0) -> Page:
+        if isinstance(file, str):  # the address of a page that is served
+            options = ["--dump-dom", f"--virtual-time-budget={virtual_seconds * 1000:.0f}"]
+            return Page(chromium(*options, f"{file}#{fragment}").decode("utf-8", errors="replace"))
         if reader is not None:
             text = file.read_text(encoding="utf-8")
             allowed = text.replace("script-src '", f"script-src '{source_hash(reader)}' '", 1)

@@ -260,11 +260,11 @@ def test_chromium_shows_mask_group_reward_and_times(tmp_path: Path, browse: Brow
     assert "advantage 0.25" in page.texts
 
     rows = page.rows()
-    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer"])
+    head = rows.index(["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ""])
     assert rows[head + 1 :] == [
-        ["0", "2", "1", "1", "5", "answer", "B"],
-        ["1", "0.5", "-0.5", "1", "5", "answer", "B"],
-        ["2", "0.5", "-0.5", "1", "5", "answer", "B"],
+        ["0", "2", "1", "1", "5", "answer", "B", "compare"],
+        ["1", "0.5", "-0.5", "1", "5", "answer", "B", ""],
+        ["2", "0.5", "-0.5", "1", "5", "answer", "B", "compare"],
     ]
     reward = rows.index(["score", "0.5"])
     assert rows[reward:head] == [

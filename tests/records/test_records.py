@@ -9,7 +9,14 @@ import pytest
 from verl_video_tools.core.errors import CallError, CallErrorCode, UsageError
 from verl_video_tools.core.types import CallRecord, FrameRecord, StopReason, Trajectory, Turn, VideoInfo
 from verl_video_tools.records.lasting import Lasting
-from verl_video_tools.records.records import RecordWriter, read_records, step_files
+from verl_video_tools.records.records import (
+    RecordWriter,
+    has_steps,
+    read_records,
+    records_folder,
+    run_folder,
+    step_files,
+)
 from verl_video_tools.records.summary import main
 
 
@@ -66,6 +73,21 @@ def test_validation_records_stay_apart(tmp_path: Path) -> None:
     (tmp_path / "val_step_000001.jsonl").write_text("not read")
     assert [record["uid"] for record in read_records(tmp_path)] == ["a"]
     assert [path.name for path in step_files(tmp_path, validation=True)] == ["val_step_000001.jsonl"]
+
+
+def test_a_run_is_its_folder_or_that_of_its_records(tmp_path: Path) -> None:
+    run, records = tmp_path, tmp_path / "trajectories"
+    assert records_folder(run) == run
+    records.mkdir()
+    assert records_folder(run) == records and not has_steps(records), "where its first step will be written"
+    RecordWriter(run).write(1, [line(1, "beside", 0.0)])
+    assert records_folder(run) == run
+    RecordWriter(records).write(1, [line(1, "below", 0.0)], validation=True)
+    assert records_folder(run) == records_folder(records) == records
+    RecordWriter(records).write(1, [line(1, "below", 0.0)])
+    assert [record["uid"] for record in read_records(run)] == [record["uid"] for record in read_records(records)]
+    for path in (run, records, records / "step_000001.jsonl"):
+        assert run_folder(path) == run
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:

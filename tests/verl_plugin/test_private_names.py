@@ -14,7 +14,7 @@ import pytest
 
 from tests.verl_plugin.private_uses import ROOT, private_attributes
 from verl_video_tools.cli import internals
-from verl_video_tools.cli.probes import Status
+from verl_video_tools.core.check import Status
 from verl_video_tools.core.environment import module_exists
 from verl_video_tools.verl_plugin import private_names as names
 from verl_video_tools.verl_plugin.private_names import DATA, PrivateName, defines, missing_names, private_names

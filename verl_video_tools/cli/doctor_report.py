@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
 
 from verl_video_tools import __version__
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.internals import check_internals
 from verl_video_tools.cli.output import hold_output
-from verl_video_tools.cli.probes import Check, Status
+from verl_video_tools.core.check import Check, Status, check_json, check_lines
 from verl_video_tools.core.environment import NEEDED, OPTIONAL, detect_device
 
 
@@ -77,31 +76,14 @@ def render_json(checks: Sequence[Check], device: str) -> str:
         "version": __version__,
         "device": device,
         "ok": not any(check.status is Status.FAILED for check in checks),
-        "checks": [_check_json(check) for check in checks],
+        "checks": [check_json(check) for check in checks],
     }
     return json.dumps(facts, indent=2)
 
 
-def _check_json(check: Check) -> dict[str, str]:
-    values = asdict(check)
-    values["mend"] = values.pop("fix")  # the key that readers of the report know
-    return values
-
-
 def render_table(checks: Sequence[Check], device: str) -> str:
     """The report for people: a line per check, below a heading per group, then the commands that fix what failed."""
-    name_width = max(len(check.name) for check in checks)
-    status_width = max(len(status) for status in Status)
-    lines = [f"verl_video_tools {__version__}, DEVICE={device}"]
-    group = ""
-    for check in checks:
-        if check.group != group:
-            group = check.group
-            lines += ["", group]
-        text = ", ".join(part for part in (check.found, check.detail) if part)
-        lines.append(f"  {check.status:<{status_width}}  {check.name:<{name_width}}  {text}".rstrip())
-        if check.fix:
-            lines.append(f"  {'':<{status_width}}  {'':<{name_width}}  fix: {check.fix}")
+    lines = [f"verl_video_tools {__version__}, DEVICE={device}", *check_lines(checks)]
     failed = [check for check in checks if check.status is Status.FAILED]
     return "\n".join([*lines, "", _verdict(failed)])
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -13,12 +11,12 @@ import typer
 from verl_video_tools.cli.files import check_outputs
 from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
+from verl_video_tools.cli.serving import Serve, ServeOption, announced_server
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.control_names import Control
 
 if TYPE_CHECKING:
-    from verl_video_tools.core.types import RolloutLimits
     from verl_video_tools.evaluation.protocols import Applied
     from verl_video_tools.evaluation.questions import Questions
 
@@ -77,12 +75,8 @@ class Evaluate(Asking):
         list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable.")
     ] = None
     base_url: Annotated[list[str] | None, BASE_URL] = None
-    serve: Annotated[
-        str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM during the evaluation.")
-    ] = None
-    serve_option: Annotated[
-        list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
-    ] = None
+    serve: Serve = None
+    serve_option: ServeOption = None
     model: Model = None
     processor: Annotated[
         str | None,
@@ -115,7 +109,6 @@ class Evaluate(Asking):
         from verl_video_tools.evaluation.scope import scoped
         from verl_video_tools.evaluation.tables import markdown
         from verl_video_tools.methods import get_method
-        from verl_video_tools.rollout.cost import serving_limits
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
             check_outputs(texts=(self.out / name for name in WRITTEN))
@@ -156,10 +149,7 @@ class Evaluate(Asking):
         if self.serve is not None:
             model = model or self.serve
             facts["served"] = {"model": self.serve, "digest": model_digest(self.serve)}
-            usual = get_method(configured.name, **{"file": given["file"]} if "file" in given else {})  # a composition's
-            limits = serving_limits(configured, usual, envelope)
-            as_video = configured.initial_frames_as_video
-            server = _announced(self.serve, self.out / "vllm.log", limits, options, model, as_video)
+            server = announced_server(self.serve, self.out / "vllm.log", configured, given, envelope, options, model)
         policy = self.policy(
             model=model,
             envelope=envelope,
@@ -236,18 +226,6 @@ class Evaluate(Asking):
         if self.rows is not None or self.benchmark is None or self.annotations is None or self.videos is None:
             raise UsageError("give either --rows, or --benchmark with --annotations and --videos")
         return questions_of_benchmark(self.benchmark, config_from(BenchmarkFiles, self, hidden_truths=True))
-
-
-@asynccontextmanager
-async def _announced(
-    model: str, log: Path, limits: RolloutLimits, options: Mapping[str, Any], name: str, takes_video: bool
-) -> AsyncIterator[str]:
-    """`served_model`, told to the user when it starts."""
-    from verl_video_tools.evaluation.serve import served_model
-
-    typer.echo(f"starting vLLM, which prints to {log}", err=True)
-    async with served_model(model, log, limits, options, name=name, takes_video=takes_video) as base_url:
-        yield base_url
 
 
 def _tell_failures(result: dict[str, Any]) -> None:

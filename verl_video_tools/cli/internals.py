@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from verl_video_tools.cli.probes import Check, Status
+from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.environment import ENGINES, NEEDED, install_command, installed_version, module_exists
 from verl_video_tools.verl_plugin.private_names import PrivateName, missing_names, private_names
 

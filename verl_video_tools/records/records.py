@@ -10,11 +10,14 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.files import whole_file
 from verl_video_tools.core.types import Trajectory
+
+RECORDS_NAME = "trajectories"
+"""Folder of the records in a run's folder (`trainer.default_local_dir`)."""
 
 
 class RecordWriter:
@@ -46,6 +49,29 @@ def step_files(folder: Path, *, validation: bool = False) -> list[Path]:
     return sorted(folder.glob("val_step_*.jsonl" if validation else "step_*.jsonl"))
 
 
+def records_folder(run: Path) -> Path:
+    """Folder of a run's records: `trajectories` in the run's folder, or that folder itself.
+
+    Args:
+        run: either of the two. Where neither holds a step, it is the one that a run writes to.
+    """
+    below = run / RECORDS_NAME
+    if not has_steps(below) and has_steps(run):
+        return run
+    return below if below.is_dir() else run
+
+
+def run_folder(path: Path) -> Path:
+    """A run's own folder: that above its records, where the path is theirs or a file of theirs."""
+    folder = path.parent if path.is_file() else path
+    return folder.parent if folder.resolve().name == RECORDS_NAME else folder
+
+
+def has_steps(folder: Path) -> bool:
+    """Whether a folder of records holds a step, of training or on validation rows."""
+    return bool(step_files(folder) or step_files(folder, validation=True))
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a recorded rollout stands.
@@ -64,8 +90,8 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
     """All lines of a run in order; `line["trajectory"]` is a `Trajectory`.
 
     Args:
-        path: folder of a training run (`step_*.jsonl`), or one file of records. A last line without its line end was
-            cut while it was written, and is left out.
+        path: folder of a training run or of its records (`step_*.jsonl`), or one file of records. A last line without
+            its line end was cut while it was written, and is left out.
         must_exist: a path with no such file is an error; else there are no lines.
 
     Raises:
@@ -73,22 +99,32 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
     """
     if must_exist and not path.exists():
         raise UsageError(f"{path}: no such file or folder")
-    if must_exist and path.is_dir() and not step_files(path):
+    if must_exist and path.is_dir() and not step_files(records_folder(path)):
         raise UsageError(f"{path} holds no recorded rollouts (step_*.jsonl)")
     return (line for _, line in read_places(path))
 
 
 def read_places(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     """The same lines with their places, so that some can be read again."""
-    for file_path in [path] if path.is_file() else step_files(path):
+    for file_path in [path] if path.is_file() else step_files(records_folder(path)):
         with file_path.open("rb") as file:
-            offset = 0
-            for number, text in enumerate(file, start=1):
-                if not text.endswith(b"\n"):
-                    break
-                place = Place(file_path, number, offset)
-                yield place, _record(text, place)
-                offset += len(text)
+            for place, text in whole_lines(file, Place(file_path, 1, 0)):
+                yield place, read_line(text, place)
+
+
+def whole_lines(file: BinaryIO, first: Place) -> Iterator[tuple[Place, bytes]]:
+    """Lines from a place on, up to one without its line end, which is still being written or was cut.
+
+    Args:
+        file: open at `first.offset`.
+    """
+    number, offset = first.line, first.offset
+    for text in file:
+        if not text.endswith(b"\n"):
+            break
+        yield Place(first.file, number, offset), text
+        number += 1
+        offset += len(text)
 
 
 def read_again(place: Place) -> dict[str, Any]:
@@ -99,10 +135,15 @@ def read_again(place: Place) -> dict[str, Any]:
     """
     with place.file.open("rb") as file:
         file.seek(place.offset)
-        return _record(file.readline(), place)
+        return read_line(file.readline(), place)
 
 
-def _record(text: bytes, place: Place) -> dict[str, Any]:
+def read_line(text: bytes, place: Place) -> dict[str, Any]:
+    """A line of records; `line["trajectory"]` is a `Trajectory`.
+
+    Raises:
+        UsageError: it is no recorded rollout; the message names its place.
+    """
     try:
         line: dict[str, Any] = json.loads(text)
         line["trajectory"] = Trajectory.from_dict(line["trajectory"])

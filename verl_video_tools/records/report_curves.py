@@ -16,11 +16,10 @@ from typing import Any
 
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
-from verl_video_tools.records.records import read_records, step_files
+from verl_video_tools.records.records import RECORDS_NAME, has_steps, read_records, records_folder, step_files
 
 LOG_NAMES = "metrics*.jsonl"
 """verl's file logger (`trainer.logger=["console","file"]`) in a run's folder, where VERL_FILE_LOGGER_PATH names it."""
-RECORDS_NAME = "trajectories"
 
 Steps = Mapping[int, Mapping[str, float]]
 """Step to metric to value, in order of steps."""
@@ -71,19 +70,19 @@ class Run:
         return [method for method in methods_in(self.validation) if method not in trained] if trained else []
 
 
-def records_folder(run: Path) -> Path:
-    """Folder of a run's records: the one below the run's own, or that folder itself.
+def recorded_folder(run: Path) -> Path:
+    """Folder of a run's records, as `records_folder` finds it.
 
     Raises:
-        UsageError: neither holds a step.
+        UsageError: it holds no step.
     """
-    for folder in (run / RECORDS_NAME, run):
-        if step_files(folder) or step_files(folder, validation=True):
-            return folder
-    raise UsageError(
-        f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of step_*.jsonl. "
-        "A run writes its first when its first step is done"
-    )
+    folder = records_folder(run)
+    if not has_steps(folder):
+        raise UsageError(
+            f"{run}: no recorded step; give a run's folder (trainer.default_local_dir), or its folder of "
+            "step_*.jsonl. A run writes its first when its first step is done"
+        )
+    return folder
 
 
 def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[], None] = lambda: None) -> Run:
@@ -98,7 +97,7 @@ def read_run(name: str, run: Path, log: Path | None = None, advance: Callable[[]
     Raises:
         UsageError: there is no record, or a line of a file cannot be read.
     """
-    records = records_folder(run)
+    records = recorded_folder(run)
     training, last_step = _read_steps(step_files(records), advance)
     trained = methods_in(training)
     validation, last_validation = _read_steps(step_files(records, validation=True), advance, trained)

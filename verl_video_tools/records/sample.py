@@ -49,7 +49,7 @@ def read_entries(records: Path, read: Callable[[int], None]) -> list[Entry]:
     """
     entries: list[Entry] = []
     for place, line in read_places(records):
-        entries.append(_entry(place, line, len(entries)))
+        entries.append(entry_of(place, line, len(entries)))
         read(len(entries))
     return entries
 
@@ -90,7 +90,9 @@ def _row(entry: Entry) -> tuple[str, float, int]:
     return entry.method, entry.index, entry.position
 
 
-def _entry(place: Place, line: Mapping[str, Any], position: int) -> Entry:
+def entry_of(place: Place, line: Mapping[str, Any], position: int) -> Entry:
+    """What a recorded line is ordered by."""
+
     def number(value: Any, otherwise: float) -> float:
         return value if isinstance(value, int | float) and math.isfinite(value) else otherwise
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.records.html import video_path, write_html
+from verl_video_tools.records.html import write_html
 from verl_video_tools.records.records import read_again
 from verl_video_tools.records.sample import read_entries, sample
 from verl_video_tools.records.thumbnails import Thumbnails, decode_thumbnails
+from verl_video_tools.records.view_data import video_path
 
 Advance = Callable[[int, int], None]
 """Called with the numbers done and wanted."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import astuple, dataclass, field, replace
 from functools import partial
@@ -100,6 +100,10 @@ class ChatRollout:
     usage: Usage = field(default_factory=Usage)
 
 
+Watch = Callable[[Trajectory, Sequence[Message]], None]
+"""Takes a rollout so far, and the messages that its model has not read yet, pixels included."""
+
+
 class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
     """Rollouts with one chat model. Used as an async context, which closes its connections.
 
@@ -130,6 +134,7 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
         seed: int | None = None,
         retriever: Retriever | None = None,
         tool_model: ToolModel | None = None,
+        watch: Watch | None = None,
     ) -> ChatRollout:
         """One rollout. An endpoint that fails ends it as `aborted`, flagged, with the reason in its record.
 
@@ -146,10 +151,11 @@ class ChatPolicy(AbstractAsyncContextManager["ChatPolicy"]):
             seed: of the first turn's sampling, one more for each further turn; None leaves it to the endpoint.
             retriever: for tools that find frames by text.
             tool_model: for tools that ask a model.
+            watch: called before each turn is asked for.
         """
         episode = Episode(method, sample, self.config.envelope, retriever=retriever, tool_model=tool_model)
         with self.client.route() as route:
-            dialogue = _Dialogue(self, route, episode, given_turns, given_initial_frames, instruction, seed)
+            dialogue = _Dialogue(self, route, episode, given_turns, given_initial_frames, instruction, seed, watch)
             trajectory = await episode.run(dialogue)
         num_turns = len(trajectory.turns)
         if given_turns and num_turns <= len(given_turns) and not trajectory.flags:
@@ -288,6 +294,7 @@ class _Dialogue:
     given_initial_frames: Sequence[int] | None
     instruction: str | None
     seed: int | None
+    watch: Watch | None = None
     num_generated_tokens: int = 0
     usage: Usage = field(default_factory=Usage)
     _messages: list[Message] = field(default_factory=list)
@@ -297,6 +304,8 @@ class _Dialogue:
         if not self._messages:
             self._check_initial_frames()
             messages = messages if self.instruction is None else _instructed(messages, self.instruction)
+        if self.watch is not None:
+            await asyncio.to_thread(self.watch, self.episode.trajectory, messages)
         await self._add(messages)
         number = len(self.episode.trajectory.turns)
         if number < len(self.given_turns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.hub import locate_model
 from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.video import envelope_of
 
@@ -16,8 +17,9 @@ def load_model_tokens(processor_path: str, pixel_limits: Mapping[str, int | None
         pixel_limits: the run's `data.mm_processor_kwargs`, see `envelope_of`.
 
     Raises:
-        UsageError: there is no processor of a kind that we know.
+        UsageError: there is no such model (`core.hub.locate_model`), or no processor of a kind that we know.
     """
+    processor_path = locate_model(processor_path)
     from transformers import AutoConfig, AutoProcessor
     from verl.utils.tokenizer import get_processor_token_id
     from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder

@@ -93,6 +93,17 @@ def test_a_soak_goes_on_from_the_segments_of_another_machine(soaked: Callable[[f
     assert writer.number == 3
 
 
+def test_what_the_repository_keeps_is_compressed(soaked: Callable[[float], Path], tmp_path: Path) -> None:
+    soak, kept = soaked(0.0), tmp_path / "kept"
+    for _ in range(2):
+        copy_segments(soak, kept, compressed=True)
+    assert [path.name for path in sorted(kept.iterdir())] == ["segment_0001.jsonl.gz", "segment_0002.jsonl.gz"]
+    assert read_segments(kept) == read_segments(soak)
+    next_one = SegmentWriter(kept, {})
+    next_one.close("time")
+    assert next_one.number == 3
+
+
 def test_segments_of_two_soaks_are_not_mixed(soaked: Callable[[float], Path], tmp_path: Path) -> None:
     SegmentWriter(other := tmp_path / "other", {"commit": "89abcde", "seed": 0, "leak_mb": 0.0}).close("time")
     with pytest.raises(SegmentsDifferError, match=r"segment_0001.jsonl and .* differ: give another folder with --out"):

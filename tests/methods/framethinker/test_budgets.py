@@ -52,5 +52,5 @@ def test_a_turn_cut_at_its_limit_runs_no_tool(make_video: MakeVideo, processor: 
 
 
 def test_missing_processor_is_named(make_video: MakeVideo, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot load a processor from .*nothing"):
+    with pytest.raises(UsageError, match=r"model '.*nothing' is no folder here"):
         replay("framethinker", make_video(), QUESTION, "B", [ANSWER], processor=str(tmp_path / "nothing"))

@@ -9,7 +9,7 @@ import pytest
 from tests.judge_server import MODEL, JudgeServer, Reply, completion
 from verl_video_tools.cli import probes
 from verl_video_tools.cli.main import run
-from verl_video_tools.cli.probes import Status
+from verl_video_tools.core.check import Status
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 

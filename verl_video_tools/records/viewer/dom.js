@@ -25,6 +25,14 @@ function block(id) {
   return blocks.get(id);
 }
 
+const index = block("index") || { rollouts: [], order: [], videos: [], components: {}, num_left_out: 0 };
+
+// Where the data of a rollout comes from: `use` gets it, now or later. live.js asks its server instead.
+const source = {
+  record: (id, use) => use(block(`rollout-${id}`)),
+  pictures: (id, use) => use(index.rollouts[id].video === null ? null : block(`video-${index.rollouts[id].video}`)),
+};
+
 function number(value, digits = 3) {
   if (value === null || value === undefined) return "–";
   return typeof value === "number" ? String(Number(value.toFixed(digits))) : String(value);
@@ -40,4 +48,9 @@ function clock(seconds, digits = 1) {
 
 function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+// A frame as its method speaks of it: by its number, or by its time.
+function placeOf(frame, inFrames) {
+  return inFrames ? `frame ${frame.index}` : clock(frame.timestamp_seconds);
 }

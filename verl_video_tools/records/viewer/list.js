@@ -1,17 +1,28 @@
 // The list of rollouts. Filters, order and choice stand in the address, so a view can be linked to:
-// #method=longvt&stop=answer&step=3&min=0&max=1&text=goal&sort=score&descending=1&rollout=7
+// #method=longvt&stop=answer&step=3&min=0&max=1&text=goal&sort=score&descending=1&rollout=7&compare=9
 
-const index = block("index");
 const ROWS_AT_ONCE = 500;
 const COLUMNS = [
   ["step", "step", "number"], ["method", "method", ""], ["score", "reward", "number"], ["advantage", "advantage", "number"],
-  ["calls", "calls", "number"], ["frames", "frames", "number"], ["stop", "stop reason", ""], ["question", "question", "question"],
+  ["calls", "calls", "number"], ["frames", "frames", "number"], ["stop", "stop reason", ""], ["answer", "answer", "answer"], ["question", "question", ""],
 ];
 const filters = document.getElementById("filters");
 const body = document.querySelector("#list tbody");
 const more = document.getElementById("more");
 let view = new URLSearchParams();
 let shown = [];
+let shorten = (question) => question;
+
+function prepareList() {
+  index.rollouts.forEach((rollout, id) => { rollout.id = id; });
+  shorten = shortener(inOrder().map((id) => index.rollouts[id].question));
+  ["method", "stop", "step"].forEach(options);
+}
+
+// All rollouts in the order in which they stand: a live page's newest first.
+function inOrder() {
+  return index.order || [...index.rollouts.keys()];
+}
 
 // JSON knows no infinite numbers, so they come by name.
 const INFINITE = new Map([["inf", Infinity], ["-inf", -Infinity]]);
@@ -35,43 +46,54 @@ function matches(rollout) {
   if (least !== null && !(typeof rollout.score === "number" && rollout.score >= least)) return false;
   if (most !== null && !(typeof rollout.score === "number" && rollout.score <= most)) return false;
   const text = wanted("text");
-  return text === null || `${rollout.question}\n${rollout.uid}`.toLowerCase().includes(text.toLowerCase());
+  return text === null || `${rollout.question}\n${rollout.options}\n${rollout.uid}`.toLowerCase().includes(text.toLowerCase());
 }
 
 function showList() {
-  shown = [...index.rollouts.keys()].filter((id) => matches(index.rollouts[id]));
+  shown = inOrder().filter((id) => matches(index.rollouts[id]));
   const key = view.get("sort");
   if (COLUMNS.some(([name]) => name === key)) {
     const sign = view.get("descending") ? -1 : 1;
-    shown.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign) || a - b);
+    shown.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign)); // stays in order where equal
   }
   document.querySelector("#list thead tr").replaceChildren(...COLUMNS.map(([name, title, kind]) => {
     const button = element("button", { type: "button", "data-sort": name }, title);
     const order = name !== key ? "none" : view.get("descending") ? "descending" : "ascending";
     return element("th", { class: kind, "aria-sort": order }, button);
   }));
+  const numRows = Math.max(ROWS_AT_ONCE, body.querySelectorAll("[data-rollout]").length);
   body.replaceChildren();
-  addRows();
+  addRows(numRows);
   const scores = shown.map((id) => index.rollouts[id].score).filter((score) => typeof score === "number");
   const mean = scores.length ? `, mean reward ${number(scores.reduce((sum, score) => sum + score, 0) / scores.length)}` : "";
   const leftOut = index.num_left_out ? `; ${plural(index.num_left_out, "other rollout")} left out (--max-rollouts)` : "";
-  document.getElementById("summary").textContent = `${shown.length} of ${plural(index.rollouts.length, "rollout")}${mean}${leftOut}`;
+  document.getElementById("summary").textContent = `${shown.length} of ${plural(inOrder().length, "rollout")}${mean}${leftOut}`;
   document.body.dataset.shown = shown.length;
 }
 
-function addRows() {
-  const first = body.children.length;
-  body.append(...shown.slice(first, first + ROWS_AT_ONCE).map((id) => {
-    const rollout = index.rollouts[id];
-    return element("tr", { "data-rollout": id }, ...COLUMNS.map(([name, , kind]) => {
+// A row for each rollout, and one before them for the question of those that follow each other.
+function addRows(count = ROWS_AT_ONCE) {
+  const first = body.querySelectorAll("[data-rollout]").length;
+  const columns = COLUMNS.filter(([name]) => name !== "question");
+  for (let position = first; position < Math.min(shown.length, first + count); position += 1) {
+    const rollout = index.rollouts[shown[position]];
+    const before = position === 0 ? null : index.rollouts[shown[position - 1]];
+    if (before === null || before.question !== rollout.question || before.options !== rollout.options) body.append(questionRow(rollout));
+    body.append(element("tr", { "data-rollout": rollout.id, ...(rollout.isNew ? { class: "new" } : {}) }, ...columns.map(([name, , kind]) => {
       const text = typeof rollout[name] === "number" || rollout[name] === null ? number(rollout[name]) : String(rollout[name]);
-      return element("td", kind === "question" ? { class: kind, title: text } : { class: kind }, text);
-    }));
-  }));
-  const left = shown.length - body.children.length;
+      return element("td", kind === "answer" ? { class: kind, title: text } : { class: kind }, text);
+    }), element("td")));
+  }
+  const left = shown.length - body.querySelectorAll("[data-rollout]").length;
   more.hidden = left === 0;
   more.textContent = `${left} more`;
   markChosen();
+}
+
+function questionRow({ question, options }) {
+  const cell = element("td", { colspan: COLUMNS.length, title: `${question}\n${options}` }, element("div", {}, shorten(question)));
+  if (options) cell.append(element("div", { class: "soft" }, options));
+  return element("tr", { class: "question" }, cell);
 }
 
 function markChosen() {
@@ -87,15 +109,24 @@ function markChosen() {
   }
 }
 
-function choose(id) {
-  change({ rollout: String(id) });
+function choose(id, other = "") {
+  change({ rollout: String(id), compare: String(other) });
   markChosen();
   showRollout(id);
 }
 
+// In the list, or in the table of a group, where another one can be set beside the chosen one.
 function chooseClicked(event) {
   const row = event.target.closest("tr[data-rollout]");
-  if (row !== null) choose(Number(row.dataset.rollout));
+  if (event.target.dataset.compare !== undefined) choose(Number(view.get("rollout")), Number(event.target.dataset.compare));
+  else if (row !== null) choose(Number(row.dataset.rollout));
+}
+
+// The rollout that the address sets beside this one, of the same group; null if there is none.
+function comparedWith(id) {
+  const other = Number(view.get("compare") || NaN);
+  const [one, two] = [index.rollouts[id], index.rollouts[other]];
+  return one !== undefined && two !== undefined && other !== id && two.uid === one.uid && two.step === one.step ? other : null;
 }
 
 function change(values) {
@@ -107,14 +138,20 @@ function change(values) {
 }
 
 function options(name) {
-  const values = [...new Set(index.rollouts.map((rollout) => rollout[name]))].filter((value) => value !== null).sort(compare);
-  filters.elements[name].append(element("option", { value: "" }, "all"), ...values.map((value) => element("option", { value }, String(value))));
+  const values = [...new Set(inOrder().map((id) => index.rollouts[id][name]))].filter((value) => value !== null).sort(compare);
+  const control = filters.elements[name];
+  if (control.options.length === values.length + 1) return; // a live page asks again, and an open menu would be closed
+  control.replaceChildren(element("option", { value: "" }, "all"), ...values.map((value) => element("option", { value }, String(value))));
 }
 
 function readAddress() {
   view = new URLSearchParams(location.hash.slice(1));
   for (const control of filters.querySelectorAll("[name]")) control.value = view.get(control.name) || "";
   showList();
+  showChosen();
+}
+
+function showChosen() {
   const asked = view.has("rollout") ? Number(view.get("rollout")) : shown[0];
   if (index.rollouts[asked] !== undefined) {
     view.set("rollout", String(asked));
@@ -125,7 +162,7 @@ function readAddress() {
   }
 }
 
-["method", "stop", "step"].forEach(options);
+prepareList();
 filters.addEventListener("submit", (event) => event.preventDefault());
 filters.addEventListener("input", (event) => { change({ [event.target.name]: event.target.value }); showList(); });
 filters.addEventListener("reset", (event) => {
@@ -141,7 +178,7 @@ document.querySelector("#list thead").addEventListener("click", (event) => {
   showList();
 });
 body.addEventListener("click", chooseClicked);
-more.addEventListener("click", addRows);
+more.addEventListener("click", () => addRows());
 document.addEventListener("keydown", (event) => {
   const step = { j: 1, k: -1 }[event.key];
   if (step === undefined || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select")) return;

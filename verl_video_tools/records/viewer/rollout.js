@@ -1,15 +1,27 @@
 // What is known of one rollout.
 
 function showRollout(id) {
-  const summary = index.rollouts[id];
-  const record = block(`rollout-${id}`);
-  const trajectory = record.trajectory;
   const article = document.getElementById("rollout");
+  article.dataset.rollout = id;
+  const isStillChosen = () => article.dataset.rollout === String(id) && index.rollouts[id] !== undefined;
+  const fail = (message) => { if (isStillChosen()) article.replaceChildren(element("p", { class: "bad" }, message)); };
+  const other = comparedWith(id);
+  if (other === null) {
+    source.record(id, (record) => { if (isStillChosen()) drawRollout(article, id, record); }, fail);
+  } else {
+    source.record(id, (record) => source.record(other, (otherRecord) => {
+      if (isStillChosen() && comparedWith(id) === other) drawComparison(article, [id, other], [record, otherRecord]);
+    }, fail), fail);
+  }
+}
+
+function drawRollout(article, id, record) {
+  const summary = index.rollouts[id];
+  const trajectory = record.trajectory;
   // In the page before it is filled: the timeline asks for its width.
   const add = (...nodes) => article.append(...nodes.filter((node) => node !== null));
   article.replaceChildren();
   article.scrollTop = 0;
-  article.dataset.rollout = id;
 
   add(heading(summary, trajectory), element("p", { class: "text" }, trajectory.question), answers(record));
   if (trajectory.error) add(element("p", { class: "bad" }, trajectory.error));
@@ -56,34 +68,46 @@ function videoSection(summary, record) {
   const { duration_seconds: seconds, num_frames: frames, average_fps: fps, width, height } = trajectory.video;
   nodes.push(element("div", { class: "soft" }, `${clock(seconds)}, ${frames} frames, ${number(fps, 2)} frames/s, ${width}×${height}`));
   if (trajectory.more_videos) nodes.push(element("div", { class: "soft" }, `and ${plural(trajectory.more_videos.length, "further video")}; times of frames are those of their own video`));
-  if (video !== null && video.note !== null) nodes.push(element("p", { class: "bad note" }, `No thumbnails: ${video.note}`));
-  nodes.push(timeline(trajectory, record.evidence_seconds), timelineLegend(trajectory, record.evidence_seconds), element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
+  const note = element("p", { class: "bad note", hidden: "" });
+  source.pictures(summary.id, () => {
+    if (video === null || video.note === null) return;
+    note.textContent = `No thumbnails: ${video.note}`;
+    note.hidden = false;
+  });
+  nodes.push(note, timeline(trajectory, looksOf(trajectory), record.evidence_seconds, summary.in_frames), timelineLegend(trajectory, record.evidence_seconds, summary.in_frames),
+    element("h3", {}, "First look"), frameStrip(trajectory.initial_frames, summary, trajectory.video));
   return nodes;
 }
 
 // `point` is what a call named on its frames, [x, y] in pixels of the video, or nothing.
 function frameStrip(frames, summary, video, point) {
-  const pictures = summary.video === null ? null : block(`video-${summary.video}`);
-  const strip = element("div", { class: "frames" });
-  let untold = 0;
-  for (const frame of frames) {
-    const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video) : frameFigure(frame, pictures, video, point);
-    if (shown === null) untold += 1; else strip.append(shown);
-  }
-  if (untold === 0) return strip;
-  const times = frames.map((frame) => clock(frame.timestamp_seconds)).join(" ");
-  const told = untold === frames.length ? `${plural(frames.length, "frame")}: ${times}` : `${untold} more; times of all: ${times}`;
-  return element("div", {}, strip, element("div", { class: "soft" }, told));
+  const holder = element("div");
+  const inFrames = summary.in_frames;
+  const draw = (pictures) => {
+    const strip = element("div", { class: "frames" });
+    let untold = 0;
+    for (const frame of frames) {
+      const shown = pictures === null ? null : frame.tiles ? gridFigure(frame, pictures, video, inFrames) : frameFigure(frame, pictures, video, point, inFrames);
+      if (shown === null) untold += 1; else strip.append(shown);
+    }
+    holder.replaceChildren(strip);
+    if (untold === 0) return;
+    const places = frames.map((frame) => (inFrames ? frame.index : clock(frame.timestamp_seconds))).join(" ");
+    const told = untold === frames.length ? `${plural(frames.length, "frame")}: ${places}` : `${untold} more; ${inFrames ? "numbers" : "times"} of all: ${places}`;
+    holder.append(element("div", { class: "soft" }, told));
+  };
+  source.pictures(summary.id, draw);
+  return holder;
 }
 
 // A frame, with the point that was named on it; where a part of it was shown, the whole with a box around the part, and
 // the part. Null without a thumbnail.
-function frameFigure(frame, pictures, video, point) {
+function frameFigure(frame, pictures, video, point, inFrames) {
   const jpeg = pictures[frame.index];
   if (jpeg === undefined) return null;
   const told = frame.region ? `part ${frame.region.join(", ")} of it (left, top, right, bottom), ` : "";
   const marked = isPoint(point) ? `point ${point.map((place) => number(place, 1)).join(", ")} (x, y), ` : "";
-  const caption = element("figcaption", { title: `frame ${frame.index}, ${told}${marked}shown at ${frame.width}×${frame.height} pixels` }, clock(frame.timestamp_seconds));
+  const caption = element("figcaption", { title: `frame ${frame.index}, ${clock(frame.timestamp_seconds, 2)}, ${told}${marked}shown at ${frame.width}×${frame.height} pixels` }, placeOf(frame, inFrames));
   const whole = element("div", { class: "whole" }, picture(jpeg, `frame ${frame.index}`));
   if (frame.region || marked) whole.append(marksOver(frame.region, marked ? point : null, video));
   if (!frame.region) return element("figure", {}, whole, caption);
@@ -93,8 +117,8 @@ function frameFigure(frame, pictures, video, point) {
 }
 
 // The frames of one picture. Null unless each has a thumbnail.
-function gridFigure(frame, pictures, video) {
-  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video));
+function gridFigure(frame, pictures, video, inFrames) {
+  const cells = frame.tiles.map((tile) => frameFigure({ ...frame, ...tile, tiles: null }, pictures, video, null, inFrames));
   if (cells.includes(null)) return null;
   const title = `one picture of ${plural(cells.length, "frame")}, row by row, shown at ${frame.width}×${frame.height} pixels`;
   return element("figure", { class: "grid", title }, element("div", { class: "frames" }, ...cells), element("figcaption", {}, `one picture of ${plural(cells.length, "frame")}`));
@@ -121,22 +145,25 @@ function marksOver(region, point, video) {
   return svgElement("svg", frame, ...marks);
 }
 
-function turnView(turn, position, summary, video) {
+// `other` is the turn of another rollout that this one is compared with, if any: what differs from it is marked.
+function turnView(turn, position, summary, video, other) {
   const marks = [turn.truncated ? "cut by its token limit" : null, turn.well_formed ? "well-formed" : "not well-formed",
     turn.answer === null ? null : "answers"].filter((mark) => mark !== null).join(", ");
   const body = element("div", { class: "body" });
   if (turn.reasoning) body.append(lazyDetails("Native reasoning", () => element("div", { class: "text soft" }, turn.reasoning)));
-  body.append(element("div", { class: "text" }, turn.text));
-  for (const call of turn.calls) {
+  body.append(element("div", { class: "text" }, ...markDifferences(turn.text, other ? other.text : null)));
+  turn.calls.forEach((call, place) => {
+    const otherCall = other && other.calls[place];
+    const isOther = other && !(otherCall && otherCall.name === call.name && JSON.stringify(otherCall.arguments) === JSON.stringify(call.arguments));
     const outcome = call.ok ? `ok, ${plural(call.frames.length, "frame")}, ${number(call.latency_ms, 1)} ms` : call.error || "refused";
     body.append(element("div", { class: call.ok ? "call" : "call refused" },
-      element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments)), " ",
+      element(isOther ? "mark" : "span", {}, element("b", {}, call.name), " ", element("code", {}, JSON.stringify(call.arguments))), " ",
       element("span", { class: call.ok ? "good" : "bad" }, outcome),
       Object.keys(call.result).length ? element("div", { class: "soft" }, JSON.stringify(call.result)) : null,
       call.text ? element("div", { class: "text" }, call.text) : null,
       ...(call.model_calls || []).map((asked) => modelCallView(asked, summary, video)),
       call.frames.length ? frameStrip(call.frames, summary, video, call.result.point) : null));
-  }
+  });
   if (turn.observation !== null) body.append(element("div", { class: "observation text" }, turn.observation));
   return element("section", { class: "turn" }, element("div", { class: "bar" }, element("b", {}, `Turn ${position + 1} `), element("span", { class: "soft" }, marks)), body);
 }
@@ -156,9 +183,14 @@ function verificationView({ frames, text, error }, summary, video) {
       text === null ? null : element("div", { class: "text" }, text), error === null ? null : element("div", { class: "bad" }, error)));
 }
 
-function rewardTable(summary, record) {
+// Components of the rollout's own method, as far as they were recorded.
+function rewardNames(summary, record) {
   const own = index.components[summary.method] || Object.keys(record.reward);
-  const names = ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
+  return ["score", "acc", ...own.filter((name) => name !== "score" && name !== "acc")].filter((name) => name in record.reward);
+}
+
+function rewardTable(summary, record) {
+  const names = rewardNames(summary, record);
   if (!names.length) return element("p", { class: "soft" }, "None was recorded.");
   const value = (name) => record.not_scored.includes(name) ? element("td", { class: "soft" }, "not scored: needs its group")
     : element("td", { class: "number" }, number(record.reward[name], 4));
@@ -177,10 +209,11 @@ function groupTable(id) {
   const differ = members.some((member) => Object.keys(index.rollouts[member].own).length);
   const cells = (member) => [["", `${member.session}`], ["number", number(member.score)], ["number", number(member.advantage)],
     ["number", `${member.calls}`], ["number", `${member.frames}`], ["", member.stop], ["", member.answer === null ? "–" : member.answer],
-    ...(differ ? [["", ownOptions(member.own)]] : [])];
+    ...(differ ? [["", ownOptions(member.own)]] : []),
+    ...(members.length > 1 ? [["", member.id === id ? "" : element("button", { type: "button", "data-compare": member.id }, "compare")]] : [])];
   const rows = members.map((position) => element("tr", { "data-rollout": position, ...(position === id ? { "aria-current": "true" } : {}) },
     ...cells(index.rollouts[position]).map(([name, text]) => element("td", { class: name }, text))));
-  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : [])].map((name) => element("th", {}, name));
+  const head = ["rollout", "reward", "advantage", "calls", "frames", "stop reason", "answer", ...(differ ? ["its own"] : []), ...(members.length > 1 ? [""] : [])].map((name) => element("th", {}, name));
   const table = element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...rows));
   table.addEventListener("click", chooseClicked);
   return element("div", { class: "wide" }, table);
@@ -194,13 +227,12 @@ function tokensView(record) {
     const count = (mask) => sequence.response.reduce((sum, run) => sum + (run[2] === mask ? run[1] : 0), 0);
     const numPrompt = sequence.prompt.reduce((sum, run) => sum + run[1], 0);
     const title = `Sequence ${position + 1} of ${record.sequences.length}: ${numPrompt} prompt, ${count(1)} trained, ${count(0)} masked tokens`;
-    return lazyDetails(title, () => sequenceView(sequence));
+    return lazyDetails(title, () => sequenceView(sequence, record.vocabulary || block("vocabulary") || {}));
   }));
 }
 
 // A token is [id, times it stands there, mask, log-probability in the rollout, and in training].
-function sequenceView(sequence) {
-  const vocabulary = block("vocabulary") || {};
+function sequenceView(sequence, vocabulary) {
   const span = (kind) => ([id, times, , rollout, training]) => {
     const known = vocabulary[id];
     const text = known === undefined || known === "" ? `${id} ` : known.replace(/\n/g, "⏎\n");

@@ -1,4 +1,5 @@
 const AXIS_STEPS_SECONDS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200];
+const AXIS_STEPS_FRAMES = [1, 2, 5].flatMap((digit) => [...Array(7).keys()].map((power) => digit * 10 ** power)).sort((a, b) => a - b);
 const ROW_HEIGHT = 34;
 const AXIS_HEIGHT = 20;
 const MARGIN = 8;
@@ -20,25 +21,31 @@ function looksOf(trajectory) {
   return looks;
 }
 
-function timelineLegend(trajectory, evidenceSeconds) {
+function timelineLegend(trajectory, evidenceSeconds, inFrames) {
   const items = [["first", "first look"], ["tool", "shown by calls"]];
   if (trajectory.verification) items.push(["verification", "shown for the verification"]);
-  if (evidenceSeconds) items.push(["evidence", `annotated segment, ${clock(evidenceSeconds[0])} to ${clock(evidenceSeconds[1])}`]);
+  if (evidenceSeconds) items.push(["evidence", segmentText(trajectory, evidenceSeconds, inFrames)]);
   const swatch = (kind) => element("span", { class: `swatch ${kind}` });
   return element("div", { class: "soft" }, ...items.flatMap(([kind, text]) => [swatch(kind), `${text}  `]));
 }
 
-function timeline(trajectory, evidenceSeconds) {
+function segmentText(trajectory, evidenceSeconds, inFrames) {
+  const [start, end] = evidenceSeconds;
+  const numbers = evidenceSeconds.map((seconds) => Math.round(seconds * trajectory.video.average_fps));
+  return `annotated segment, ${inFrames ? `frames ${numbers.join(" to ")}, ` : ""}${clock(start)} to ${clock(end)}`;
+}
+
+// `looks` are `looksOf` the rollout, or of several on the same video.
+function timeline(trajectory, looks, evidenceSeconds, inFrames) {
   const holder = element("div", { class: "timeline" });
-  const draw = () => holder.replaceChildren(timelineSvg(trajectory, evidenceSeconds, Math.max(240, holder.clientWidth)));
+  const draw = () => holder.replaceChildren(timelineSvg(trajectory, looks, evidenceSeconds, inFrames, Math.max(240, holder.clientWidth)));
   new ResizeObserver(draw).observe(holder);
   draw();
   return holder;
 }
 
-function timelineSvg(trajectory, evidenceSeconds, width) {
-  const duration = trajectory.video.duration_seconds;
-  const looks = looksOf(trajectory);
+function timelineSvg(trajectory, looks, evidenceSeconds, inFrames, width) {
+  const { duration_seconds: duration, average_fps: fps } = trajectory.video;
   const height = looks.length * ROW_HEIGHT + AXIS_HEIGHT;
   const x = (seconds) => MARGIN + (Math.min(Math.max(seconds, 0), duration) / duration) * (width - 2 * MARGIN);
   const svg = svgElement("svg", { height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Frames that were shown, over the time of the video" });
@@ -60,17 +67,20 @@ function timelineSvg(trajectory, evidenceSeconds, width) {
   });
   if (evidenceSeconds) {
     const [start, end] = evidenceSeconds;
-    const title = svgElement("title", {}, `annotated segment, ${clock(start)} to ${clock(end)}`);
+    const title = svgElement("title", {}, segmentText(trajectory, evidenceSeconds, inFrames));
     svg.append(svgElement("rect", { class: "evidence", x: x(start), y: 0, width: Math.max(2, x(end) - x(start)), height: looks.length * ROW_HEIGHT }, title));
   }
-  const step = AXIS_STEPS_SECONDS.find((candidate) => (candidate / duration) * (width - 2 * MARGIN) >= 60) || duration;
+  // Steps of the axis in seconds, or in frames, of which one takes 1 / fps seconds.
+  const [steps, unit] = inFrames && fps > 0 ? [AXIS_STEPS_FRAMES, 1 / fps] : [AXIS_STEPS_SECONDS, 1];
+  const step = steps.find((candidate) => ((candidate * unit) / duration) * (width - 2 * MARGIN) >= 60) || duration / unit;
   const axisTop = looks.length * ROW_HEIGHT;
-  for (let count = 0; count * step <= duration; count += 1) {
-    const at = x(count * step);
+  for (let count = 0; count * step * unit <= duration; count += 1) {
+    const at = x(count * step * unit);
     svg.append(svgElement("line", { class: "axis", x1: at, x2: at, y1: axisTop - 2, y2: axisTop + 4 }));
     const anchor = count === 0 ? "start" : at > width - 24 ? "end" : "middle";
     const label = { x: count === 0 ? MARGIN : at, y: axisTop + 15, "text-anchor": anchor };
-    svg.append(svgElement("text", label, clock(count * step, step < 1 ? 1 : 0)));
+    const text = unit === 1 ? clock(count * step, step < 1 ? 1 : 0) : `${count === 0 ? "frame " : ""}${number(count * step, 0)}`;
+    svg.append(svgElement("text", label, text));
   }
   return svg;
 }

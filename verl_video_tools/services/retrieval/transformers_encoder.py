@@ -10,6 +10,7 @@ import torch
 from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
 
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.hub import locate_model
 from verl_video_tools.services.retrieval.encoders import covering_size, normalised, weights_digest
 
 
@@ -25,10 +26,11 @@ class TransformersEncoder:
     """
 
     def __init__(self, model: str, device: str) -> None:
+        source = locate_model(model)
         try:
-            loaded: Any = AutoModel.from_pretrained(model, dtype=torch.float32).eval()
-            self._image_processor = AutoImageProcessor.from_pretrained(model)
-            self._tokenizer = AutoTokenizer.from_pretrained(model)
+            loaded: Any = AutoModel.from_pretrained(source, dtype=torch.float32).eval()
+            self._image_processor = AutoImageProcessor.from_pretrained(source)
+            self._tokenizer = AutoTokenizer.from_pretrained(source)
         except (OSError, ValueError, KeyError) as error:
             raise UsageError(f"cannot load an encoder of images and texts from {model!r}: {error}") from error
         if not hasattr(loaded, "get_image_features") or not hasattr(loaded, "get_text_features"):

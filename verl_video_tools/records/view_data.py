@@ -1,0 +1,128 @@
+"""What the viewer's page is told of recorded rollouts, as JSON that stands in a page or is served to one."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any
+
+from verl_video_tools.core.types import Trajectory
+from verl_video_tools.records.frame_units import speaks_frame_numbers
+from verl_video_tools.records.metrics import components_of, not_scored
+from verl_video_tools.records.questions import split_question
+from verl_video_tools.records.thumbnails import Thumbnails
+
+_QUESTION_CHARACTERS = 300
+"""Of a question in the list, and of its options; the whole question stands with its rollout."""
+
+
+def to_json(value: Any) -> str:
+    """JSON that is ASCII and holds no character with a meaning in HTML."""
+    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _finite(value: Any) -> Any:
+    """JSON knows no infinite numbers: they are shown by name."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _finite(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(member) for member in value]
+    return value
+
+
+def video_path(line: Mapping[str, Any]) -> str | None:
+    """Path of a line's video, as its row has it."""
+    path = (line.get("extra_info") or {}).get("video_path")
+    return None if path is None else str(path)
+
+
+def pictures_of(thumbnails: Thumbnails, path: str) -> dict[str, str]:
+    """Thumbnails of a video as base64, under the names that the script asks for: by frame, and by frame and edges of
+    the part, `10` or `10,0,0,32,18`."""
+    parts = thumbnails.part_jpeg_of.get(path, {})
+    jpegs = {str(index): jpeg for index, jpeg in thumbnails.jpeg_of.get(path, {}).items()}
+    jpegs |= {",".join(map(str, (index, *region))): jpeg for (index, region), jpeg in parts.items()}
+    return {name: base64.b64encode(jpeg).decode() for name, jpeg in jpegs.items()}
+
+
+def token_ids(record: Mapping[str, Any]) -> set[int]:
+    """Ids of all tokens of a record, as `record_of` gives it."""
+    return {run[0] for part in record["sequences"] for run in (*part["prompt"], *part["response"])}
+
+
+def components_by_method(trajectories: Iterable[Trajectory]) -> dict[str, list[str]]:
+    """Reward components by method; a method that this version does not know is left out."""
+    components: dict[str, dict[str, None]] = {}
+    for trajectory in trajectories:
+        components.setdefault(trajectory.method, {}).update(dict.fromkeys(components_of(trajectory)))
+    return {name: list(members) for name, members in sorted(components.items()) if members}
+
+
+def summary_of(line: Mapping[str, Any], video_numbers: Mapping[str, int]) -> dict[str, Any]:
+    """What the list and the table of a group show of a rollout."""
+    trajectory: Trajectory = line["trajectory"]
+    counts = trajectory.counts()
+    path = video_path(line)
+    question, options = split_question(trajectory.question)
+    return {
+        "step": line.get("step"),
+        "uid": line.get("uid"),
+        "session": line.get("session_id"),
+        "method": trajectory.method,
+        "stop": None if trajectory.stop_reason is None else str(trajectory.stop_reason),
+        "score": (line.get("reward") or {}).get("score"),
+        "advantage": line.get("advantage"),
+        "calls": counts["executed_calls"],
+        "frames": counts["initial_frames"] + counts["tool_frames"],
+        "answer": trajectory.answer,
+        "own": {**trajectory.settings, **trajectory.sampling},
+        "question": question[:_QUESTION_CHARACTERS],
+        "options": options[:_QUESTION_CHARACTERS],
+        "in_frames": speaks_frame_numbers(trajectory),
+        "video": None if path is None else video_numbers[path],
+    }
+
+
+def record_of(line: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of a chosen rollout."""
+    shown_elsewhere = ("trajectory", "reward", "not_scored", "sequences", "ground_truth")
+    return {
+        "trajectory": line["trajectory"].to_dict(),
+        "ground_truth": line.get("ground_truth"),
+        "reward": line.get("reward") or {},
+        "not_scored": line["not_scored"] if "not_scored" in line else not_scored(line),
+        "evidence_seconds": (line.get("extra_info") or {}).get("video_segment"),
+        "row": {name: value for name, value in line.items() if name not in shown_elsewhere},
+        "sequences": [_sequence(sequence) for sequence in line.get("sequences") or []],
+    }
+
+
+def _sequence(sequence: Mapping[str, Any]) -> dict[str, Any]:
+    """A training sequence with repeated tokens of its context, such as those of an image, counted.
+
+    A run is `[id, times, mask]`, mask 0 in the prompt; a sampled token is one for itself, followed by its
+    log-probabilities in the rollout and in training, None where the record has none: held-out rollouts train nothing.
+    """
+    unknown = [None] * len(sequence["responses"])
+    log_probs = [sequence.get(name, unknown) for name in ("rollout_log_probs", "old_log_probs")]
+    response: list[list[Any]] = []
+    for id, mask, *pair in zip(sequence["responses"], sequence["response_mask"], *log_probs, strict=True):
+        if mask:  # all digits would be half of the page
+            response.append([id, 1, 1, *(None if value is None else round(value, 4) for value in pair)])
+        elif response and response[-1][0] == id and response[-1][2] == 0:
+            response[-1][1] += 1
+        else:
+            response.append([id, 1, 0])
+    advantages = sequence.get("advantages", unknown)
+    trained = [value for value, mask in zip(advantages, sequence["response_mask"], strict=True) if mask]
+    return {
+        "prompt": [[id, len(list(run)), 0] for id, run in groupby(sequence["prompts"])],
+        "response": response,
+        "advantage": trained[0] if trained else None,
+    }
