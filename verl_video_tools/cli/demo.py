@@ -20,7 +20,8 @@ class Demo:
     out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")]
     train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96
     test_videos: Annotated[
-        int | None, typer.Option(min=1, help="Videos of the test split; default: 24, or 134 with --needle or --spatial.")
+        int | None,
+        typer.Option(min=1, help="Videos of the test split; default: 24, or 134 with --needle or --spatial."),
     ] = None
     questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import check_page
 from verl_video_tools.cli.options import command
 from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.errors import UsageError
@@ -18,7 +19,7 @@ TokenText = Callable[[int], str]
 
 @command
 class View:
-    """Show recorded rollouts: as one HTML file that needs no network, or live while a run goes on."""
+    """Show recorded rollouts, as one HTML file or live. The file needs no network."""
 
     records: Annotated[
         Path, typer.Argument(metavar="RUN", help="Folder of a run or of its trajectories, or one file of records.")
@@ -77,6 +78,7 @@ class View:
 
         name = self.records.stem if self.records.is_file() else "rollouts"
         out = self.out or run_folder(self.records) / f"{name}.html"
+        check_page(out, (self.records,))
         with progress_bars("read", *(["thumbnails"] if self.thumbnails else [])) as advance:
             view = write_view(
                 self.records,
