@@ -64,7 +64,7 @@ def test_chromium_compares_what_is_clicked(tmp_path: Path, browse: Browse, make_
         "rollout 1, turn 1: crop_video: out_of_range",
     ]
     assert [own.get("class") for tag, own in page.tags if tag == "line"].count("tool") == 5
-    assert len([source for source in page.having("src") if source.startswith("data:image/jpeg")]) == 3 + 3 + 2 + 3
+    assert len([source for source in page.having("src") if source.startswith("data:image/jpeg")]) == 3 + 2 + 3
 
     assert marked(page) == [
         'crop_video {"start_time":2}',

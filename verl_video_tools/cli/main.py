@@ -25,6 +25,7 @@ from verl_video_tools.cli.demo import Demo
 from verl_video_tools.cli.doctor import Doctor
 from verl_video_tools.cli.eval_table import EvalTable
 from verl_video_tools.cli.evaluate import Evaluate
+from verl_video_tools.cli.export_hf import ExportHF
 from verl_video_tools.cli.export_rft import ExportRFT
 from verl_video_tools.cli.export_sft import ExportSFT
 from verl_video_tools.cli.filter import Filter
@@ -107,6 +108,7 @@ DATA_COMMANDS: dict[str, type] = {
     "haystack": Haystack,
     "export-sft": ExportSFT,
     "export-rft": ExportRFT,
+    "export-hf": ExportHF,
 }
 for group, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
     for name, command in commands.items():

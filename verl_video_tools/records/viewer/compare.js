@@ -17,7 +17,9 @@ function drawComparison(article, ids, records) {
     element("p", { class: "text" }, trajectories[0].question),
     element("div", { class: "wide" }, differencesTable(names, summaries, records)), ...commonTimeline(names, summaries, records));
   const numTurns = Math.max(...trajectories.map((trajectory) => trajectory.turns.length));
-  article.append(element("h3", {}, "First look"), pairOf(names, ids.map((_, side) => frameStrip(trajectories[side].initial_frames, summaries[side], trajectories[side].video))));
+  const looks = ids.map((_, side) => frameStrip(trajectories[side].initial_frames, summaries[side], trajectories[side].video));
+  const isSame = JSON.stringify(trajectories[0].initial_frames) === JSON.stringify(trajectories[1].initial_frames);
+  article.append(element("h3", {}, isSame ? "First look of both" : "First look"), isSame ? looks[0] : pairOf(names, looks));
   for (let position = 0; position < numTurns; position += 1) {
     const turns = trajectories.map((trajectory) => trajectory.turns[position]);
     const none = { text: "", calls: [] }; // beside it everything differs
