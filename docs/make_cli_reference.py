@@ -62,8 +62,8 @@ them. [Shell completion](installation.md#shell-completion) completes commands, o
 | 3 | `vvt replay`: the rollout was lost, such as by a video that cannot be read |
 
 A command never writes over a file that it reads, and replaces another file only with `--overwrite`; `vvt view` and
-`vvt report` redraw their own pages. Rows are parquet files: a name such as `rows.jsonl` is refused. Commands that record
-rollouts, and `vvt eval`, continue in the file or folder of an earlier run of the same command.
+`vvt report` redraw their own pages. Rows are parquet files: a name such as `rows.jsonl` is refused. Commands that
+record rollouts, and `vvt eval`, continue in the file or folder of an earlier run of the same command.
 
 Give a repeatable option once for each value. The value of `FIELD=VALUE` is read as JSON, or as text if it is not JSON.
 """

@@ -29,7 +29,6 @@ from verl_video_tools.core.environment import (
     python_error,
 )
 from verl_video_tools.core.errors import VideoToolsError
-from verl_video_tools.core.pages import page
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""

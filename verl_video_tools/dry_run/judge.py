@@ -6,9 +6,10 @@ import asyncio
 
 from verl_video_tools.core.check import Check, Status, one_line
 from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.core.pages import page
 from verl_video_tools.services.judge.config import JudgeConfig
 
-JUDGE_FIX = "start the server, or correct the address, the model's name or the key (docs/judge.md)"
+JUDGE_FIX = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
 
 
 def judge_checks(config: JudgeConfig) -> list[Check]:

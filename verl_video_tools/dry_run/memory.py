@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from verl_video_tools.core.check import Check, Status
 from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.first_frames import Prompt
 from verl_video_tools.planner.constants import GB, GPU, GPUS, constant, find_gpu
 from verl_video_tools.planner.gpu_memory import held_parameters, trained_parameters
@@ -102,7 +103,7 @@ def _plan_checks(plan: Plan, assumed: str) -> Iterator[Check]:
         f"({cluster.gpu.name}{assumed})"
     )
     main = f"{host.total / GB:.0f} GB a node of {cluster.host_bytes / GB:.0f}{assumed}"
-    fix = "vvt plan shows what takes most and which options follow (docs/planning.md)"
+    fix = f"vvt plan shows what takes most and which options follow ({page('planning')})"
     if plan.reasons:
         yield Check("memory", "plan", Status.FAILED, f"GPU {gpu}; {main}", "; ".join(plan.reasons), fix)
         return

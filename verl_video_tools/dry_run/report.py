@@ -16,6 +16,7 @@ from verl_video_tools import __version__
 from verl_video_tools.core.check import Check, Status, check_json, check_lines, one_line
 from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.pages import page
 from verl_video_tools.data.parquet import count_rows
 from verl_video_tools.dry_run import disk, limits, machine, memory, services
 from verl_video_tools.dry_run.first_frames import Prompt
@@ -27,7 +28,7 @@ from verl_video_tools.planner.models import ModelShape, find_model
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.verl_plugin.planned_run import Kind, RunModel, check_grpo_options, compose_run
 
-_OPTIONS_FIX = "correct the variable or the option that the message names (docs/training.md)"
+_OPTIONS_FIX = f"correct the variable or the option that the message names ({page('training')})"
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class DryRun:
             prompts = runner.run(rows.measure(split, rows.usable(sampled, problems), model, retriever))
             return prompts, [*checks, *rows.check_prompts(split, sampled, prompts)]
         except UsageError as error:
-            return [], [Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix="docs/rows.md")]
+            return [], [Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=page("rows"))]
 
     def _sft(self, config: DictConfig) -> Iterator[Check]:
         yield Check(
@@ -210,7 +211,7 @@ def _read(read: Callable[[], SampledRows], split: str) -> tuple[SampledRows | No
                 f"{split} rows",
                 Status.FAILED,
                 detail=str(error),
-                fix=f"{name}: a parquet file of rows (docs/rows.md)",
+                fix=f"{name}: a parquet file of rows ({page('rows')})",
             )
         ]
 

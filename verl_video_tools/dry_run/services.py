@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.check import Check, Status, one_line
 from verl_video_tools.core.errors import UsageError, VideoToolsError
+from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.first_frames import Prompt
 from verl_video_tools.dry_run.judge import judge_checks
 from verl_video_tools.services.retrieval import RetrievalService, local
@@ -25,7 +26,7 @@ def check_judge(config: DictConfig) -> list[Check]:
     """The run's judge. Whether rows need one is a matter of the rows."""
     judge = judge_config(config)
     if judge is None:
-        return [Check("judge", "judge", Status.OK, "none", "open questions need one (docs/judge.md)")]
+        return [Check("judge", "judge", Status.OK, "none", f"open questions need one ({page('judge')})")]
     if judge.base_url is None:
         path = OmegaConf.select(config, "reward.reward_model.model_path")
         return [Check("judge", "judge", Status.SKIPPED, str(path), "verl starts it with the run")]
@@ -34,7 +35,7 @@ def check_judge(config: DictConfig) -> list[Check]:
 
 def load_retriever(config: DictConfig) -> tuple[RetrievalService | None, list[Check]]:
     """The run's retriever, on the CPU of this process."""
-    fix = "correct video_tools.retrieval (docs/retrieval.md)"
+    fix = f"correct video_tools.retrieval ({page('retrieval')})"
     try:
         found = retrieval_config(config.actor_rollout_ref.rollout)
     except UsageError as error:
@@ -63,7 +64,7 @@ async def check_query(retriever: RetrievalService, prompt: Prompt) -> Check:
     try:
         best = await retriever.best_frames(prompt.sample.video_path, candidates, question, 1, REPLY_SECONDS)
     except VideoToolsError as error:
-        return Check("retriever", "query", Status.FAILED, detail=one_line(error), fix="see docs/retrieval.md")
+        return Check("retriever", "query", Status.FAILED, detail=one_line(error), fix=f"see {page('retrieval')}")
     return Check("retriever", "query", Status.OK, f"frame {best[0]} of {len(candidates)} candidates")
 
 
@@ -77,7 +78,7 @@ def check_tool_model(config: DictConfig) -> Iterator[Check]:
 async def _ask(config: ToolModelConfig) -> Check:
     from verl_video_tools.services.tool_model.client import EndpointToolModel
 
-    fix = "start the server, or correct video_tools.tool_model (docs/tools.md)"
+    fix = f"start the server, or correct video_tools.tool_model ({page('tools')})"
     try:
         async with EndpointToolModel(config) as model:
             reply = await model.ask(("Reply with the word ready.",), config.deadline_seconds)

@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 
 from verl_video_tools.core.check import Check, Status, one_line
 from verl_video_tools.core.errors import VideoToolsError
+from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.row_report import counted, problems_in_words
 from verl_video_tools.dry_run.sampled import files_of
 from verl_video_tools.verl_plugin.planned_run import RunModel
@@ -33,7 +34,7 @@ def check_sft_rows(config: DictConfig, model: RunModel, num_rows: int) -> Iterat
         return
     options = {**plain_dict(data), "truncation": "error", "trajectory_cache_mib": 0}  # `skip` would encode every row
     files = list(files_of(data.train_files))
-    fix = "vvt data export-sft writes such rows; docs/cold-start.md says what they hold"
+    fix = f"vvt data export-sft writes such rows; {page('cold-start')} says what they hold"
     try:
         dataset = TrajectorySFTDataset(files, model.tokens.tokenizer, options, model.processor)
     except (VideoToolsError, OSError, ValueError, KeyError, TypeError) as error:
