@@ -31,9 +31,9 @@ def check_space(folder: Path, checkpoint_bytes: float, num_kept: int, export_byt
     free = shutil.disk_usage(parent).free
     needed = max(1, num_kept - there) * checkpoint_bytes + export_bytes
     found = f"{folder}: {free / _GB:,.1f} GB free"
-    detail = f"{num_kept} checkpoints of {_size(checkpoint_bytes)} and {_size(export_bytes)} of exported model"
+    detail = f"{num_kept} x {_size(checkpoint_bytes)}, and {_size(export_bytes)} for the exported model"
     if there:
-        detail += f"; {there} checkpoints are there already, from the latest of which the run resumes"
+        detail += f"; {there} there already: the run resumes from the latest"
     if needed > free:
         fix = (
             "RUN_DIR (SFT_DIR for fine-tuning) on a larger disk, or fewer checkpoints (trainer.max_actor_ckpt_to_keep)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +57,15 @@ class DryRun:
             config = compose_run(self.kind, self.overrides)
         except UsageError as error:
             return [Check("configuration", "options", Status.FAILED, detail=str(error), fix=_OPTIONS_FIX)]
-        return list(self._grpo(config) if self.kind == "grpo" else self._sft(config))
+        found: list[Check] = []
+        try:
+            for check in self._grpo(config) if self.kind == "grpo" else self._sft(config):
+                found.append(check)
+        except Exception as error:  # what was found so far is worth more than a traceback alone
+            traceback.print_exc()
+            fix = "the rest was not checked; a traceback stands above the table"
+            found.append(Check("dry run", "error", Status.FAILED, detail=one_line(error), fix=fix))
+        return found
 
     def _grpo(self, config: DictConfig) -> Iterator[Check]:
         try:
@@ -113,7 +122,7 @@ class DryRun:
             if model is None:
                 return [], checks
             prompts = runner.run(rows.measure(split, rows.usable(sampled, problems), model, retriever))
-            return prompts, [*checks, *rows.check_prompts(split, sampled, prompts)]
+            return prompts, [*checks, *rows.check_prompts(split, sampled, prompts, model)]
         except UsageError as error:
             return [], [Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix="docs/rows.md")]
 
