@@ -136,6 +136,8 @@ class DryRun:
         if model is not None:
             yield from _guarded("rows", check_sft_rows(config, model, self.num_rows))
         yield from memory.check_host(self.device)
+        if self.device == "gpu":
+            yield Check("memory", "plan", Status.SKIPPED, detail="fine-tuning is not modelled")
         yield from _guarded("disk", self._sft_disk(config, model))
         yield from self._shared(config, str(config.model.path))
         yield from self._machine(config, config.model)
@@ -172,7 +174,8 @@ class DryRun:
             yield Check("disk", "checkpoints", Status.SKIPPED, str(folder), f"their size is not known: {shape}")
         else:
             size, export = memory.checkpoint_sizes(shape, options, contents)
-            yield disk.check_space(folder, size, memory.num_checkpoints(config, steps), export)
+            kept, elsewhere = memory.num_checkpoints(config, steps), self.device == "gpu" and not list_gpus()
+            yield disk.check_space(folder, size, kept, export, elsewhere=elsewhere)
 
     def _shared(self, config: DictConfig, model: str) -> Iterator[Check]:
         paths = {"the run's folder": str(config.trainer.default_local_dir)}
