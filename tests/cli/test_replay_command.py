@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,14 @@ def test_options_reach_the_function(turns_file: Path, calls: list[dict[str, Any]
             "tool_model": None,
         }
     ]
+
+
+@pytest.mark.parametrize("name", ["nodir", "no/dir"])
+def test_a_mistyped_model_fails_at_once(name: str, turns_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.monotonic()
+    assert run(arguments(turns_file, "--processor", name, "--method", "longvt")) == 2
+    assert time.monotonic() - started < 30
+    assert f"model '{name}' is no folder here" in capsys.readouterr().err
 
 
 NOISY_REPLAY = """

@@ -245,6 +245,17 @@ def test_prompts_are_counted_by_the_models_own_tokens(
     costs = [json.loads(line)["cost"] for line in report.read_text().splitlines()]
     assert costs[0]["images"] == 8 and costs[0]["max_images"] == 60 and 8 < costs[0]["tokens"] < 2000
 
+    tokens = costs[0]["tokens"]  # the limits of a run take the place of the recipe's
+    for option, bad, words in (
+        (f"--max-prompt-length={tokens - 1}", "row 0: ", f"takes {tokens} tokens, the run reserves {tokens - 1}"),
+        (f"--max-prompt-length={tokens}", "row 1: ", f"the run reserves {tokens}"),
+        ("--max-images=7", "row 0: ", "the prompt takes 8 images, the run allows 7"),
+    ):
+        assert run([*command, option]) == 1
+        first = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("row "))
+        assert first.startswith(bad) and words in first
+    assert run(["data", "validate", str(source), "--max-images", "7"]) == 2
+
     sample, info = Sample.from_row(make_row(video)), Video(video).info
     model = load_model_tokens(str(processor))
     rungs = [

@@ -18,6 +18,7 @@ from verl_video_tools.dry_run.report import DryRun
 from verl_video_tools.methods import method_class
 from verl_video_tools.methods.toolkit.synthetic import write_prompt
 from verl_video_tools.synthetic import base_model_dir
+from verl_video_tools.verl_plugin.planned_run import Kind
 
 Checks = dict[str, Check]
 DryRunOf = Callable[..., Checks]
@@ -46,7 +47,7 @@ def dry_run(recipe_options: Callable[[str], list[str]], monkeypatch: pytest.Monk
     monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list)
 
     def checks(*options: str, recipe: str = "framethinker_grpo", num_rows: int = 4, **fields: Any) -> Checks:
-        kind = "sft" if recipe.endswith("_sft") else "grpo"
+        kind: Kind = "sft" if recipe.endswith("_sft") else "grpo"
         run = DryRun(kind, [*recipe_options(recipe), *options], fields.pop("device", "cpu"), num_rows, **fields)
         found = run.checks()
         names = [check.name for check in found]

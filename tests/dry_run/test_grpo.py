@@ -157,7 +157,7 @@ def test_services_that_are_down(dry_run: DryRunOf) -> None:
 def test_the_retriever_answers_a_query(dry_run: DryRunOf) -> None:
     checks = dry_run(f"{CUSTOM}.retrieval.model={clip_dir()}")
     assert failed(checks) == set()
-    assert checks["query"].found.endswith("of 8 candidates")
+    assert checks["query"].found.endswith(", of 8 compared")
 
 
 def test_a_missing_cold_start_is_told_and_the_base_model_stands_in(dry_run: DryRunOf) -> None:
@@ -194,3 +194,15 @@ def test_the_table_and_the_json_say_the_same(dry_run: DryRunOf) -> None:
     assert render(run, list(good.values())).endswith("No problem found. Nothing was started.")
     assert render(run, list(bad.values())).endswith("1 problem to fix before the run: lengths.")
     assert [json.loads(as_json(run, list(checks.values())))["ok"] for checks in (good, bad)] == [True, False]
+
+
+def test_an_error_of_our_own_costs_no_more_than_the_rest_of_the_table(
+    dry_run: DryRunOf, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*arguments: Any) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("verl_video_tools.dry_run.report.machine.check_gpus", broken)
+    checks = dry_run()
+    assert failed(checks) == {"error"} and checks["training rows"].status is Status.OK
+    assert checks["error"].detail == "RuntimeError: a bug" and "Traceback" in capsys.readouterr().err

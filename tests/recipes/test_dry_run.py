@@ -33,8 +33,8 @@ def test_the_options_are_those_of_the_run(recipe: str, setting: str, tmp_path: P
 
 
 def test_several_nodes_are_not_asked_for_their_rank(tmp_path: Path) -> None:
-    arguments = recipe_arguments("longvt_sft", tmp_path, DEVICE="gpu", TRAIN_FILES="/train.parquet", DRY_RUN="1")
-    assert "trainer.nnodes=4" in arguments
+    variables = {"DEVICE": "gpu", "TRAIN_FILES": "/train.parquet", "NNODES": "4"}
+    assert "trainer.nnodes=4" in recipe_arguments("longvt_sft", tmp_path, DRY_RUN="1", **variables)
 
 
 def test_without_a_cold_start_the_base_model_stands_in(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class Doctor:
-    """Check whether this installation can train, or with --run, whether a recipe can run. Exits 1 with fixes if not."""
+    """Check whether this machine, or with --run a recipe, can train. Exits 1 and prints fixes if not."""
 
     options: Annotated[
         list[str] | None,

@@ -39,23 +39,34 @@ class Validate(Probing):
     max_pixels: Annotated[
         int | None, typer.Option(help="With --processor: data.mm_processor_kwargs.max_pixels of the run.")
     ] = None
+    max_prompt_length: Annotated[
+        int | None, typer.Option(min=1, help="With --processor: MAX_PROMPT_LENGTH of the run; default: the recipe's.")
+    ] = None
+    max_images: Annotated[
+        int | None, typer.Option(min=1, help="With --processor: images that a rollout may have; default: the recipe's.")
+    ] = None
     overwrite: Overwrite = False
 
     def run(self) -> int:
         from verl_video_tools.data.validate import PromptCosts, RowMethods, validate_file
 
         check_outputs(rows=(self.out,), texts=(self.report,), sources=(self.source,), overwrite=self.overwrite)
-        of_prompts = {"--min-pixels": self.min_pixels, "--max-pixels": self.max_pixels}
+        of_prompts = {
+            "--min-pixels": self.min_pixels,
+            "--max-pixels": self.max_pixels,
+            "--max-prompt-length": self.max_prompt_length,
+            "--max-images": self.max_images,
+        }
         for name, value in of_prompts.items():
             if self.processor is None and value:
-                raise UsageError(f"{name} says what a prompt holds; it needs --processor")
+                raise UsageError(f"{name} says what a prompt holds or may hold; it needs --processor")
         methods = RowMethods(self.method, read_assignments(self.settings or []))
         costs = None
         if self.processor is not None:
             from verl_video_tools.verl_plugin.model_tokens import load_model_tokens
 
             model = load_model_tokens(self.processor, {"min_pixels": self.min_pixels, "max_pixels": self.max_pixels})
-            costs = PromptCosts(model, methods)
+            costs = PromptCosts(model, methods, self.max_prompt_length, self.max_images)
         videos = None
         if self.probe or self.processor is not None:
             videos = self.probe_videos(self.source)

@@ -48,7 +48,7 @@ _END_TOLERANCE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class PromptCost:
-    """What a rollout's prompt, initial frames included, costs, and what the method's recipe reserves for it."""
+    """What a rollout's prompt, initial frames included, costs, and what is reserved for it."""
 
     tokens: int
     images: int
@@ -116,11 +116,16 @@ class PromptCosts:
     Args:
         model: whose tokens.
         methods: of the rows.
+        max_tokens, max_images: that the run reserves for a prompt; None: what the method's recipe does.
     """
 
-    def __init__(self, model: ModelTokens, methods: RowMethods) -> None:
+    def __init__(
+        self, model: ModelTokens, methods: RowMethods, max_tokens: int | None = None, max_images: int | None = None
+    ) -> None:
         self._model = model
         self._methods = methods
+        self._max_tokens = max_tokens
+        self._max_images = max_images
         self._groups: dict[str, tuple[Method, ...]] = {}
 
     def of(self, sample: Sample, agent_name: str | None, info: VideoInfo) -> PromptCost:
@@ -145,7 +150,9 @@ class PromptCosts:
         look = method.plan_initial_frames(info, sample, self._model.envelope)
         messages = prompt_messages(method, sample, info, planned_images(look, info))
         budget = method.recipe_budget
-        return PromptCost(self._model.counter.prompt(messages), len(look), budget.prompt_tokens, budget.images)
+        max_tokens = budget.prompt_tokens if self._max_tokens is None else self._max_tokens
+        max_images = budget.images if self._max_images is None else self._max_images
+        return PromptCost(self._model.counter.prompt(messages), len(look), max_tokens, max_images)
 
 
 # ---------------------------------------------------------------------------------------------------------- whole files
@@ -167,7 +174,7 @@ def validate_file(
         out: file that gets the good rows, with all their columns; it appears once all are checked.
         videos: facts about the rows' files by path, or what is wrong with them, as `probe_videos` gives them; None: it
             is only looked whether they exist.
-        costs: compares prompts with what the method's recipe reserves; needs `videos`.
+        costs: compares prompts with what is reserved for them; needs `videos`.
 
     Raises:
         RowError: `source` has no rows.
@@ -373,6 +380,6 @@ def _segment_problems(sample: Sample, info: VideoInfo | None) -> Iterator[str]:
 
 def _cost_problems(cost: PromptCost) -> Iterator[str]:
     if cost.tokens > cost.max_tokens:
-        yield f"the prompt takes {cost.tokens} tokens, the recipe reserves {cost.max_tokens}"
+        yield f"the prompt takes {cost.tokens} tokens, the run reserves {cost.max_tokens}"
     if cost.images > cost.max_images:
-        yield f"the prompt takes {cost.images} images, the recipe allows {cost.max_images}"
+        yield f"the prompt takes {cost.images} images, the run allows {cost.max_images}"

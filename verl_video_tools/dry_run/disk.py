@@ -14,31 +14,35 @@ LOCAL_FILE_SYSTEMS = frozenset({"btrfs", "ext2", "ext3", "ext4", "overlay", "ram
 _GB = 1e9
 
 
-def check_space(folder: Path, checkpoint_bytes: float, num_kept: int, export_bytes: float) -> Check:
+def check_space(
+    folder: Path, checkpoint_bytes: float, num_kept: int, export_bytes: float, *, elsewhere: bool = False
+) -> Check:
     """Whether the run's checkpoints fit on the disk of its folder, which need not exist yet.
 
     Args:
         checkpoint_bytes: of one checkpoint.
         num_kept: that are on disk at the same time; those that are there already count.
         export_bytes: of the model that is exported at the end.
+        elsewhere: the run is for another machine, which may have another disk there: a fault is a warning.
     """
+    fault = Status.WARNING if elsewhere else Status.FAILED
     name = "checkpoints"
     parent = existing_parent(folder)
     if not os.access(parent, os.W_OK | os.X_OK):
         fix = "RUN_DIR (SFT_DIR for fine-tuning) in a folder that can be written"
-        return Check("disk", name, Status.FAILED, str(folder), f"{parent} cannot be written", fix)
+        return Check("disk", name, fault, str(folder), f"{parent} cannot be written", fix)
     there = len(list(folder.glob("global_step_*"))) if folder.is_dir() else 0
     free = shutil.disk_usage(parent).free
     needed = max(1, num_kept - there) * checkpoint_bytes + export_bytes
     found = f"{folder}: {free / _GB:,.1f} GB free"
-    detail = f"{num_kept} checkpoints of {_size(checkpoint_bytes)} and {_size(export_bytes)} of exported model"
+    detail = f"{num_kept} x {_size(checkpoint_bytes)}, and {_size(export_bytes)} for the exported model"
     if there:
-        detail += f"; {there} checkpoints are there already, from the latest of which the run resumes"
+        detail += f"; {there} there already: the run resumes from the latest"
     if needed > free:
         fix = (
             "RUN_DIR (SFT_DIR for fine-tuning) on a larger disk, or fewer checkpoints (trainer.max_actor_ckpt_to_keep)"
         )
-        return Check("disk", name, Status.FAILED, found, f"{_size(needed)} needed: {detail}", fix)
+        return Check("disk", name, fault, found, f"{_size(needed)} needed: {detail}", fix)
     return Check("disk", name, Status.OK, found, detail)
 
 

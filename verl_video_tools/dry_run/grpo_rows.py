@@ -165,7 +165,9 @@ class GrpoRows:
         decoded = {prompt.number: prompt for prompt in await decode_rows(meter, good, DECODE_SECONDS)}
         return [decoded.get(prompt.number, prompt) for prompt in prompts]
 
-    def check_prompts(self, split: str, rows: SampledRows, prompts: Sequence[Prompt]) -> Iterator[Check]:
+    def check_prompts(
+        self, split: str, rows: SampledRows, prompts: Sequence[Prompt], model: RunModel
+    ) -> Iterator[Check]:
         """What the prompts take of the limits."""
         group, limits = "rows", self.limits
         problems = {rows.label(prompt.number): [prompt.problem] for prompt in prompts if prompt.problem}
@@ -179,7 +181,7 @@ class GrpoRows:
                 f"{images:,} images at most{'' if limits.images == _NO_LIMIT else f', of {limits.images:,}'}"
             )
         if problems:
-            fix = f"larger MAX_PROMPT_LENGTH and MAX_MODEL_LEN, fewer or smaller frames, or {_LEAVE_OUT}"
+            fix = f"larger limits (MAX_PROMPT_LENGTH, MAX_MODEL_LEN), fewer frames, or {self._filter(rows, model)}"
             detail = f"{counted(len(problems))} would be left out of {split}: {problems_in_words(problems)}"
             yield Check(group, name, self._status(split), found, detail, fix)
         elif counts:
@@ -204,12 +206,18 @@ class GrpoRows:
         else:
             yield Check(group, f"{split} calls", Status.OK, f"at least {fewest} of the largest size fit", turns)
 
+    def _filter(self, rows: SampledRows, model: RunModel) -> str:
+        """The command that leaves rows out which this run would leave out."""
+        envelope, limits = model.tokens.envelope, self.limits
+        images = "" if limits.images == _NO_LIMIT else f" --max-images {limits.images}"
+        return (
+            f"vvt data validate {rows.files[0]} --processor {model.source} --min-pixels {envelope.min_pixels} "
+            f"--max-pixels {envelope.max_pixels} --max-prompt-length {limits.prompt_tokens}{images} --out good.parquet"
+        )
+
     def _group(self, agent_name: str | None, *, validate: bool) -> Sequence[Method]:
         method = method_from_config(agent_name or self._default, self._rollout)
         return group_methods(method, self._rollout, validate)
-
-
-_LEAVE_OUT = "`vvt data validate FILE --processor MODEL --out GOOD.parquet`, which leaves such rows out"
 
 
 def _has_relative_path(sample: Sample) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +58,15 @@ class DryRun:
             config = compose_run(self.kind, self.overrides)
         except UsageError as error:
             return [Check("configuration", "options", Status.FAILED, detail=str(error), fix=_OPTIONS_FIX)]
-        return list(self._grpo(config) if self.kind == "grpo" else self._sft(config))
+        found: list[Check] = []
+        try:
+            for check in self._grpo(config) if self.kind == "grpo" else self._sft(config):
+                found.append(check)
+        except Exception as error:  # what was found so far is worth more than a traceback alone
+            traceback.print_exc()
+            fix = "the rest was not checked; a traceback stands above the table"
+            found.append(Check("dry run", "error", Status.FAILED, detail=one_line(error), fix=fix))
+        return found
 
     def _grpo(self, config: DictConfig) -> Iterator[Check]:
         try:
@@ -114,7 +123,7 @@ class DryRun:
             if model is None:
                 return [], checks
             prompts = runner.run(rows.measure(split, rows.usable(sampled, problems), model, retriever))
-            return prompts, [*checks, *rows.check_prompts(split, sampled, prompts)]
+            return prompts, [*checks, *rows.check_prompts(split, sampled, prompts, model)]
         except UsageError as error:
             return [], [Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=page("rows"))]
 
@@ -128,6 +137,8 @@ class DryRun:
         if model is not None:
             yield from _guarded("rows", check_sft_rows(config, model, self.num_rows))
         yield from memory.check_host(self.device)
+        if self.device == "gpu":
+            yield Check("memory", "plan", Status.SKIPPED, detail="fine-tuning is not modelled")
         yield from _guarded("disk", self._sft_disk(config, model))
         yield from self._shared(config, str(config.model.path))
         yield from self._machine(config, config.model)
@@ -164,7 +175,8 @@ class DryRun:
             yield Check("disk", "checkpoints", Status.SKIPPED, str(folder), f"their size is not known: {shape}")
         else:
             size, export = memory.checkpoint_sizes(shape, options, contents)
-            yield disk.check_space(folder, size, memory.num_checkpoints(config, steps), export)
+            kept, elsewhere = memory.num_checkpoints(config, steps), self.device == "gpu" and not list_gpus()
+            yield disk.check_space(folder, size, kept, export, elsewhere=elsewhere)
 
     def _shared(self, config: DictConfig, model: str) -> Iterator[Check]:
         paths = {"the run's folder": str(config.trainer.default_local_dir)}

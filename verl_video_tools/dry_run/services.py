@@ -65,7 +65,7 @@ async def check_query(retriever: RetrievalService, prompt: Prompt) -> Check:
         best = await retriever.best_frames(prompt.sample.video_path, candidates, question, 1, REPLY_SECONDS)
     except VideoToolsError as error:
         return Check("retriever", "query", Status.FAILED, detail=one_line(error), fix=f"see {page('retrieval')}")
-    return Check("retriever", "query", Status.OK, f"frame {best[0]} of {len(candidates)} candidates")
+    return Check("retriever", "query", Status.OK, f"frame {best[0]}, of {len(candidates)} compared")
 
 
 def check_tool_model(config: DictConfig) -> Iterator[Check]:
