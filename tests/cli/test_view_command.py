@@ -90,10 +90,13 @@ def test_a_port_that_is_taken_is_told(records: Path, capsys: pytest.CaptureFixtu
     ("options", "complaint"),
     [
         (["{folder}/none"], "no recorded rollout"),
+        (["{records}", "--port", "8765"], "--host and --port need --live"),
+        (["{records}", "--host", "0.0.0.0"], "--host and --port need --live"),
         (["{folder}/none", "--live"], "--live serves a page and writes no file"),
         (["{records}", "--tokenizer", "{folder}/none"], "no such folder"),
         (["{records}", "--out", "{folder}/none/view.html"], "cannot be written"),
         (["{records}", "--out", "."], "it is a folder; name a file"),
+        (["{records}", "--out", "{records}/step_000003.jsonl"], "is the source; name another file to write"),
     ],
 )
 def test_bad_usage_is_one_line(

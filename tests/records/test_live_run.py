@@ -142,6 +142,16 @@ def test_pictures_are_decoded_once(tmp_path: Path, make_video: MakeVideo, monkey
     assert without.pictures(0) == {"pictures": {}, "note": None} and len(decoded) == 2
 
 
+def test_what_is_there_can_be_read_before_a_page_asks(tmp_path: Path) -> None:
+    run, told = live(write_run(tmp_path, {step: lines(step) for step in (1, 2)}), min_seconds=3600.0), []
+    run.read(told.append)
+    assert told == [2, 4]
+    write_run(tmp_path, {3: lines(3)})
+    page = Page(run)
+    page.ask()
+    assert page.places() == [(2, 0), (2, 1), (1, 0), (1, 1)]
+
+
 def test_files_are_read_no_more_often_than_asked(tmp_path: Path) -> None:
     run = live(write_run(tmp_path, {1: lines(1)}), min_seconds=3600.0)
     page = Page(run)

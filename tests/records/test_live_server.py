@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -116,7 +117,20 @@ def test_chromium_says_that_a_run_was_removed(tmp_path: Path, browse: Browse) ->
     with served(Going(folder, [nothing, lambda: shutil.rmtree(folder)])) as server:
         page = browse(server.url, "", virtual_seconds=9)
     assert listed(page) == [] and f"{folder} is not there any more" in page.texts
+    assert "no step is recorded yet" not in "".join(page.texts)
     assert "Reward 0, advantage \u2013" in page.texts, "what was open stays open"
+
+
+def test_chromium_offers_the_steps_that_are_shown(tmp_path: Path, browse: Browse) -> None:
+    """One comes and one goes, so their number stays; the one that is chosen stays, too."""
+    steps = [nothing, partial(write_run, tmp_path, of_step(2, 2.0, 0.0))]
+    for fragment, offered, ids in (("", ["all", "2"], [2, 3]), ("step=1", ["all", "2", "1"], [])):
+        shutil.rmtree(tmp_path / "trajectories", ignore_errors=True)
+        write_run(tmp_path, of_step(1, 0.0, 1.0))
+        with served(Going(tmp_path, list(steps), max_rollouts=2)) as server:
+            page = browse(server.url, fragment, virtual_seconds=9)
+        assert texts_of(page, "option")[-len(offered) :] == offered
+        assert listed(page) == ids
 
 
 def test_chromium_waits_for_a_first_step(tmp_path: Path, browse: Browse) -> None:

@@ -19,7 +19,7 @@ class Filter:
     in_parquet: Annotated[Path, typer.Argument(help="Rows for reinforcement learning.")]
     out_parquet: Annotated[Path, typer.Argument(help="File to write.")]
     records: Annotated[
-        Path | None, typer.Option(help="Recorded rollouts of these rows: a .jsonl file, or a folder of step_*.jsonl.")
+        Path | None, typer.Option(help="Recorded rollouts of these rows: folder of a run, or a .jsonl file.")
     ] = None
     pass_rates: Annotated[
         Path | None, typer.Option(help="Instead: JSON lines with video_path, question and pass_rate.")
@@ -29,9 +29,9 @@ class Filter:
         typer.Option(help="Bound between bands of video length to balance, such as 180; repeatable, ascending."),
     ] = None
     rows_per_band: Annotated[
-        int | None, typer.Option(min=1, help="Rows of each band at most; default: as many as the median band has.")
+        int | None, typer.Option(min=1, help="Most rows of a band; default: as many as the median band has.")
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed for the choice within a band.")] = 0
     overwrite: Overwrite = False
 
     def run(self) -> None:

@@ -26,6 +26,7 @@ from verl_video_tools.cli.doctor import Doctor
 from verl_video_tools.cli.eval_table import EvalTable
 from verl_video_tools.cli.evaluate import Evaluate
 from verl_video_tools.cli.export_hf import ExportHF
+from verl_video_tools.cli.export_inspect import ExportInspect
 from verl_video_tools.cli.export_rft import ExportRFT
 from verl_video_tools.cli.export_sft import ExportSFT
 from verl_video_tools.cli.filter import Filter
@@ -109,6 +110,7 @@ DATA_COMMANDS: dict[str, type] = {
     "export-sft": ExportSFT,
     "export-rft": ExportRFT,
     "export-hf": ExportHF,
+    "export-inspect": ExportInspect,
 }
 for group, commands in ((app, COMMANDS), (data_app, DATA_COMMANDS)):
     for name, command in commands.items():

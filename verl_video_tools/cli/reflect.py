@@ -15,8 +15,10 @@ from verl_video_tools.cli.options import Sampling, command
 class Reflect(Sampling):
     """Let an expert correct wrong rollouts that looked again. Exits 1 if all failed."""
 
-    records: Annotated[Path, typer.Argument(help="Recorded rollouts: a .jsonl file, or a folder of step_*.jsonl.")]
-    prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to reflect.")] = None
+    records: Annotated[
+        Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
+    ]
+    prompt_file: Annotated[Path | None, typer.Option(help="File with instructions to reflect, instead of ours.")] = None
 
     def run(self) -> int:
         from verl_video_tools.data.reflect import reflection_prompt, tasks_of_failures

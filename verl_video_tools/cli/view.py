@@ -8,17 +8,19 @@ from typing import Annotated
 
 import typer
 
+from verl_video_tools.cli.files import check_page
 from verl_video_tools.cli.options import command
 from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.errors import UsageError
 
+_HOST = "127.0.0.1"
 TokenText = Callable[[int], str]
 """Text of a token."""
 
 
 @command
 class View:
-    """Show recorded rollouts: as one HTML file that needs no network, or live while a run goes on."""
+    """Show recorded rollouts, as one HTML file or live. The file needs no network."""
 
     records: Annotated[
         Path, typer.Argument(metavar="RUN", help="Folder of a run or of its trajectories, or one file of records.")
@@ -30,7 +32,7 @@ class View:
     live: Annotated[
         bool, typer.Option("--live", help="Serve a page that follows the run instead of writing a file.")
     ] = False
-    host: Annotated[str, typer.Option(help="With --live: address to listen on.")] = "127.0.0.1"
+    host: Annotated[str, typer.Option(help="With --live: address to listen on.")] = _HOST
     port: Annotated[int, typer.Option(min=0, max=65535, help="With --live: port to listen on; 0: any free one.")] = 0
     max_rollouts: Annotated[
         int, typer.Option(min=1, help="Rollouts on the page; of more, groups of the last steps.")
@@ -45,6 +47,8 @@ class View:
     def run(self) -> None:
         if self.live and self.out is not None:
             raise UsageError("--live serves a page and writes no file; leave --out out")
+        if not self.live and (self.host, self.port) != (_HOST, 0):
+            raise UsageError("--host and --port need --live")
         token_text = None if self.tokenizer is None else _token_text(self.tokenizer)
         if self.live:
             self._serve(token_text)
@@ -65,6 +69,8 @@ class View:
                 f"cannot listen on {self.host} port {self.port} ({error.strerror or error}); try another --port"
             ) from error
         with server:
+            with progress_bars("read") as (advance,):
+                run.read(lambda count: advance(count, count))
             print(f"{server.url}\nfollows {self.records} until Ctrl-C", flush=True)
             try:
                 server.serve_forever()
@@ -72,11 +78,12 @@ class View:
                 print()
 
     def _write(self, token_text: TokenText | None) -> None:
-        from verl_video_tools.records.records import run_folder
+        from verl_video_tools.records.records import record_files, run_folder
         from verl_video_tools.records.view import write_view
 
         name = self.records.stem if self.records.is_file() else "rollouts"
         out = self.out or run_folder(self.records) / f"{name}.html"
+        check_page(out, record_files(self.records))
         with progress_bars("read", *(["thumbnails"] if self.thumbnails else [])) as advance:
             view = write_view(
                 self.records,

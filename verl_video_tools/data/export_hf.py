@@ -6,7 +6,7 @@ import re
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -157,11 +157,16 @@ def _batches(lines: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
         yield batch
 
 
+def all_thumbnails(lines: Iterable[Mapping[str, Any]], side_pixels: int) -> Thumbnails:
+    """Thumbnails of what recorded lines were shown, at most 16 of a look."""
+    on_videos = [(path, line["trajectory"]) for line in lines if (path := video_path(line)) is not None]
+    return decode_thumbnails(on_videos, max_thumbnails=1 << 40, side_pixels=side_pixels)
+
+
 def _table(lines: list[dict[str, Any]], side_pixels: int | None, report: HFReport) -> pa.Table:
     thumbnails = Thumbnails()
     if side_pixels is not None:
-        on_videos = [(path, line["trajectory"]) for line in lines if (path := video_path(line)) is not None]
-        thumbnails = decode_thumbnails(on_videos, max_thumbnails=1 << 40, side_pixels=side_pixels)
+        thumbnails = all_thumbnails(lines, side_pixels)
     rows = [row_of(line, thumbnails) for line in lines]
     report.num_images += sum(len(row["images"]) for row in rows)
     report.methods.update(row["method"] for row in rows)

@@ -121,17 +121,17 @@ def row_of(line: Mapping[str, Any], thumbnails: Thumbnails) -> dict[str, Any]:
         "image_frames": [image.of for image in images],
         "record": json.dumps({**told, "trajectory": trajectory.to_dict()}, ensure_ascii=False, default=str),
     }
-    return {name: _encodable(value) for name, value in row.items()}
+    return {name: encodable(value) for name, value in row.items()}
 
 
-def _encodable(value: Any) -> Any:
+def encodable(value: Any) -> Any:
     """Half a surrogate pair, which a policy may write and a file of records may hold, becomes a question mark."""
     if isinstance(value, str):
         return value.encode("utf-8", errors="replace").decode()
     if isinstance(value, list):
-        return [_encodable(member) for member in value]
+        return [encodable(member) for member in value]
     if isinstance(value, dict):
-        return {name: _encodable(member) for name, member in value.items()}
+        return {name: encodable(member) for name, member in value.items()}
     return value
 
 
@@ -142,18 +142,14 @@ class _Image:
 
 
 def _images(trajectory: Trajectory, thumbnails: Thumbnails, path: str) -> Iterator[_Image]:
-    whole, parts = thumbnails.jpeg_of.get(path, {}), thumbnails.part_jpeg_of.get(path, {})
     looks: list[tuple[int, str | None, list[FrameRecord]]] = [(0, None, trajectory.initial_frames)]
     for number, turn in enumerate(trajectory.turns, start=1):
         looks += [(number, call.name, call.frames) for call in turn.calls if call.ok]
     for number, name, frames in looks:
-        for frame in frames:
-            region = None if frame.tiles else frame.region
-            for place in frame.tiles or (frame,):
-                jpeg = whole.get(place.index) if region is None else parts.get((place.index, region))
-                if jpeg is not None:
-                    of = {"turn": number, "call": name, "frame": place.index, "seconds": place.timestamp_seconds}
-                    yield _Image(jpeg, of | {"region": None if region is None else list(region)})
+        for place, jpeg in thumbnails.shown(path, frames):
+            region = getattr(place, "region", None)
+            of = {"turn": number, "call": name, "frame": place.index, "seconds": place.timestamp_seconds}
+            yield _Image(jpeg, of | {"region": None if region is None else list(region)})
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

@@ -7,12 +7,13 @@ line end is there.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.records.records import Place, read_line, records_folder, step_files, whole_lines
+from verl_video_tools.records.records import Place, read_line, record_files, whole_lines
 from verl_video_tools.records.sample import Entry, entry_of
 
 _END_BYTES = 256
@@ -46,14 +47,22 @@ class LiveFiles:
         self._files: dict[Path, _File] = {}
         self._num_entries = 0
 
-    def read_new(self) -> bool:
-        """Read what was written since the last call; whether anything has changed."""
-        paths = self._paths()
+    def read_new(self, read: Callable[[int], None] = lambda count: None) -> bool:
+        """Read what was written since the last call; whether anything has changed.
+
+        Args:
+            read: called after each file with the number of rollouts read so far.
+        """
+        paths = record_files(self._run)
         gone = self._files.keys() - set(paths)
         for path in gone:
             del self._files[path]
-        changed = [self._read_file(path) for path in paths]
-        return bool(gone) or any(changed)
+        is_changed = bool(gone)
+        for path in paths:
+            if self._read_file(path):
+                is_changed = True
+                read(self._num_entries)
+        return is_changed
 
     def entries(self) -> list[Entry]:
         """All rollouts. Their positions are never given twice."""
@@ -86,9 +95,6 @@ class LiveFiles:
         except OSError:
             pass
         raise UsageError(f"{entry.place.file}, line {entry.place.line}: this rollout is not there any more")
-
-    def _paths(self) -> list[Path]:
-        return [self._run] if self._run.is_file() else step_files(records_folder(self._run))
 
     def _read_file(self, path: Path) -> bool:
         known = self._files.get(path)

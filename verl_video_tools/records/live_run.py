@@ -74,6 +74,15 @@ class LiveRun:
         self._video_numbers: dict[str, int] = {}
         self._kept_pictures: OrderedDict[int, dict[str, Any]] = OrderedDict()
 
+    def read(self, read: Callable[[int], None]) -> None:
+        """Read what is there already, which takes a while where it is much.
+
+        Args:
+            read: called with the number of rollouts read so far.
+        """
+        with self._lock:
+            self._read(read)
+
     def changes(self, since: int) -> dict[str, Any]:
         """What a page needs that knows a version; 0 knows nothing.
 
@@ -142,10 +151,10 @@ class LiveRun:
                 raise UsageError("this rollout is not shown any more")
             return self._files.line(self._shown[id].entry)
 
-    def _read(self) -> None:
+    def _read(self, read: Callable[[int], None] = lambda count: None) -> None:
         if time.monotonic() - self._read_at < self._min_seconds:
             return
-        is_changed = self._files.read_new()
+        is_changed = self._files.read_new(read)
         exists = self._files.exists()
         if is_changed or exists != self._exists:
             self._exists = exists

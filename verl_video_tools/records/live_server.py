@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+import socket
 import sys
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -49,9 +50,9 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Address of the page."""
-        host, port = self.server_address[:2]
-        return f"http://{host!s}:{port}/{self.secret}/"
+        """Address of the page. Where every address of this machine is listened on, it has the machine's name."""
+        host, port = str(self.server_address[0]), self.server_address[1]
+        return f"http://{socket.gethostname() if host == '0.0.0.0' else host}:{port}/{self.secret}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A page that was closed meanwhile is no error."""

@@ -104,9 +104,14 @@ def read_records(path: Path, *, must_exist: bool = False) -> Iterator[dict[str, 
     return (line for _, line in read_places(path))
 
 
+def record_files(path: Path) -> list[Path]:
+    """The files that `read_records` reads, in order; those that exist."""
+    return [path] if path.is_file() else step_files(records_folder(path))
+
+
 def read_places(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     """The same lines with their places, so that some can be read again."""
-    for file_path in [path] if path.is_file() else step_files(records_folder(path)):
+    for file_path in record_files(path):
         with file_path.open("rb") as file:
             for place, text in whole_lines(file, Place(file_path, 1, 0)):
                 yield place, read_line(text, place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from verl_video_tools.core.errors import VideoError
-from verl_video_tools.core.types import Box, FrameRecord, FrameRequest, PixelBox, Region, Trajectory, VideoInfo
+from verl_video_tools.core.types import Box, FrameRecord, FrameRequest, PixelBox, Region, Tile, Trajectory, VideoInfo
 from verl_video_tools.video import Video, fit_box, linspace_indices
 from verl_video_tools.video.source import Deadline
 
@@ -49,6 +49,17 @@ class Thumbnails:
     """Video path to JPEG file of each part of a frame that was shown."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Video path to why it has none."""
+
+    def shown(self, path: str, frames: Iterable[FrameRecord]) -> Iterator[tuple[FrameRecord | Tile, bytes]]:
+        """Frames that were shown of a video, each with its JPEG file: a grid's frames one by one, a part of a frame as
+        that part. Frames without an image are left out."""
+        whole, parts = self.jpeg_of.get(path, {}), self.part_jpeg_of.get(path, {})
+        for frame in frames:
+            region = None if frame.tiles else frame.region
+            for place in frame.tiles or (frame,):
+                jpeg = whole.get(place.index) if region is None else parts.get((place.index, region))
+                if jpeg is not None:
+                    yield place, jpeg
 
     def count(self) -> int:
         """Number of images."""

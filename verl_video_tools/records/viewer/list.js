@@ -4,8 +4,9 @@
 const ROWS_AT_ONCE = 500;
 const COLUMNS = [
   ["step", "step", "number"], ["method", "method", ""], ["score", "reward", "number"], ["advantage", "advantage", "number"],
-  ["calls", "calls", "number"], ["frames", "frames", "number"], ["stop", "stop reason", ""], ["answer", "answer", "answer"], ["question", "question", ""],
+  ["calls", "calls", "number"], ["frames", "frames", "number"], ["stop", "stop reason", ""], ["answer", "answer", "answer"],
 ];
+const SORTED_BY = [...COLUMNS.map(([name]) => name), "question"]; // by a link alone
 const filters = document.getElementById("filters");
 const body = document.querySelector("#list tbody");
 const more = document.getElementById("more");
@@ -52,7 +53,7 @@ function matches(rollout) {
 function showList() {
   shown = inOrder().filter((id) => matches(index.rollouts[id]));
   const key = view.get("sort");
-  if (COLUMNS.some(([name]) => name === key)) {
+  if (SORTED_BY.includes(key)) {
     const sign = view.get("descending") ? -1 : 1;
     shown.sort((a, b) => compare(index.rollouts[a][key], index.rollouts[b][key], sign)); // stays in order where equal
   }
@@ -74,15 +75,14 @@ function showList() {
 // A row for each rollout, and one before them for the question of those that follow each other.
 function addRows(count = ROWS_AT_ONCE) {
   const first = body.querySelectorAll("[data-rollout]").length;
-  const columns = COLUMNS.filter(([name]) => name !== "question");
   for (let position = first; position < Math.min(shown.length, first + count); position += 1) {
     const rollout = index.rollouts[shown[position]];
     const before = position === 0 ? null : index.rollouts[shown[position - 1]];
     if (before === null || before.question !== rollout.question || before.options !== rollout.options) body.append(questionRow(rollout));
-    body.append(element("tr", { "data-rollout": rollout.id, ...(rollout.isNew ? { class: "new" } : {}) }, ...columns.map(([name, , kind]) => {
+    body.append(element("tr", { "data-rollout": rollout.id, ...(rollout.isNew ? { class: "new" } : {}) }, ...COLUMNS.map(([name, , kind]) => {
       const text = typeof rollout[name] === "number" || rollout[name] === null ? number(rollout[name]) : String(rollout[name]);
       return element("td", kind === "answer" ? { class: kind, title: text } : { class: kind }, text);
-    }), element("td")));
+    })));
   }
   const left = shown.length - body.querySelectorAll("[data-rollout]").length;
   more.hidden = left === 0;
@@ -140,7 +140,9 @@ function change(values) {
 function options(name) {
   const values = [...new Set(inOrder().map((id) => index.rollouts[id][name]))].filter((value) => value !== null).sort(compare);
   const control = filters.elements[name];
-  if (control.options.length === values.length + 1) return; // a live page asks again, and an open menu would be closed
+  const chosen = view.get(name);
+  if (chosen && !values.map(String).includes(chosen)) values.push(chosen); // a live page may show none of these now
+  if ([...control.options].slice(1).map((option) => option.value).join("\n") === values.join("\n") && control.options.length) return; // an open menu would be closed
   control.replaceChildren(element("option", { value: "" }, "all"), ...values.map((value) => element("option", { value }, String(value))));
 }
 

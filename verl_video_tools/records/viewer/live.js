@@ -77,10 +77,10 @@ let notes = [];
 function tell(connection, secondsSinceWritten) {
   const steps = inOrder().map((id) => index.rollouts[id].step).filter((step) => step !== null);
   const newest = steps.length ? `newest step ${Math.max(...steps)}, ` : "";
-  const age = secondsSinceWritten === null ? "no step is recorded yet" : `${newest}written ${ageText(secondsSinceWritten)} ago`;
+  const age = secondsSinceWritten === null ? (notes.length ? "" : "no step is recorded yet") : `${newest}written ${ageText(secondsSinceWritten)} ago`;
   const status = document.getElementById("status");
   status.hidden = false;
-  status.replaceChildren(element("span", { class: connection === null ? "good" : "bad" }, connection === null ? "live" : connection), connection === null ? `: ${age}` : "",
+  status.replaceChildren(element("span", { class: connection === null ? "good" : "bad" }, connection === null ? "live" : connection), connection === null && age ? `: ${age}` : "",
     ...notes.map((note) => element("div", { class: "bad" }, note)));
 }
 
@@ -100,4 +100,4 @@ async function poll() {
   setTimeout(poll, POLL_MILLISECONDS);
 }
 
-addEventListener("DOMContentLoaded", poll);
+addEventListener("DOMContentLoaded", () => { tell("asking vvt view", null); poll(); });
