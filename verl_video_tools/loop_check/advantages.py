@@ -14,7 +14,7 @@ from verl_video_tools.loop_check.checks import Context, Violations, trained_rows
 from verl_video_tools.loop_check.records import Rollout, RunSettings
 
 NAME = "advantages"
-TOLD = "Advantages are those of the rollouts that count: a lost one trains nothing, and moves no sibling's."
+TOLD = "Advantages are those of the rollouts that count: a lost one trains nothing and does not affect its siblings."
 _TOLERANCE = 1e-3
 _EPSILON = 1e-6
 """verl's, beside the deviation."""

@@ -263,23 +263,22 @@ def _actor_log_probs(rollout: Rollout, context: Context) -> Violations:
 
 
 CHECKS: Sequence[Check] = (
-    Check("ids_given", "Each request to the engine is the beginning of a row, token for token.", _ids_given),
-    Check("ids_sampled", "Where the engine has answered, the row has the tokens that it returned.", _ids_sampled),
+    Check("ids_given", "Each request to the engine is a prefix of a row, token for token.", _ids_given),
+    Check("ids_sampled", "Where the engine answered, the row has the tokens it returned.", _ids_sampled),
     Check("mask", "The loss mask is 1 exactly on the tokens that the engine has sampled.", _mask),
     Check("log_probs_kept", "The row's log-probabilities are those that came with its tokens.", _log_probs_kept),
     Check("images_given", "The engine was given the row's images, all and in their order.", _images_given),
-    Check("placeholders", "Each image has as many placeholders as its size asks for, in order.", _placeholders),
+    Check("placeholders", "Each image has as many placeholders as its size requires, in order.", _placeholders),
     Check("no_sampled_placeholder", "No trained token is a placeholder of media.", _no_sampled_placeholder),
     Check("positions", "The row's positions are those that the model itself computes.", _positions),
     Check(
         "engine_log_probs",
-        "The engine's log-probabilities are those of plain transformers, with the weights that it says to have, on the "
-        "row's ids and images.",
+        "The engine's log-probabilities equal transformers' on the row's ids and images, with its reported weights.",
         _engine_log_probs,
     ),
     Check(
         "actor_log_probs",
-        "The actor's log-probabilities are those of plain transformers, with the step's weights, on the same.",
+        "The actor's log-probabilities equal transformers' on the same, with the step's weights.",
         _actor_log_probs,
     ),
 )

@@ -113,7 +113,7 @@ class Fault:
 
 class MissingImage(Fault):
     name = "missing_image"
-    told = "the engine is not shown the last image, nor its placeholders; the row has both"
+    told = "the engine does not get the last image and its placeholders; the row has both"
 
     def give(self, request: Request, tokens: Tokens) -> Request:
         if len(request.images) < 2:
@@ -128,7 +128,7 @@ class MissingImage(Fault):
 
 class WrongOrder(Fault):
     name = "wrong_order"
-    told = "the engine is shown two images of one size in each other's place"
+    told = "the engine gets two images of equal size in swapped order"
 
     def give(self, request: Request, tokens: Tokens) -> Request:
         images = list(request.images)
@@ -142,7 +142,7 @@ class WrongOrder(Fault):
 
 class StaleEncoderCache(Fault):
     name = "stale_encoder_cache"
-    told = "inside the engine every image of the first one's size has the first one's features"
+    told = "in the engine, images of the first one's size have its features"
 
     def read(self, request: Request) -> Request:
         if not request.images:
@@ -153,7 +153,7 @@ class StaleEncoderCache(Fault):
 
 class SampledPlaceholder(Fault):
     name = "sampled_placeholder"
-    told = "the engine samples an image's placeholder, and ends its turn"
+    told = "the engine samples an image placeholder and ends its turn"
 
     def sample(self, answer: Answer, tokens: Tokens) -> Answer:
         if len(answer.ids) < 2:
@@ -167,7 +167,7 @@ class SampledPlaceholder(Fault):
 
 class RetokenisedText(Fault):
     name = "retokenised_text"
-    told = "the loop keeps the sampled text, as other tokens"
+    told = "the loop keeps the sampled text as other tokens"
 
     def take(self, answer: Answer, tokens: Tokens) -> Answer:
         tokenizer = tokens.tokenizer
@@ -186,7 +186,7 @@ class RetokenisedText(Fault):
 
 class MaskOffByOne(Fault):
     name = "mask_off_by_one"
-    told = "the loss mask lies one token too far to the right"
+    told = "the loss mask is shifted right by one token"
 
     def hand_over(self, sequence: HandedOver) -> HandedOver:
         return replace(sequence, mask=(0, *sequence.mask[:-1])) if sequence.mask else sequence
@@ -194,7 +194,7 @@ class MaskOffByOne(Fault):
 
 class FlatPositions(Fault):
     name = "flat_positions"
-    told = "the row has positions in reading order in place of the model's own, of three dimensions"
+    told = "the row has one-dimensional positions instead of the model's three-dimensional ones"
 
     def place(self, position_ids: torch.Tensor) -> torch.Tensor:
         return torch.arange(position_ids.shape[-1], dtype=position_ids.dtype).expand_as(position_ids).contiguous()
@@ -202,7 +202,7 @@ class FlatPositions(Fault):
 
 class LostRollout(Fault):
     name = "lost_rollout"
-    told = "the first rollout of a group is lost: it must not train, nor count in its group's mean"
+    told = "the first rollout of a group is lost; it must neither train nor count in the group's mean"
 
     def hand_over(self, sequence: HandedOver) -> HandedOver:
         return replace(sequence, lost=sequence.session_id == 0)
@@ -222,6 +222,6 @@ FAULTS: Mapping[str, Fault] = {fault.name: fault for fault in _FAULTS}
 """Those that a row plants, by their names."""
 TOLD: Mapping[str, str] = {
     **{fault.name: fault.told for fault in _FAULTS},
-    STALE_WEIGHTS: "the engine says that it has the new weights, and has the former ones",
+    STALE_WEIGHTS: "the engine reports the new weights but has the former ones",
 }
 """What each fault is, that of a whole run included."""

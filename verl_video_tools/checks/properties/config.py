@@ -25,7 +25,7 @@ _GROUP_SIZE = 8
 
 @holds("config")
 def config_has_defaults(subject: Subject) -> None:
-    """The class can be built without a word, because every process of a run builds it by its name."""
+    """The class can be built without arguments, because every process of a run builds it by its name."""
     cls: type[Any] = type(subject.method)
     try:
         cls()

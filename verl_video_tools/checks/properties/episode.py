@@ -243,7 +243,7 @@ def observations_tell_true_times(subject: Subject) -> None:
 
 @holds("episode", requires=("observations_are_pure",))
 def refusals_say_why(subject: Subject) -> None:
-    """The observation of a refused call holds its reason, because a policy can only mend what it is told."""
+    """The observation of a refused call holds its reason, because a policy can only correct what it reads."""
     if subject.method.end_on_call_error:
         raise NotApplicable("a refused call ends the rollout")
     words = "the segment 17.25 to 3.5 ends before it starts"

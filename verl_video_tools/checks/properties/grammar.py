@@ -152,7 +152,7 @@ def a_valid_answer_is_found(subject: Subject) -> None:
 
 @holds("grammar", requires=("parse_depends_on_the_text_alone",))
 def thought_tag_is_that_of_the_grammar(subject: Subject) -> None:
-    """`parse` reads a thought between the tags that `thought_tag` names, because native reasoning is told by it."""
+    """`parse` reads a thought between the tags that `thought_tag` names, because that marks native reasoning."""
     tag = subject.method.thought_tag
     if tag is None:
         raise NotApplicable("the grammar knows no thought")

@@ -13,7 +13,7 @@ from verl_video_tools.checks.subject import Subject
 
 @holds("pickling", requires=("config_fields_are_typed",))
 def configs_compare_by_value(subject: Subject) -> None:
-    """Two configs with the same values are equal and hash alike, because rollouts of a group are told apart by it."""
+    """Two configs with the same values are equal and hash alike, because rollouts of a group are identified by it."""
     copy = replace(subject.method)
     if copy != subject.method or hash(copy) != hash(subject.method):
         raise fail("a copy of the config differs", copy, "keep eq, and keep no values beside the fields")

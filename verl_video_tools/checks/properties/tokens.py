@@ -72,7 +72,7 @@ def images_of_the_tokens_are_those_recorded(subject: Subject) -> None:
 
 @holds("tokens", requires=("mask_is_on_sampled_tokens", "stop_strings_end_a_call"))
 def stop_strings_are_kept(subject: Subject) -> None:
-    """The engine is told the stop strings, and a turn that ends with one keeps it, because the call is read with it."""
+    """The engine gets the stop strings, and a turn that ends with one keeps it, because the call is read with it."""
     stops, call = subject.method.stop, subject.call_turn()
     if not stops:
         raise NotApplicable("the method has no stop strings")

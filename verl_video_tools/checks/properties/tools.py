@@ -230,7 +230,7 @@ def no_call_costs_more_than_max_cost_call(subject: Subject) -> None:
 
 @holds("tools", requires=("plans_open_no_video",))
 def descriptions_are_what_tools_accept(subject: Subject) -> None:
-    """A described tool exists, and takes and needs the arguments described, because models are told so."""
+    """A described tool exists, and takes and needs the arguments described, because models read the description."""
     descriptions = subject.method.tool_descriptions
     if not descriptions:
         raise NotApplicable("the method describes no tools for verl's own loop")
