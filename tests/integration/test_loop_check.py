@@ -96,6 +96,7 @@ def audited(name: str, output_dir: Path, model: Path, run: Run) -> tuple[int, Ma
             f"--checkpoints={run.folder}",
             f"--max-probs-diff={MAX_PROBS_DIFF}",
             f"--out={found}",
+            "--overwrite",  # of an earlier run in the same folder
         ]
     )
     return code, {fault["fault"]: fault for fault in json.loads(found.read_text())["faults"]}
