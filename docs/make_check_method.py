@@ -30,12 +30,8 @@ It prints one line per property. Exit codes: 1 if a property fails, 2 for bad us
 | `fail` | the line gives the fault, the value and what to do |
 | `not applicable` | the method has no such part, or a property that this one requires fails |
 
-| option | meaning |
-|---|---|
-| `--turns FILE` | your own turns, see below |
-| `--set FIELD=VALUE` | checks the method with another value of a field; repeatable |
-| `--processor FOLDER` | takes sizes and tokens from a model's processor (default: as Qwen2.5-VL) |
-| `--json` | prints, per method, a list of `property`, `group`, `status`, `reason` |
+`--set FIELD=VALUE` checks another value, `--processor FOLDER` takes sizes and tokens from a model's processor
+(default: as Qwen2.5-VL); [all options](cli.md#vvt-check-method).
 
 A method must pass with its defaults. With `--set compat=reference` it may fail, since published code may break a property; the method's page
 lists where.

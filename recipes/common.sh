@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs, and takes
 # PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
-# the functions quoted, files, log_to_file, supervised, told and collect_ray_options.
+# the functions quoted, files, log_to_file, log_quietly, supervised, told and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -74,11 +74,20 @@ quoted() { printf "'%s'" "${1//\'/\\\'}"; }
 files() { case $1 in \[*) printf %s "$1" ;; *) quoted "$1" ;; esac; }
 
 # verl's log goes to a file of FOLDER, too, whatever else LOGGER names. A file per start, since verl's logger empties its
-# own; `vvt report` reads them all.
+# own; `vvt report` reads them all. Its console logger writes the lines from which `log_quietly` shows steps.
 log_to_file() { # FOLDER
+    case $LOGGER in *'"console"'*) ;; *) LOGGER="${LOGGER%]},\"console\"]" ;; esac
     case $LOGGER in *'"file"'*) ;; *) LOGGER="${LOGGER%]},\"file\"]" ;; esac
     export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$1/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
     mkdir -p "$1"
+}
+
+# Fills the array QUIETLY, options of `supervised` for a training run of FOLDER: what it prints goes to FOLDER/run.log, and
+# a line per step is shown (verl_plugin/console.py); with VERBOSE=1 everything is.
+log_quietly() { # FOLDER
+    QUIETLY=(--log "$1/run.log")
+    [ "${VERBOSE:-0}" = 0 ] || QUIETLY+=(--verbose)
+    echo "[verl_video_tools] $EXPERIMENT_NAME: all output in $1/run.log (VERBOSE=1 shows it)"
 }
 
 # Runs a command and ends all that it has started: when it is over, and when this shell gets a signal, which a shell would

@@ -168,7 +168,8 @@ STOP_OPTIONS=() # the trainer looks for this file (STOP_FILE in verl_plugin/trai
 collect_ray_options
 train() { # [VERL_OPTION ...]
     local status
-    supervised ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
+    log_quietly "$RUN_DIR"
+    supervised "${QUIETLY[@]}" ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
         "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
         "${RAY_OPTIONS[@]}" "$@" || {
         status=$?

@@ -110,7 +110,8 @@ TRAINER=(
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 
-supervised -- "${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
+log_quietly "$SFT_DIR"
+supervised "${QUIETLY[@]}" -- "${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
     "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@"
 
 # ------------------------------------------------------------------------------------------------------------- result

@@ -8,17 +8,14 @@ import runpy
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.method_costs import LABEL_TOKENS
-from verl_video_tools.cli.main import app
 from verl_video_tools.core.environment import ENGINES, FLASH_ATTENTION, NEEDED, NEXT, OPTIONAL, PackagePin
 from verl_video_tools.core.types import FrameRequest, PixelEnvelope, Sample, VideoInfo
 from verl_video_tools.data.formats.training_sets import SOURCE_NAMES, get_source
@@ -162,54 +159,6 @@ def code_blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
 
 
-def vvt_lines() -> Iterator[tuple[str, list[str]]]:
-    """Every `vvt ...` in a block of shell or in a line of text, with its page."""
-    for path in (*PAGES, *READMES):
-        text = path.read_text(encoding="utf-8")
-        found = [line for block in code_blocks(text, "bash") for line in block.replace("\\\n", " ").splitlines()]
-        found += re.findall(r"`(vvt [^`]+)`", text)
-        for line in found:
-            for words in vvt_commands(line):
-                yield str(path.relative_to(REPO)), words
-
-
-def vvt_commands(line: str) -> Iterator[list[str]]:
-    """The words of all `vvt` commands of a line, those within `$(...)` among them."""
-    line = line.partition("#")[0]
-    while inner := re.search(r"\$\(([^()]*)\)", line):
-        yield from vvt_commands(inner[1])
-        line = line.replace(inner[0], "INNER")
-    for command in re.split(r"\|+|;|&+|[()]", line):
-        if match := re.search(r"(?:^| )vvt ([a-z-]+(?: .*)?)$", command.strip()):
-            yield match[1].split()
-
-
-def test_all_commands_of_a_line_are_found() -> None:
-    line = 'a | vvt view X=$(vvt path root) --out "$(cat y)" && vvt doctor; docker run x vvt eval-table # vvt none'
-    assert sorted(vvt_commands(line)) == [
-        ["doctor"],
-        ["eval-table"],
-        ["path", "root"],
-        ["view", "X=INNER", "--out", '"INNER"'],
-    ]
-
-
-def test_commands_and_their_options_exist() -> None:
-    root = typer.main.get_command(app)
-    unknown = []
-    for name, words in vvt_lines():
-        command, remaining = root, list(words)
-        while remaining and remaining[0] in getattr(command, "commands", {}):
-            command = command.commands[remaining.pop(0)]
-        if hasattr(command, "commands"):
-            unknown += [(name, words)] if remaining and not remaining[0].startswith("-") else []
-            continue
-        options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
-        given = {word.split("=")[0] for word in remaining if re.match(r"--[a-z]", word)}
-        unknown += [(name, words, option) for option in given - options]
-    assert unknown == []
-
-
 def test_named_files_exist() -> None:
     pattern = re.compile(r"`((?:verl_video_tools|recipes|examples|tests|requirements|benchmarks)/[\w./-]+)`")
     pages = (*PAGES, *READMES)
@@ -253,7 +202,7 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
 
 
 def test_data_sets_are_published_where_their_readers_say() -> None:
-    rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\[.*?\)) \|", page("data.md"), flags=re.MULTILINE)
+    rows = re.findall(r"^\| \[`([a-z0-9-]+)`\]\(formats.md#\1\) \| (\[.*?\)) \|", page("data.md"), flags=re.MULTILINE)
     assert sorted(name for name, _ in rows) == list(SOURCE_NAMES)
     for name, links in rows:
         reader = type(get_source(name))

@@ -92,6 +92,7 @@ def grpo_stage(run: GrpoRun, folder: Path, limit_seconds: float, *, rehearse: bo
     environment = {
         "PYTHON": sys.executable,
         "PYTHONPATH": str(REPO),
+        "VERBOSE": "1",  # a stage's output is its log
         "MODEL_PATH": run.model,
         "OUTPUT_DIR": str(folder),
         "RUN_DIR": str(folder / "grpo"),

@@ -40,6 +40,7 @@ DEMO, ROWS = "demo_mixed", "rows.parquet"
 """In a soak's folder: the synthetic world, and the rows of it that a soak trains on."""
 
 _SETTINGS = {
+    "VERBOSE": "1",
     "SAVE_ON_SIGNAL": "1",
     "TRAIN_BATCH_SIZE": "2",
     "ROLLOUT_N": "2",

@@ -142,6 +142,7 @@ def start(folder: Path, num_steps: int, command: Sequence[str] = RECIPE, **envir
     variables = {
         **os.environ,
         "DEVICE": "cpu",
+        "VERBOSE": "1",  # the plan waits for messages of verl and Ray
         "PYTHON": sys.executable,
         "OUTPUT_DIR": str(folder.parent),
         "RUN_DIR": str(folder),

@@ -64,6 +64,7 @@ def run_recipe(name: str, recipe: str, output_dir: Path, *options: str, **enviro
     variables = {
         **os.environ,
         "DEVICE": "cpu",
+        "VERBOSE": "1",  # tests read what verl and Ray print
         "PYTHON": sys.executable,
         "OUTPUT_DIR": str(output_dir),
         "RUN_DIR": str(folder),

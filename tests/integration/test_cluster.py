@@ -127,6 +127,7 @@ def submit(
     variables = {
         "PYTHON": sys.executable,
         "DEVICE": "cpu",
+        "VERBOSE": "1",
         "OUTPUT_DIR": str(output_dir),
         "RUN_DIR": str(output_dir / "cluster"),
         "DEMO_DIR": str(output_dir / "demo_mixed"),

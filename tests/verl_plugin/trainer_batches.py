@@ -122,6 +122,7 @@ def make_trainer(ranks: int = 1, log_probs: bool = True) -> VideoToolsTrainer:
         }
     )
     trainer.global_steps, trainer.use_critic, trainer._record_tokens = 1, False, True
+    trainer._tracked_every = 0
     trainer._log_probs = ("rollout_log_probs",) if log_probs else ()
     trainer.tokenizer = SimpleNamespace(eos_token_id=9, pad_token_id=9)
     trainer.actor_rollout_wg = SimpleNamespace(_dispatch_info={"actor": list(range(ranks))})

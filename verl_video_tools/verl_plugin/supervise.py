@@ -1,6 +1,6 @@
 """Runs a training command, and ends all that it has started once it is over or a signal asks for that.
 
-    python -m verl_video_tools.verl_plugin.supervise [--stop-file FILE] -- COMMAND [ARGUMENT ...]
+    python -m verl_video_tools.verl_plugin.supervise [--stop-file FILE] [--log FILE] -- COMMAND [ARGUMENT ...]
 
 Ray's processes and vLLM's engines outlive a driver that was killed. They leave segments of shared memory, and files in
 the temporary folder, also after a run that succeeded. Here they are the descendants of one process (Linux calls it a
@@ -11,6 +11,7 @@ has left, and the second is told by the kernel when its parent is gone.
 
 SIGINT, SIGTERM and SIGHUP end the run at once. With `--stop-file` the first of them makes that file, after which the
 trainer saves a checkpoint at the end of its step and ends by itself; the second one ends the run at once.
+With `--log` the command writes to that file, and `console.Console` shows a user's part of it.
 Exit code: that of the command, or 128 + the signal's number.
 """
 
@@ -27,10 +28,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import psutil
+
+from verl_video_tools.verl_plugin.console import Console
 
 _MODULE = "verl_video_tools.verl_plugin.supervise"
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -50,16 +53,28 @@ _LINGER_SECONDS = 2.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stop-file", type=Path, help="made at the first signal, for the trainer to save and stop")
+    parser.add_argument("--log", type=Path, help="for what the command prints; a line per step is shown instead")
+    parser.add_argument("--verbose", action="store_true", help="with --log: show all that the command prints")
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)  # from the first supervisor to the second
     parser.add_argument("command", nargs="+", help="after --")
     options = parser.parse_args()
-    sys.exit(supervise(options.command, options.stop_file, options.folder))
+    console = None
+    if options.log is not None:
+        options.log.parent.mkdir(parents=True, exist_ok=True)
+        console = Console(options.log, options.verbose)
+    sys.exit(supervise(options.command, options.stop_file, options.folder, console))
 
 
-def supervise(command: Sequence[str], stop_file: Path | None = None, folder: Path | None = None) -> int:
+def supervise(
+    command: Sequence[str],
+    stop_file: Path | None = None,
+    folder: Path | None = None,
+    console: Console | None = None,
+) -> int:
     """Run `command` to its end and leave nothing of it behind; exit code as a shell reports it.
 
     Args:
+        console: shows what the command appends to its log; None: the command prints itself.
         folder: for temporary files, from the first supervisor to the second; the first has none yet.
     """
     is_first = folder is None
@@ -73,19 +88,26 @@ def supervise(command: Sequence[str], stop_file: Path | None = None, folder: Pat
     waited = {*_ASKED_TO_END, signal.SIGCHLD}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     segments: set[int] = set()
+    status = 1
     try:
-        process = subprocess.Popen(
-            command,
-            env=environment(os.environ, folder),
-            start_new_session=True,  # a terminal's Ctrl-C reaches this process alone
-            preexec_fn=lambda: _restore(mask),
-        )
-        return _watch(process, command, stop_file, waited, segments, is_first)
+        with nullcontext() if console is None else console.log.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdout=output,
+                stderr=None if output is None else subprocess.STDOUT,
+                env=environment(os.environ, folder),
+                start_new_session=True,  # a terminal's Ctrl-C reaches this process alone
+                preexec_fn=lambda: _restore(mask),
+            )
+        status = _watch(process, command, stop_file, waited, segments, is_first, console)
     finally:
         _end_descendants(segments)
         _unlink(segments)
         shutil.rmtree(folder, ignore_errors=True)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if console is not None:
+            console.end(status)
+    return status
 
 
 def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
@@ -111,6 +133,7 @@ def _watch(
     waited: set[signal.Signals],
     segments: set[int],
     is_first: bool,
+    console: Console | None,
 ) -> int:
     parent = os.getppid()
     asked: signal.Signals | None = None
@@ -121,6 +144,8 @@ def _watch(
             seen = changed
             segments |= segments_in_use()
             next_look = time.monotonic() + (time.monotonic() - start) / _LOOK_SHARE
+        if console is not None:
+            console.update()
         received = signal.sigtimedwait(waited, _LOOK_SECONDS)
         if received is None:
             continue

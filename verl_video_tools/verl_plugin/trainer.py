@@ -88,8 +88,9 @@ class VideoToolsMixin(TellingMixin):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
     Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
-    `record_tokens` (default False), `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay
-    buffer, which asks so often whether rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
+    `record_tokens` (default False), `tracked_rollouts_every` and `tracked_rollouts` (module `tracked_rollouts`),
+    `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay buffer, which asks so often whether
+    rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
     (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
     (default 0.05: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
     actor's), `alarms` (see `alarms`),

@@ -7,8 +7,8 @@ of days. verl makes the trackers itself and has no registry for them, so registr
   has made. Each backend fails for itself.
 - `_write_generations`: the writer of `trainer.rollout_data_dir` and `validation_data_dir`; verl raises its failure in
   the next step.
-- `step`: records, while TransferQueue holds the step's data, and before verl saves its checkpoint: a run that dies
-  after that goes on with the next step.
+- `step`: records, and pictures of some rollouts for trackers (`tracked_rollouts`), while TransferQueue holds the step's
+  data, and before verl saves its checkpoint: a run that dies after that goes on with the next step.
 - `_compute_metrics`: metrics, and alarms on them. Images of trained groups are freed, and what arrives late of groups
   that verl has cleared (`stored_images`).
 - `fit`: a last try.
@@ -31,6 +31,7 @@ from verl_video_tools.core.types import Trajectory
 from verl_video_tools.records.lasting import Lasting
 from verl_video_tools.records.metrics import Rollout, rollout_metrics
 from verl_video_tools.records.records import RecordWriter
+from verl_video_tools.verl_plugin import tracked_rollouts
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.stored_images import release
@@ -108,6 +109,9 @@ class TellingMixin(PPOTrainer):
         folder = options.pop("records_dir", None) or Path(self.config.trainer.default_local_dir) / "trajectories"
         self._write_records = lasting_writer(Path(folder))
         self._record_tokens = bool(options.pop("record_tokens", False))
+        self._tracked_every = options.pop("tracked_rollouts_every", tracked_rollouts.EVERY_STEPS)
+        self._tracked_count = options.pop("tracked_rollouts", tracked_rollouts.COUNT)
+        tracked_rollouts.check_options(self._tracked_every, self._tracked_count)
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._log_probs = ("rollout_log_probs",) if self.config.actor_rollout_ref.rollout.calculate_log_probs else ()
         self._step_lines: list[dict[str, Any]] = []
@@ -127,7 +131,8 @@ class TellingMixin(PPOTrainer):
     def _trackers(self) -> list[Lasting]:
         held = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
         loggers = [self.__dict__[name] for name in held if name in self.__dict__]
-        return [lasting for each in loggers for lasting in each.lasting] + [self._write_generations]
+        own = [self._write_generations, self._track_rollouts]
+        return [lasting for each in loggers for lasting in each.lasting] + own
 
     # --------------------------------------------------------------------------------------------- metrics and records
 
@@ -150,6 +155,8 @@ class TellingMixin(PPOTrainer):
         self._step_lines = []  # if this fails, the last step's are not this one's
         self._step_lines = self._lines(batch, self.global_steps, trained=True)
         self._write_records(self.global_steps, self._step_lines)
+        if self._tracked_every and self.global_steps % self._tracked_every == 0:
+            self._track_rollouts(self.logger.logger, self._step_lines, self.global_steps, self._tracked_count)
 
     def _tell(self, metrics: dict) -> None:
         metrics.update(rollout_metrics([Rollout.from_line(line) for line in self._step_lines]))
@@ -163,6 +170,10 @@ class TellingMixin(PPOTrainer):
     @cached_property
     def _lasting_record(self) -> Lasting:
         return Lasting(self._record, "making records of a step", _RECORD_FAILURES, max_kept=0)
+
+    @cached_property
+    def _track_rollouts(self) -> Lasting:
+        return Lasting(tracked_rollouts.track, "showing rollouts in a tracker", _TRACKING_FAILURES, max_kept=0)
 
     @cached_property
     def _lasting_tell(self) -> Lasting:

@@ -230,7 +230,7 @@ def read_rows(
     if num_rows and not num_with_subtitles:  # some videos may have none, but not all
         raise UsageError(
             f"{files.subtitles}: holds subtitles of none of {num_rows} questions; give the folder where those of the "
-            f"videos lie, named as {page('data')} says for {benchmark.name}, or ask without --subtitles"
+            f"videos lie, named as {page('formats')} says for {benchmark.name}, or ask without --subtitles"
         )
 
 

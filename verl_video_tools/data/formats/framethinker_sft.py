@@ -1,4 +1,4 @@
-"""The cold start of FrameThinker (arXiv 2509.24304): `examples/agent/SFT.json`.
+"""The cold start of FrameThinker (arXiv 2509.24304): `SFT.json` in examples/agent.
 
 Format: a JSON list of `messages` (`user` and `assistant`), `images` (paths of the frames) and `system`. The first
 message of the user is the question, an option per line (`A: text`), then a line per frame, `frame 159: <image>`; later

@@ -3,8 +3,9 @@ multiple-choice questions.
 
 Format: folders `<length>_<source>` (`0_30_s_academic_v0_1`) with JSON lists of `id`, `video` (a path below the folder),
 `data_source` (its name) and `conversations`, in which `from` is "human" and "gpt" in turn. A conversation is about one
-video and may hold several questions, the first behind the mark `<image>`. Questions with options (`*_mc_*.json`) end
-with a line for each and one that asks for a letter, or for letter and text; their answers are "B." or "B. text.".
+video and may hold several questions, a row each, the first behind the mark `<image>`. Questions with options
+(`*_mc_*.json`) end with a line for each and one that asks for a letter, or for letter and text; their answers are "B."
+or "B. text.".
 Descriptions (`*_cap_*.json`) are no questions.
 
 Read second-hand: from the card of lmms-lab/LLaVA-Video-178K, which lists the files, and from converters in other public

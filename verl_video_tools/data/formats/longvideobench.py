@@ -5,7 +5,8 @@ Format: `lvb_val.json`, a list of `id`, `video_path`, `subtitle_path`, `question
 ...; videos `videos/<video_path>`, subtitles `subtitles/<subtitle_path>`, JSON lists of either `start`, `end`
 ("HH:MM:SS.mmm"), `line` or `timestamp` [start, end], `text`. The data set's parquet files have `option0` to `option4`
 instead of `candidates`, "N/A" where there are fewer. The test split is published without answers.
-Its subtitles stand between the frames, each after the frames up to the middle of its time.
+Its subtitles stand between the frames, each after the frames up to the middle of its time, which is shifted by
+`starting_timestamp_for_subtitles`; they end with `duration`.
 Read from github.com/longvideobench/LongVideoBench (longvideobench_dataset.py) and lmms_eval/tasks/longvideobench of
 github.com/EvolvingLMMs-Lab/lmms-eval.
 """

@@ -1,0 +1,230 @@
+"""Every `vvt`, `make` and recipe that a page names: it exists, and so do its options and variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from tests.page_commands import PLACEHOLDER, REPO, Command, commands_of, page_commands
+from verl_video_tools.cli.main import app
+
+ROOT = typer.main.get_command(app)
+MAKEFILE = (REPO / "Makefile").read_text(encoding="utf-8")
+TARGETS = {
+    match[1]: match[2]
+    for match in re.finditer(r"^([a-z][\w-]*):.*\n((?:\t.*\n|[A-Z_]+ .*\n)*)", MAKEFILE, flags=re.MULTILINE)
+}
+"""Lines of each target of the Makefile."""
+
+
+@cache
+def commands() -> list[Command]:
+    return page_commands()
+
+
+def after(command: Command, program: str) -> list[str] | None:
+    """The words behind a program, wherever it stands, such as in `docker run IMAGE vvt doctor`."""
+    words = list(command.words)
+    return words[words.index(program) + 1 :] if program in words else None
+
+
+# ---------------------------------------------------------------------------------------------------------------- vvt
+
+
+def fault_of(words: list[str], whole: bool) -> str | None:
+    """Why `vvt` would not take these words; None if it would."""
+    group, remaining = ROOT, [word.strip("[]") for word in words]  # brackets of what may be left out
+    while remaining and remaining[0] in getattr(group, "commands", {}):
+        group = group.commands[remaining.pop(0)]
+    if hasattr(group, "commands"):
+        known = {"-h", "--help", "COMMAND", "...", *(option for one in group.params for option in one.opts)}
+        return f"no command {remaining[0]}" if remaining and remaining[0] not in known else None
+    given = [word for word in remaining if word != "..."]
+    with_value = {option for one in group.params if not getattr(one, "is_flag", True) for option in one.opts}
+    if not whole and given and given[-1] in with_value:  # an option named without its value
+        given.append(PLACEHOLDER)
+    try:
+        group.make_context("vvt", given)
+    except typer.Exit:  # help
+        return None
+    except typer.TyperException as error:
+        told = error.format_message()
+        is_left_out = told.startswith("Missing ") and (not whole or "..." in remaining)
+        is_letter = not whole and "should be a valid" in told  # `--ulysses n`
+        return None if is_left_out or is_letter else told
+    return None
+
+
+def test_vvt_takes_its_options() -> None:
+    ours = [command for command in commands() if command.page != "docs/cli.md"]  # made from the commands
+    named = [(command, words) for command in ours if (words := after(command, "vvt")) is not None]
+    assert len(named) > 100
+    found = [f"{command}: {fault}" for command, words in named if (fault := fault_of(words, command.whole))]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("vvt doctor --json", None),
+        ("vvt data split a.parquet b.parquet c.parquet", None),
+        ("vvt data split a.parquet b.parquet ...", None),
+        ("vvt dance", "no command dance"),
+        ("vvt data split a.parquet b.parquet", "Missing argument"),
+        ("vvt doctor --loud", "No such option"),
+        ("vvt plan --model m --method x --gpus many", "should be a valid integer"),
+        ("vvt list datasets", "is not one of"),
+    ],
+)
+def test_what_vvt_would_not_take_is_found(line: str, fault: str | None) -> None:
+    (command,) = commands_of(line)
+    told = fault_of(list(command.words[1:]), whole=True)
+    assert told is None if fault is None else fault in str(told)
+
+
+# --------------------------------------------------------------------------------------------------------------- make
+
+
+def text_of_target(target: str) -> str:
+    """Its lines, with the programs that they start, and what every target reads."""
+    lines = TARGETS[target]
+    files = [REPO / name for name in re.findall(r"(?:bash|python) ([\w/.-]+\.(?:sh|py))", lines)]
+    for module in re.findall(r"python -m ((?:benchmarks|tests)\.\w+)", lines):
+        path = REPO / module.replace(".", "/")
+        files += [path.with_suffix(".py")] if path.with_suffix(".py").is_file() else path.glob("*.py")
+    if "PYTEST" in lines:
+        files += (REPO / "tests").rglob("*.py")
+    texts = [text_of_script(path) if path.suffix == ".sh" else path.read_text(encoding="utf-8") for path in files]
+    installs = (REPO / "requirements" / "install.sh").read_text(encoding="utf-8")
+    return "\n".join([lines, *texts, installs, MAKEFILE.partition("help:")[0]])
+
+
+def faults_of_make(command: Command) -> Iterator[str]:
+    words = command.words[1:]
+    targets = [word for word in words if "=" not in word and word != "..."]
+    variables = [*command.variables, *(word.partition("=")[0] for word in words if "=" in word)]
+    for target in targets:
+        if target not in TARGETS:
+            yield f"{command}: no target {target}"
+            continue
+        text = text_of_target(target)
+        yield from (f"{command}: {name} means nothing" for name in variables if not re.search(rf"\b{name}\b", text))
+
+
+def test_make_has_targets_and_variables() -> None:
+    named = [command for command in commands() if command.words[0] == "make"]
+    assert len(named) > 20
+    assert [fault for command in named for fault in faults_of_make(command)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "faults"),
+    [
+        ("DEVICE=cpu make demo", 0),
+        ("make learn METHOD=longvt SEED=1", 0),
+        ("make dinner", 1),
+        ("make learn FLAVOUR=sweet", 1),
+    ],
+)
+def test_what_make_does_not_have_is_found(line: str, faults: int) -> None:
+    (command,) = commands_of(line)
+    assert len(list(faults_of_make(command))) == faults
+
+
+# ------------------------------------------------------------------------------------------------------------ recipes
+
+USERS = {"PATH", "CUDA_VISIBLE_DEVICES", "RAY_API_SERVER_ADDRESS", "PYTHONPATH", "WANDB_MODE", "VVT_JUDGE_API_KEY"}
+"""Variables that other programs read."""
+
+
+@cache
+def text_of_script(script: Path) -> str:
+    """A script with those that it sources or runs, beside it or in recipes."""
+    texts: dict[Path, str] = {}
+    waiting = [script]
+    while waiting:
+        path = waiting.pop()
+        if path in texts or not path.is_file():
+            continue
+        texts[path] = path.read_text(encoding="utf-8")
+        for name in re.findall(r"([\w-]+\.sh)\b", re.sub(r"(?m)^\s*#.*$", "", texts[path])):
+            waiting += [path.parent / name, REPO / "recipes" / name]
+    return "\n".join(texts.values())
+
+
+def faults_of_script(command: Command) -> Iterator[str]:
+    script = REPO / command.words[1]
+    if not script.is_file():
+        yield f"{command}: no such script"
+        return
+    text = text_of_script(script)
+    if script.name == "submit.sh":  # variables, the recipe, its options
+        inner = list(command.words[2:])
+        names = [word.partition("=")[0] for word in inner if re.match(r"[A-Z_]+=", word)]
+        recipe = next(word for word in inner if "=" not in word)
+        variables, text = (*command.variables, *names), text_of_script(REPO / "recipes" / f"{recipe}.sh")
+    else:
+        variables = command.variables
+    for name in set(variables) - USERS:
+        if not re.search(rf"\$\{{?#?!?{name}\b", text):
+            yield f"{command}: {name} means nothing to it"
+
+
+def test_scripts_and_their_variables_exist() -> None:
+    named = [command for command in commands() if command.words[0] == "bash" and command.words[1].endswith(".sh")]
+    own = [command for command in named if re.match(r"(recipes|examples|requirements)/", command.words[1])]
+    assert len(own) > 20
+    others = {command.words[1] for command in named} - {command.words[1] for command in own}
+    assert others <= {"spotter_grpo.sh"}, "a page's own script"
+    assert [fault for command in own for fault in faults_of_script(command)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "faults"),
+    [
+        ("LORA_RANK=32 NNODES=1 bash recipes/longvt_grpo.sh trainer.total_training_steps=2", 0),
+        ("bash recipes/longvt_dpo.sh", 1),
+        ("LORA_RANG=32 bash recipes/longvt_grpo.sh", 1),
+        ("bash examples/ray_job/submit.sh NODES=2 longvt_grpo", 1),
+    ],
+)
+def test_what_a_script_does_not_have_is_found(line: str, faults: int) -> None:
+    (command,) = commands_of(line)
+    assert len(list(faults_of_script(command))) == faults
+
+
+# ------------------------------------------------------------------------------------------------------------ parsing
+
+
+def test_all_commands_of_a_block_are_found() -> None:
+    block = """EVAL=(vvt eval
+    --rows r.parquet) # of all
+"${EVAL[@]}" --out "my folder" > log.txt 2>&1
+a | vvt view X=$(vvt path root) --out "$(cat y)" && vvt doctor; docker run x vvt eval-table # vvt none
+A=1 B="2 3" make test \\
+    C=<some model>
+python -c '
+vvt wrong
+'
+cat > x <<'END'
+vvt wrong
+END
+"""
+    found = [(command.variables, " ".join(command.words)) for command in commands_of(block)]
+    assert sorted(words for _, words in found if "vvt" in words or "make" in words) == sorted(
+        [
+            "vvt eval --rows r.parquet --out my folder",
+            "vvt path root",
+            "vvt view X=PLACEHOLDER --out PLACEHOLDER",
+            "vvt doctor",
+            "docker run x vvt eval-table",
+            "make test C=PLACEHOLDER",
+            "python -c \nvvt wrong\n",
+        ]
+    )
+    assert (("A", "B"), "make test C=PLACEHOLDER") in found

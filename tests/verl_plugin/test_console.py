@@ -1,0 +1,177 @@
+"""What a recipe prints of a run: steps, our messages, and the end of the log of a run that failed."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from verl_video_tools.verl_plugin import console
+from verl_video_tools.verl_plugin.console import MARK, NOISE, Console, clean, metrics, step_line
+
+SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
+RAY = "\x1b[36m(TaskRunnerV1 pid=21972)\x1b[0m "
+STEP = (
+    "step:{step} - global_seqlen/min:2195.0 - rollout/score/mean:0.5 - rollout/acc/mean:0.25 - rollout/flagged:0.0 - "
+    "tool/executed_per_rollout:1.5 - frames/total/mean:11.0 - perf/time_per_step:21.2 - actor/grad_norm:9.1e-05"
+)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Its only item is what `time.monotonic` says."""
+    now = [1000.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
+
+
+class Run:
+    """A log that grows, and what was shown of it."""
+
+    def __init__(self, folder: Path, *, verbose: bool = False, before: str = "") -> None:
+        self.path = folder / "run.log"
+        self.path.write_text(before)
+        self.stream = io.StringIO()
+        self.console = Console(self.path, verbose, self.stream)
+
+    def write(self, text: str) -> None:
+        with self.path.open("a") as file:
+            file.write(text)
+        self.console.update()
+
+    @property
+    def shown(self) -> list[str]:
+        return self.stream.getvalue().splitlines()
+
+
+def test_a_line_per_step_with_the_time_left(tmp_path: Path, clock: list[float]) -> None:
+    run = Run(tmp_path)
+    run.write(f"{RAY}INFO:2026-01-01 00:00:00,150:Total training steps: 12\n")
+    for step in (1, 2, 3):
+        clock[0] += 60
+        run.write(f"{RAY}{STEP.format(step=step)}\n{RAY}WARNING: target_num_threads 8 should not exceed 2\n")
+    line = "reward 0.500, accuracy 0.250, calls 1.50, frames 11.0, flagged 0, 21 s"
+    assert run.shown == [f"step 1/12  {line}", f"step 2/12  {line}, 10 min left", f"step 3/12  {line}, 9 min left"]
+
+
+def test_short_steps_share_a_line_and_the_last_one_is_shown(tmp_path: Path, clock: list[float]) -> None:
+    run = Run(tmp_path)
+    run.write("Total steps: 100, num_warmup_steps: 5\n")
+    for step in range(1, 101):
+        clock[0] += 1
+        bar = f"Epoch 1/1: {step}%|#  | {step}/100 [00:01<06:16,  1.03s/it]"
+        run.write(f"{bar}step:{step} - train/loss:{1 / step} - train/lr:0.001\n")
+    assert [line.split()[1] for line in run.shown] == [*(f"{step}/100" for step in range(10, 101, 10))]
+    assert run.shown[0].startswith("step 10/100  loss 0.1000, learning rate 1.0e-03, ")
+    assert run.shown[-1] == "step 100/100  loss 0.0100, learning rate 1.0e-03"
+
+
+def test_a_run_that_stops_early_shows_how_far_it_came(tmp_path: Path, clock: list[float]) -> None:
+    run = Run(tmp_path)
+    run.write("step:1 - train/loss:2.0\nstep:2 - train/loss:1.0\n")
+    run.console.end(143)
+    assert run.shown == ["step 2  loss 1.0000"]
+
+
+def test_validation_is_shown_at_once(tmp_path: Path, clock: list[float]) -> None:
+    run = Run(tmp_path)
+    run.write(f"{RAY}step:0 - val-core/my_data/acc/mean@1:np.float64(0.233) - val-aux/num_turns/min:np.int64(3)\n")
+    assert run.shown == ["step 0  held-out accuracy (my_data) 0.233"]
+
+
+def test_our_own_messages_pass_and_nothing_else(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write(f"{RAY}{MARK} judge: 3 of 8 judgements failed\x1b[32m [repeated 2x across cluster]\x1b[0m\nINFO: x\n")
+    assert run.shown == [f"{MARK} judge: 3 of 8 judgements failed"]
+
+
+def test_a_long_step_says_what_it_does(tmp_path: Path, clock: list[float]) -> None:
+    run = Run(tmp_path)
+    doing = "step 1/80: generating rollouts for {} s, 2 groups finished, 6 running"
+    run.write(f"{RAY}{MARK} {doing.format(30)}\n")
+    clock[0] += 61
+    run.write(f"{RAY}{MARK} {doing.format(61)}\n{RAY}{MARK} step 2\n")
+    assert run.shown == [doing.format(61)]
+
+
+def test_a_failure_shows_the_end_of_this_start_s_log_without_noise(tmp_path: Path) -> None:
+    run = Run(tmp_path, before="Traceback of an earlier start\n")
+    run.write(f"{RAY}INFO: starting\n{RAY}WARNING: target_num_threads 8 should not exceed 2\n")
+    run.write("Traceback (most recent call last):\n  File x.py\n      ^^^^^\nValueError: no such thing\n")
+    run.console.end(1)
+    assert run.shown == [
+        f"{MARK} failed with exit code 1; the end of {run.path}:",
+        "  INFO: starting",
+        "  Traceback (most recent call last):",
+        "    File x.py",
+        "  ValueError: no such thing",
+    ]
+
+
+@pytest.mark.parametrize("returncode", [0, 130, 143])
+def test_no_end_of_the_log_where_nothing_failed(tmp_path: Path, returncode: int) -> None:
+    run = Run(tmp_path)
+    run.write("ValueError: handled\n")
+    run.console.end(returncode)
+    assert run.shown == []
+
+
+def test_verbose_shows_every_line_as_it_is(tmp_path: Path) -> None:
+    run = Run(tmp_path, verbose=True, before="earlier\n")
+    run.write(f"{RAY}INFO: x\nstep:1 - train/loss:2.0\nhalf a li")
+    run.write("ne\n")
+    run.console.end(1)
+    assert run.shown == [f"{RAY}INFO: x", "step:1 - train/loss:2.0", "half a line"]
+
+
+def test_a_log_that_was_emptied_is_read_from_its_start(tmp_path: Path) -> None:
+    run = Run(tmp_path, before="x" * 1000 + "\n")
+    run.path.write_text("")
+    run.write(f"{MARK} here\n")
+    assert run.shown == [f"{MARK} here"]
+
+
+def test_who_closes_the_output_does_not_end_the_run(tmp_path: Path) -> None:
+    read, written = os.pipe()
+    os.close(read)
+    command = [*SUPERVISE, "--log", str(tmp_path / "run.log"), "--", sys.executable, "-c"]
+    code = f"import time\nfor n in range(3): print('{MARK}', n, flush=True); time.sleep(0.5)"
+    assert subprocess.run([*command, code], stdout=written, timeout=60, check=False).returncode == 0
+    os.close(written)
+    assert (tmp_path / "run.log").read_text().splitlines() == [f"{MARK} {n}" for n in range(3)]
+
+
+def test_a_supervised_command_writes_to_the_log_and_its_failure_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "folder" / "run.log"
+    code = f"import sys; print('out'); print('{MARK} for the user', file=sys.stderr); sys.exit('it failed')"
+    run = subprocess.run(
+        [*SUPERVISE, "--log", str(log), "--", sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (1, "")
+    assert sorted(log.read_text().splitlines()) == sorted(["out", f"{MARK} for the user", "it failed"])
+    shown = run.stdout.splitlines()
+    assert f"{MARK} for the user" in shown and "  it failed" in shown
+    assert f"{MARK} failed with exit code 1; the end of {log}:" in shown
+
+
+def test_lines_and_numbers_are_read() -> None:
+    assert clean(f"  0%| | 0/1\r100%|#| 1/1\r{RAY}text \x1b[32m [repeated 3x across cluster]\x1b[0m\n") == "text"
+    assert metrics("a/b:1.5 - c@1:np.float64(-2e-05) - d:x - e:f:3") == {"a/b": 1.5, "c@1": -2e-05, "e:f": 3.0}
+    assert step_line(1, None, {"actor/entropy": 1.0}, None) is None
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(20, "20 s"), (90, "2 min"), (3 * 3600 + 125, "3 h 02 min")])
+def test_time_left(seconds: float, shown: str) -> None:
+    assert step_line(1, 9, {"train/loss": 1.0}, seconds) == f"step 1/9  loss 1.0000, {shown} left"
+
+
+def test_each_pattern_of_noise_has_a_reason() -> None:
+    assert all(len(reason) > 10 for reason in NOISE.values())
