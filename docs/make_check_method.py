@@ -12,8 +12,9 @@ PAGE = Path(__file__).parent / "check-method.md"
 
 _HEAD = """# Check a method
 
-`vvt check-method` tests the properties that loops, records, evaluation and training need from a method. It runs the method's own prompt,
-grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU, network or policy. A method takes seconds.
+`vvt check-method` tests the properties that loops, records, evaluation and training need from a method. It runs the
+method's own prompt, grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU, network or
+policy. A method takes seconds.
 
 ```bash
 vvt check-method longvt              # a name
@@ -33,8 +34,8 @@ It prints one line per property. Exit codes: 1 if a property fails, 2 for bad us
 `--set FIELD=VALUE` checks another value, `--processor FOLDER` takes sizes and tokens from a model's processor
 (default: as Qwen2.5-VL); [all options](cli.md#vvt-check-method).
 
-A method must pass with its defaults. With `--set compat=reference` it may fail, since published code may break a property; the method's page
-lists where.
+A method must pass with its defaults. With `--set compat=reference` it may fail, since published code may break a
+property; the method's page lists where.
 
 ## Turns to check with
 
@@ -44,11 +45,12 @@ The checker takes example turns from the first of these that gives any:
 2. the class attribute `check_examples`
 3. the turns of the method's oracle
 4. examples between tags in the method's prompt
-5. guesses from the tools' descriptions, written in usual forms or by the method's `write_call(thought, name, arguments)`, as in
-   [compositions](compose.md)
+5. guesses from the tools' descriptions, written in usual forms or by the method's `write_call(thought, name,
+   arguments)`, as in [compositions](compose.md)
 
-A call counts if it is executed on a video of 95 seconds at 5 frames per second; an answer counts if another one can replace it. If none is found,
-`a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails. Then give examples:
+A call counts if it is executed on a video of 95 seconds at 5 frames per second; an answer counts if another one can
+replace it. If none is found, `a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails. Then give
+examples:
 
 ```python
 @dataclass(frozen=True, kw_only=True)

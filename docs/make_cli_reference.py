@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from verl_video_tools.cli.main import app
+from verl_video_tools.cli.main import COMMANDS, DATA_COMMANDS, app
+from verl_video_tools.cli.options import Asking
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "cli.md"
@@ -23,6 +25,7 @@ ABOUT = {
     "eval": "evaluation.md",
     "eval-table": "evaluation.md#intervals-and-differences",
     "replay": "debugging.md",
+    "chat": "chat.md",
     "mcp": "mcp.md",
     "check-method": "check-method.md",
     "check-loop": "loop-conformance.md",
@@ -59,11 +62,14 @@ them. [Shell completion](installation.md#shell-completion) completes commands, o
 | 3 | `vvt replay`: the rollout was lost, such as by a video that cannot be read |
 
 A command never writes over a file that it reads, and replaces another file only with `--overwrite`; `vvt view` and
-`vvt report` redraw their pages. Rows are parquet files: a name such as `rows.jsonl` is refused. Commands that record
-rollouts, and `vvt eval`, continue in the file or folder of an earlier run of the same command.
+`vvt report` redraw their own pages. Rows are parquet files: a name such as `rows.jsonl` is refused. Commands that
+record rollouts, and `vvt eval`, continue in the file or folder of an earlier run of the same command.
 
 Give a repeatable option once for each value. The value of `FIELD=VALUE` is read as JSON, or as text if it is not JSON.
 """
+_SHARED = "Options for asking models"
+_CLASSES = {**COMMANDS, **{f"data {name}": one for name, one in DATA_COMMANDS.items()}}
+_ASKING = frozenset(field.name for field in fields(Asking))
 _EXTRA = re.compile(r"^(.*?)(?: {2})?\[((?:default: |required|x[<>=]|[0-9.]+<).*)\]$", re.DOTALL)
 _TYPES = {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N", "float": "X", "float range": "X"}
 
@@ -71,7 +77,11 @@ _TYPES = {"str": "TEXT", "path": "PATH", "int": "N", "int range": "N", "float": 
 def page() -> str:
     """The text of docs/cli.md."""
     root = typer.main.get_command(app)
-    return "\n".join([HEAD, *_commands(root, "")])
+    command = root.commands["eval"]
+    context = typer.Context(command)
+    asking = _table([one for one in command.get_params(context) if one.name in _ASKING], context)
+    about = "Of every command that records rollouts of a model behind an endpoint.\n"
+    return "\n".join([HEAD, *_commands(root, ""), f"## {_SHARED}\n", about, *asking])
 
 
 def _commands(group: Any, prefix: str) -> Iterator[str]:
@@ -100,12 +110,19 @@ def _section(name: str, command: Any) -> Iterator[str]:
             shown, _, meaning = _signature(one, context)
             yield f"| `{shown}` | {meaning} |"
         yield ""
+    shared = _ASKING if issubclass(_CLASSES[name], Asking) else frozenset()
     if options:
-        yield "| option | default | meaning |\n|---|---|---|"
-        for one in options:
-            shown, default, meaning = _signature(one, context)
-            yield f"| {', '.join(f'`{name}`' for name in shown.split(' / '))} | {default} | {meaning} |"
-        yield ""
+        yield from _table([one for one in options if one.name not in shared], context)
+    if shared:
+        yield f"It also takes the [options for asking models](#{_SHARED.lower().replace(' ', '-')}).\n"
+
+
+def _table(options: Iterable[Any], context: typer.Context) -> Iterator[str]:
+    yield "| option | default | meaning |\n|---|---|---|"
+    for one in options:
+        shown, default, meaning = _signature(one, context)
+        yield f"| {', '.join(f'`{name}`' for name in shown.split(' / '))} | {default} | {meaning} |"
+    yield ""
 
 
 def _signature(parameter: Any, context: typer.Context) -> tuple[str, str, str]:
@@ -121,13 +138,13 @@ def _signature(parameter: Any, context: typer.Context) -> tuple[str, str, str]:
             default = _default(part.removeprefix("default: "), parameter)
         elif bounds := re.fullmatch(r"([\d.]+)<=x<=([\d.]+)", part):  # bounds on one side are those that one expects
             sentences.append(f"{_plain(bounds[1])} to {_plain(bounds[2])}.")
-    if not default and (told := re.search(r"[;.] [Dd]efault:? ([^.]+)\.?$", meaning)):
+    if not default and (told := re.search(r"[;.] [Dd]efault:? ((?:(?!\. ).)+?)\.?$", meaning)):
         meaning, default = meaning[: told.start()] + ".", told[1]
     if kind := re.search(r" <(.+)>$", names):
-        element = re.sub(r"^list\[(.+)\]$", r"\1", kind[1]).lower()
-        if element not in _TYPES:
-            sentences.append(f"One of {', '.join(f'`{choice}`' for choice in kind[1].split('|'))}.")
-        names = names.replace(kind[0], " " + _TYPES.get(element, "NAME"))
+        element = re.sub(r"^list\[(.+)\]$", r"\1", kind[1])
+        if element.lower() not in _TYPES:
+            sentences.append(f"One of {', '.join(f'`{choice}`' for choice in element.split('|'))}.")
+        names = names.replace(kind[0], " " + _TYPES.get(element.lower(), "NAME"))
     if parameter.param_type_name == "argument":
         names = parameter.metavar or parameter.name.upper()
     elif parameter.multiple and "epeatable" not in meaning:

@@ -21,6 +21,8 @@ def on_config(config: Any) -> Any:
     addresses = project.get("urls", {})
     config.site_url = addresses.get("Documentation", config.site_url)
     config.repo_url = addresses.get("Repository") or _web_address(_origin(root)) or config.repo_url
+    if config.repo_url:
+        config.repo_name = config.repo_name or urlsplit(config.repo_url).path.strip("/")
     return config
 
 

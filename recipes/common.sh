@@ -1,6 +1,6 @@
 # Sourced by every recipe, after it has set METHOD: finds the interpreter, the device, and what a CPU run needs, and takes
-# PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
-# the functions quoted, files, log_to_file, log_quietly, supervised, told and collect_ray_options.
+# PRESET (preset.sh). Defines PYTHON, DEVICE, REHEARSE, DRY_RUN, SYNTHETIC, OUTPUT_DIR, DEMO_DIR, the arrays CPU_RL and CPU_PLAIN and
+# the functions quoted, files, log_to_file, log_quietly, supervised, dry_run, told and collect_ray_options.
 REPO=$(CDPATH='' cd -- "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 if [ -z "${PYTHON:-}" ]; then
@@ -17,6 +17,9 @@ fi
 
 # Two steps and a resumed one with the options of a real run (rehearsal.sh), on the synthetic world.
 REHEARSE=${REHEARSE:-0}
+
+# Checks everything that can be checked without Ray, an inference engine or weights, and ends (docs/dry-run.md).
+DRY_RUN=${DRY_RUN:-0} STAND_IN=
 
 # The synthetic world and the tiny model instead of a real data set: always without a GPU, on request with one.
 if [ "$DEVICE" = cpu ] || [ "$REHEARSE" != 0 ]; then SYNTHETIC=1; else SYNTHETIC=${SYNTHETIC:-0}; fi
@@ -79,7 +82,7 @@ log_to_file() { # FOLDER
     case $LOGGER in *'"console"'*) ;; *) LOGGER="${LOGGER%]},\"console\"]" ;; esac
     case $LOGGER in *'"file"'*) ;; *) LOGGER="${LOGGER%]},\"file\"]" ;; esac
     export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$1/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
-    mkdir -p "$1"
+    [ "$DRY_RUN" != 0 ] || mkdir -p "$1"
 }
 
 # Fills the array QUIETLY, options of `supervised` for a training run of FOLDER: what it prints goes to FOLDER/run.log, and
@@ -104,6 +107,15 @@ supervised() { # [OPTION ...] -- COMMAND [ARGUMENT ...]
     done
     trap - INT TERM HUP
     return "$status"
+}
+
+# With DRY_RUN=1: checks what verl would be started with, prints one table, and ends the recipe. STAND_IN is the model
+# whose tokenizer and processor are taken where the run's own is trained by the recipe first.
+dry_run() { # grpo|sft [VERL_OPTION ...]
+    [ "$DRY_RUN" != 0 ] || return 0
+    local kind=$1
+    shift
+    exec "$PYTHON" -m verl_video_tools.dry_run --kind "$kind" --device "$DEVICE" ${STAND_IN:+--stand-in "$STAND_IN"} -- "$@"
 }
 
 # Runs a command that only tells of a run which has succeeded: one that fails says so, and the recipe goes on.

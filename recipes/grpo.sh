@@ -106,8 +106,9 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     make_demo
     if [ ! -f "$MODEL_PATH/config.json" ]; then
         [ "$MODEL_PATH" = "$SFT_DIR/huggingface" ] || { echo "MODEL_PATH=$MODEL_PATH holds no model" >&2; exit 2; }
+        STAND_IN=$DEMO_DIR/base
         # What was set from outside is meant for this run, and a rehearsal for reinforcement learning.
-        supervised -- env -u REHEARSE -u PRESET -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
+        [ "$DRY_RUN" != 0 ] || supervised -- env -u REHEARSE -u PRESET -u TRAIN_FILES -u MODEL_PATH -u LEARNING_RATE -u TRAIN_BATCH_SIZE -u MICRO_BATCH_SIZE -u TOTAL_EPOCHS \
             -u SAVE_FREQ -u NNODES -u EXPERIMENT_NAME -u LOGGER -u VERL_FILE_LOGGER_PATH -u FREEZE_VISION_TOWER -u LORA_RANK -u LORA_ALPHA \
             SYNTHETIC=1 SFT_DIR="$SFT_DIR" DEMO_DIR="$DEMO_DIR" BASE_FAMILY="$BASE_FAMILY" bash "${SFT_RECIPE:-$REPO/recipes/${METHOD}_sft.sh}"
     fi
@@ -167,11 +168,11 @@ STOP_OPTIONS=() # the trainer looks for this file (STOP_FILE in verl_plugin/trai
 [ "$SAVE_ON_SIGNAL" = 0 ] || STOP_OPTIONS=(--stop-file "$RUN_DIR/stop_requested")
 collect_ray_options
 train() { # [VERL_OPTION ...]
-    local status
+    local status options=("${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" "${ALGORITHM[@]}" \
+        "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" "${RAY_OPTIONS[@]}" "$@")
+    dry_run grpo "${options[@]}"
     log_quietly "$RUN_DIR"
-    supervised "${QUIETLY[@]}" ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${DATA[@]}" "${MODEL[@]}" "${ACTOR[@]}" "${ROLLOUT[@]}" "${REWARD[@]}" \
-        "${ALGORITHM[@]}" "${TRAINER[@]}" "${METHOD_OPTIONS[@]}" "${SETTING_OPTIONS[@]}" "${CPU_RL[@]}" \
-        "${RAY_OPTIONS[@]}" "$@" || {
+    supervised "${QUIETLY[@]}" ${STOP_OPTIONS[@]+"${STOP_OPTIONS[@]}"} -- "$PYTHON" -m verl.trainer.main_ppo "${options[@]}" || {
         status=$?
         case $status in 129 | 130 | 143) exit $status ;; esac # a signal, not a lost node
         [ "${RAY_ADDRESS:-local}" = local ] || timeout 120 "$PYTHON" -m verl_video_tools.verl_plugin.lost_nodes >&2 || true

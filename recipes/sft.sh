@@ -72,6 +72,9 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     fi
 fi
 
+if [ "$DRY_RUN" != 0 ]; then # which is made on one machine alone
+    NODE_RANK=${NODE_RANK:-0} MASTER_ADDR=${MASTER_ADDR:-dry-run}
+fi
 if [ "$DEVICE" = gpu ]; then
     LAUNCH=("$PYTHON" -m torch.distributed.run --standalone --nnodes="$NNODES" --nproc_per_node="$NDEVICES_PER_NODE"
         -m verl.trainer.sft_trainer)
@@ -110,9 +113,10 @@ TRAINER=(
     trainer.nnodes="$NNODES" trainer.n_gpus_per_node="$NDEVICES_PER_NODE"
 )
 
+OPTIONS=("${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@")
+dry_run sft "${OPTIONS[@]}"
 log_quietly "$SFT_DIR"
-supervised "${QUIETLY[@]}" -- "${LAUNCH[@]}" "${DATA[@]}" "${MODEL[@]}" "${ENGINE[@]}" "${OPTIMIZER[@]}" "${TRAINER[@]}" \
-    "${SETTING_OPTIONS[@]}" "${DEVICE_OPTIONS[@]}" "$@"
+supervised "${QUIETLY[@]}" -- "${LAUNCH[@]}" "${OPTIONS[@]}"
 
 # ------------------------------------------------------------------------------------------------------------- result
 if [ "${NODE_RANK:-0}" = 0 ]; then

@@ -16,7 +16,7 @@ PAGES = [
     *sorted((REPO / "examples").rglob("README.md")),
 ]
 SEPARATORS = {";", "&&", "||", "|", "&", "(", ")", ";;"}
-INLINE = re.compile(r"`((?:[A-Z_]+=\S+ +)*(?:vvt|make|bash) [^`]+)`")
+INLINE = re.compile(r"`((?:[A-Z_]+=\S+ +)*(?:vvt|make|bash|python3?) [^`]+)`")
 PLACEHOLDER = "PLACEHOLDER"
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")

@@ -166,6 +166,7 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
         num_bytes = sum(entry.compress_size for entry in archive.infolist())
         metadata = f"verl_video_tools-{project['version']}.dist-info"
         entry_points = archive.read(f"{metadata}/entry_points.txt").decode()
+        archive.extractall(tmp_path / "installed")
     wanted = {
         str(path.relative_to(REPO)) for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts
     }
@@ -176,6 +177,13 @@ def test_wheel_holds_every_file_of_the_package(tmp_path: Path, project: dict[str
         for page in pages
         if not page.startswith("verl_video_tools/docs/api/")  # made from the code
     }, "messages cite them"
+    code = "from verl_video_tools.core.pages import page; print(page('judge'))"
+    command = [sys.executable, "-c", code]
+    environment = {"PYTHONPATH": str(tmp_path / "installed"), "PATH": "/usr/bin:/bin"}
+    cited = subprocess.run(
+        command, check=True, timeout=60, cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert cited.stdout.strip() == (tmp_path / "installed" / "verl_video_tools" / "docs" / "judge.md").as_uri()
     assert num_bytes < 1_500_000, "weights of models are in the repository, not in the package"
     assert {name for name in held if not name.startswith(("verl_video_tools/", f"{metadata}/"))} == set()
     assert f"{metadata}/licenses/LICENSE" in held

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,50 @@ def test_scripts_and_their_variables_exist() -> None:
 def test_what_a_script_does_not_have_is_found(line: str, faults: int) -> None:
     (command,) = commands_of(line)
     assert len(list(faults_of_script(command))) == faults
+
+
+# ------------------------------------------------------------------------------------------------------------ modules
+
+
+def source_of(program: str) -> str | None:
+    """Text of one of our modules or programs; None if there is none."""
+    path = REPO / program if program.endswith(".py") else REPO / program.replace(".", "/")
+    if path.is_dir():
+        return "\n".join(one.read_text(encoding="utf-8") for one in path.rglob("*.py"))
+    path = path if program.endswith(".py") else path.with_suffix(".py")
+    return path.read_text(encoding="utf-8") if path.is_file() else None
+
+
+def faults_of_python(command: Command) -> list[str]:
+    words = list(takewhile(lambda word: word != "--", command.words[1:]))  # what follows is another program's
+    program = next((word for word in words if word != "-m"), "")
+    if not re.match(r"(benchmarks|tests|examples|docs|requirements|verl_video_tools)[./]", program):
+        return []  # other packages, or code on the command line
+    source = source_of(program)
+    if source is None:
+        return [f"{command}: no {program}"]
+    options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+    return [f"{command}: {option} is unknown" for option in sorted(options) if f'"{option}"' not in source]
+
+
+def test_programs_and_their_options_exist() -> None:
+    named = [command for command in commands() if re.fullmatch(r"python3?", command.words[0])]
+    assert len(named) > 20
+    assert [fault for command in named for fault in faults_of_python(command)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "faults"),
+    [
+        ("python -m benchmarks.scale --methods longvt", 0),
+        ("python -m benchmarks.none", 1),
+        ("python -m benchmarks.scale --method longvt", 1),
+        ("python -m pytest -q", 0),
+    ],
+)
+def test_a_program_that_does_not_exist_is_found(line: str, faults: int) -> None:
+    (command,) = commands_of(line)
+    assert len(faults_of_python(command)) == faults
 
 
 # ------------------------------------------------------------------------------------------------------------ parsing

@@ -17,7 +17,7 @@ SITE = yaml.safe_load((REPO / "mkdocs.yml").read_text(encoding="utf-8"))
 
 def configured(folder: Path, urls: str) -> Any:
     (folder / "pyproject.toml").write_text(f"[project]\nname = 'x'\n{urls}")
-    config = SimpleNamespace(config_file_path=str(folder / "mkdocs.yml"), site_url=None, repo_url=None)
+    config = SimpleNamespace(config_file_path=str(folder / "mkdocs.yml"), site_url=None, repo_url=None, repo_name=None)
     return HOOKS["on_config"](config)
 
 
@@ -25,6 +25,7 @@ def test_addresses_are_those_of_the_project(tmp_path: Path) -> None:
     urls = "[project.urls]\nDocumentation = 'https://docs.example.org/'\nRepository = 'https://example.org/r'\n"
     config = configured(tmp_path, urls)
     assert (config.site_url, config.repo_url) == ("https://docs.example.org/", "https://example.org/r")
+    assert config.repo_name == "r"
     config = configured(tmp_path, "")
     assert (config.site_url, config.repo_url) == (None, None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from verl_video_tools.cli.files import check_continued, check_outputs
+from verl_video_tools.cli.files import check_continued, check_outputs, check_page
 from verl_video_tools.cli.main import run
 from verl_video_tools.core.errors import UsageError
 
@@ -91,6 +91,19 @@ def test_files_of_a_folder_that_is_another_s_stay(name: str, folder: Path, capsy
 def test_two_outputs_are_two_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "split", "rows.parquet", "a.parquet", "./a.parquet"]) == 2
     assert "a.parquet is to be written twice; name two files" in capsys.readouterr().err
+
+
+def test_a_page_is_drawn_anew_over_a_page_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "step_000001.jsonl").write_text("")
+    for name, content in {"page.html": "<!doctype html>\n<p>old</p>", "empty.html": "", "notes.html": "mine"}.items():
+        (folder / name).write_text(content)
+    check_page(Path("page.html"))
+    check_page(Path("empty.html"))
+    assert run(["view", ".", "--out", "notes.html"]) == 2
+    assert "notes.html exists and is no HTML page; name another file" in capsys.readouterr().err
+    assert run(["view", "step_000001.jsonl", "--out", "step_000001.jsonl"]) == 2
+    assert "step_000001.jsonl is the source" in capsys.readouterr().err
+    assert (folder / "notes.html").read_text() == "mine"
 
 
 def test_links_to_the_source_are_the_source(folder: Path) -> None:

@@ -135,7 +135,7 @@ class TestTorchcodec:
 
     def test_present_but_not_loadable(self, installed: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
         installed["torchcodec"] = "0.13.0"
-        monkeypatch.setattr(probes, "_python_error", lambda code: "RuntimeError: no FFmpeg")
+        monkeypatch.setattr(probes, "python_error", lambda code: "RuntimeError: no FFmpeg")
         check = probes.check_torchcodec_loads()
         assert check is not None
         assert check.status is Status.WARNING
@@ -206,7 +206,7 @@ class TestMachine:
         assert probes.check_gpu("gpu").status is Status.FAILED
 
     def test_torch_cannot_use_the_gpu(self, nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(probes, "_python_error", lambda code: "RuntimeError: driver too old")
+        monkeypatch.setattr(probes, "python_error", lambda code: "RuntimeError: driver too old")
         check = probes.check_cuda("gpu")
         assert check is not None
         assert check.status is Status.FAILED
@@ -228,18 +228,20 @@ class TestMachine:
         assert "use_remove_padding=False" in missing.detail and "flash-attn==2.8.3" in missing.fix
         installed["flash-attn"] = "2.8.3"
         monkeypatch.setattr(probes, "module_exists", lambda module: True)
-        monkeypatch.setattr(probes, "_python_error", lambda code: "")
+        monkeypatch.setattr(probes, "python_error", lambda code: "")
         found = probes.check_flash_attention("gpu")
         assert found is not None and found.status is Status.OK
-        monkeypatch.setattr(probes, "_python_error", lambda code: "ImportError: undefined symbol")
+        monkeypatch.setattr(probes, "python_error", lambda code: "ImportError: undefined symbol")
         broken = probes.check_flash_attention("gpu")
         assert broken is not None and broken.status is Status.WARNING and "undefined symbol" in broken.detail
 
     def test_code_in_another_process(self) -> None:
-        assert probes._python_error("pass") == ""
-        assert probes._python_error("import no_such_module") == "ModuleNotFoundError: No module named 'no_such_module'"
-        assert probes._python_error("import os; os._exit(3)") == "exit code 3"
-        assert "timed out" in probes._python_error("import time; time.sleep(60)", timeout_seconds=0.2)
+        assert environment.python_error("pass") == ""
+        assert (
+            environment.python_error("import no_such_module") == "ModuleNotFoundError: No module named 'no_such_module'"
+        )
+        assert environment.python_error("import os; os._exit(3)") == "exit code 3"
+        assert "timed out" in environment.python_error("import time; time.sleep(60)", timeout_seconds=0.2)
 
     def test_shared_memory(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         usage = type("usage", (), {"total": 64 * 2**20})

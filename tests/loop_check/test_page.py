@@ -26,6 +26,8 @@ def table(section: str) -> dict[str, str]:
 def test_faults_and_checks_are_those_of_the_code() -> None:
     assert table("Faults") == dict(TOLD)
     assert table("Checks") == dict(sentences())
+    made = runpy.run_path(str(DOCS / "make_loop_conformance.py"))["with_sentences"](PAGE)
+    assert made == PAGE, "run python docs/make_loop_conformance.py"
 
 
 def test_a_round_of_faults() -> None:

@@ -29,17 +29,17 @@ class Budget:
 
     method: Annotated[str, typer.Option(help="Name of the method.", autocompletion=names_of("methods"))]
     processor: Annotated[
-        str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model, whose processor counts.")
+        str, typer.Option(metavar="MODEL_DIR", help="Folder or name of the model whose processor counts tokens.")
     ]
     duration: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Of the video.")] = 3600.0
     size: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="Of the video, in pixels.")] = "1920x1080"
     fps: Annotated[float, typer.Option(min=0.1, help="Frames per second of the video.")] = 30.0
-    turn_tokens: Annotated[int, typer.Option(min=1, help="What the policy writes in a turn.")] = 512
+    turn_tokens: Annotated[int, typer.Option(min=1, help="Tokens that the policy writes per turn.")] = 512
     question: Annotated[
         str, typer.Option(help="Text of the question, with its options.", show_default="one with four options")
     ] = _QUESTION
     min_pixels: Annotated[int | None, typer.Option(help="The run's data.mm_processor_kwargs.min_pixels.")] = None
-    max_pixels: Annotated[int | None, typer.Option(help="Likewise, max_pixels.")] = None
+    max_pixels: Annotated[int | None, typer.Option(help="The run's data.mm_processor_kwargs.max_pixels.")] = None
     assignments: Settings = None
 
     def run(self) -> None:

@@ -17,11 +17,13 @@ class CheckLoop:
     """Audit a conformance run of an agent loop. Exits 1 if a clean row breaks a check, or if a planted fault is trained
     on and breaks none."""
 
-    folder: Annotated[Path, typer.Argument(help="What the run's taps have written (VVT_LOOP_CHECK_DIR).")]
-    model: Annotated[Path, typer.Option(help="Folder of the model that the run has started from.")]
+    folder: Annotated[Path, typer.Argument(help="Folder that the run wrote (VVT_LOOP_CHECK_DIR).")]
+    model: Annotated[Path, typer.Option(help="Folder of the model that the run started from.")]
     checkpoints: Annotated[
         Path | None,
-        typer.Option(help="The run's trainer.default_local_dir: policies of later steps. Without, step 1 is compared."),
+        typer.Option(
+            help="The run's trainer.default_local_dir: policies of later steps. Without it, step 1 is compared."
+        ),
     ] = None
     max_difference: Annotated[
         float,
@@ -29,9 +31,9 @@ class CheckLoop:
     ] = 3e-4
     max_probs_diff: Annotated[
         float,
-        typer.Option(min=0.0, help="From which difference of probabilities on training tells of it, by an alarm."),
+        typer.Option(min=0.0, help="Difference of probabilities from which training raises its alarm."),
     ] = 0.05
-    out: Annotated[Path | None, typer.Option(help="JSON file to write, with what each check has found.")] = None
+    out: Annotated[Path | None, typer.Option(help="JSON file to write: the findings of each check.")] = None
     overwrite: Overwrite = False
 
     def run(self) -> int:

@@ -33,7 +33,7 @@ class CheckMethod:
     ] = None
     all_methods: Annotated[bool, typer.Option("--all", help="Check every method that is installed.")] = False
     turns: Annotated[
-        Path | None, typer.Option(help="JSON file: list of turns that call or answer, where none are found.")
+        Path | None, typer.Option(help="JSON file: list of turns that call or answer, if the checker finds none.")
     ] = None
     settings: Settings = None
     processor: Annotated[

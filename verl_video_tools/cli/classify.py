@@ -18,11 +18,17 @@ class Classify(Asking):
     """Sort questions into Direct, Adaptive and Active. Two models answer them; exits 1 if all failed."""
 
     rows: Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Rows with the questions.")]
-    out_dir: Annotated[Path, typer.Argument(help="Folder for rollouts, rows and report; goes on where it stops.")]
+    out_dir: Annotated[
+        Path, typer.Argument(help="Folder for rollouts, rows and report; a classification in it is continued.")
+    ]
     base_model_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the base model.")]
     teacher_url: Annotated[str, typer.Option(metavar="URL", help="Endpoint of the teacher.")]
-    base_model: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None
-    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Default: the first that is served.")] = None
+    base_model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Base model; default: the first that is served.")
+    ] = None
+    teacher: Annotated[str | None, typer.Option(metavar="NAME", help="Teacher; default: the first that is served.")] = (
+        None
+    )
     method: Annotated[str, typer.Option(help="Method whose loop and tools the teacher has.")] = "videobrain"
     settings: Annotated[
         list[str] | None,

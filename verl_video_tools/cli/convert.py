@@ -36,66 +36,64 @@ class Convert:
         typer.Option(
             "--from",
             metavar="FORMAT",
-            help="Write our rows; FORMAT is the source's: table, for one of your own, or one of `vvt list formats`.",
+            help="Format of the source: table (your own), or one of `vvt list formats`. Writes our rows.",
             autocompletion=names_of("formats"),
         ),
     ] = None
     loop: Annotated[
-        Literal["tool_agent"] | None, typer.Option("--for", help="Write rows for this agent loop, from ours.")
+        Literal["tool_agent"] | None, typer.Option("--for", help="Agent loop to write rows for, from ours.")
     ] = None
     method: Annotated[
         str | None,
         typer.Option(
-            help="--from: agent_name of the rows; default: none. --for: method whose first look and tools they get, "
+            help="--from: agent_name of the rows. --for: method whose first frames and tools they get, "
             "framethinker (default), longvt or videobrain.",
             autocompletion=names_of("methods"),
         ),
     ] = None
     videos: Annotated[
-        Path | None, typer.Option(help="--from: folder of the videos; default for a table: the folder it lies in.")
+        Path | None, typer.Option(help="--from: folder of the videos; default: for a table, its folder.")
     ] = None
     column_map: Annotated[
         list[str] | None,
         typer.Option(
             "--map",
             metavar="FIELD=COLUMN,...",
-            help="--from table: columns that were guessed wrong, such as question=Q,options=a+b+c; repeatable.",
+            help="--from table: columns instead of the guessed ones, such as question=Q,options=a+b+c; repeatable.",
         ),
     ] = None
     yes: Annotated[
-        bool, typer.Option("--yes", help="--from table: write without asking; needed where nobody can be asked.")
+        bool, typer.Option("--yes", help="--from table: write without asking; needed without a terminal.")
     ] = False
     overwrite: Overwrite = False
     subtitles: Annotated[
-        Path | None, typer.Option(help="--from: folder of subtitles, to be told with the questions.")
+        Path | None, typer.Option(help="--from: folder of subtitles, to be shown with the questions.")
     ] = None
     subtitle_frames: Annotated[
         int | None,
-        typer.Option(min=1, help="--from: only subtitles shown at so many evenly spaced moments."),
+        typer.Option(min=1, help="--from: only subtitles shown at this number of evenly spaced moments."),
     ] = None
     turns: Annotated[
         bool,
-        typer.Option("--turns", help="--from: rows for fine-tuning on the published reasoning; takes --method."),
+        typer.Option("--turns", help="--from: rows for fine-tuning on the published reasoning; needs --method."),
     ] = False
     questions: Annotated[
         Path | None,
         typer.Option(
             metavar="ROWS.parquet",
-            help="--turns: rows of the same questions, for dialogues that name no video, truth or segment.",
+            help="--turns: rows of the same questions, for dialogues without video, truth or segment.",
         ),
     ] = None
     replay: Annotated[
         Path | None,
         typer.Option(
             metavar="RECORDS.jsonl",
-            help="--turns: execute every dialogue, leave out what does not replay, write the others' records here.",
+            help="--turns: execute every dialogue, skip those that do not replay, write the others' records here.",
         ),
     ] = None
     texts: Annotated[
         Path | None,
-        typer.Option(
-            metavar="TEXTS.jsonl", help="--turns: write the dialogues that are left out here, with the reason."
-        ),
+        typer.Option(metavar="TEXTS.jsonl", help="--turns: write the skipped dialogues here, with the reason."),
     ] = None
     split: Annotated[str | None, typer.Option(help="--from: name of the split; default: the format's.")] = None
     settings: Annotated[
@@ -107,7 +105,7 @@ class Convert:
     system_prompt_file: Annotated[Path | None, typer.Option(help="--for: text that replaces our system prompt.")] = None
     skip_unreadable: Annotated[
         bool,
-        typer.Option("--skip-unreadable", help="--for: leave out rows whose video cannot be read."),
+        typer.Option("--skip-unreadable", help="--for: skip rows whose video cannot be read."),
     ] = False
 
     def run(self) -> None:

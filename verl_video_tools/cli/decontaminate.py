@@ -18,7 +18,9 @@ class Decontaminate:
     """Leave out rows whose video occurs in a benchmark."""
 
     source: Rows
-    out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="File to write: the rows that are clean.")]
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT.parquet", help="File to write: rows whose video is in no benchmark.")
+    ]
     against: Annotated[
         list[str],
         typer.Option(

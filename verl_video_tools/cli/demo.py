@@ -20,22 +20,29 @@ class Demo:
     out: Annotated[Path, typer.Option(help="Folder for videos, rows and base model; made if missing.")]
     train_videos: Annotated[int, typer.Option(min=1, help="Videos of the training split.")] = 96
     test_videos: Annotated[
-        int | None, typer.Option(min=1, help="Videos of the test split; default 24, with --needle or --spatial 134.")
+        int | None,
+        typer.Option(min=1, help="Videos of the test split; default: 24, or 134 with --needle or --spatial."),
     ] = None
     questions_per_video: Annotated[int, typer.Option(min=1, help="Questions asked about each video.")] = 4
     seed: Annotated[int, typer.Option(min=0, help="Seed of videos and questions.")] = 0
     agent_name: Annotated[
-        list[str] | None, typer.Option(help="Method that the rows select; several share them. Default: framethinker.")
+        list[str] | None,
+        typer.Option(
+            help="Method that the rows select; repeat it to divide them among several; default: framethinker."
+        ),
     ] = None
     open_ended: Annotated[
         bool, typer.Option("--open-ended", help="Ask in seconds and without options; training then needs a judge.")
     ] = False
     needle: Annotated[
-        bool, typer.Option("--needle", help="Videos of 1 to 10 minutes, decided by events that the first look misses.")
+        bool,
+        typer.Option(
+            "--needle", help="Videos of 1 to 10 minutes whose questions depend on events between the first frames."
+        ),
     ] = False
     spatial: Annotated[
         bool,
-        typer.Option("--spatial", help="Videos whose questions take a part of the video, and then a part of a frame."),
+        typer.Option("--spatial", help="Videos whose questions need a part of the video, then a part of a frame."),
     ] = False
     family: Annotated[Family, typer.Option(help="Architecture of the base model.")] = "qwen2_5_vl"
 

@@ -7,12 +7,26 @@ from typing import Annotated
 import typer
 
 from verl_video_tools.cli.options import command
+from verl_video_tools.core.errors import UsageError
 
 
 @command
 class Doctor:
-    """Check whether this installation can train. Exits with 1, and prints the fix, if a needed part is wrong."""
+    """Check whether this installation can train, or with --run, whether a recipe can run. Exits 1 with fixes if not."""
 
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[VERL_OPTION]...", help="With --run: options of verl, as behind the recipe."),
+    ] = None
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--run",
+            metavar="RECIPE",
+            help="Path or name of a recipe, such as longvt_grpo: check its configuration, model, rows and services "
+            "with the variables of this shell, and start nothing.",
+        ),
+    ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False
     judge_base_url: Annotated[
         str | None,
@@ -23,6 +37,14 @@ class Doctor:
     ] = None
 
     def run(self) -> int:
+        if self.recipe is not None:
+            if self.judge_base_url or self.judge_model:
+                raise UsageError("with --run the judge is the one that the run's options name")
+            from verl_video_tools.cli.recipe import dry_run
+
+            return dry_run(self.recipe, self.options or [], self.as_json)
+        if self.options:
+            raise UsageError(f"options of verl belong to a recipe: vvt doctor --run RECIPE {' '.join(self.options)}")
         from verl_video_tools.cli.doctor_report import report
 
         return report(self.as_json, self.judge_base_url, self.judge_model)

@@ -20,7 +20,7 @@ class EvalTable:
     results: Annotated[list[Path], typer.Argument(help="Folders that `vvt eval` wrote.")]
     out: Annotated[Path, typer.Option(help="Folder for table.md, .tex, .csv, .json, paired.json and the plots.")]
     power: Annotated[
-        bool, typer.Option("--power", help="Also tell what difference so many items and videos can show.")
+        bool, typer.Option("--power", help="Add the smallest difference that these items and videos can show.")
     ] = False
     overwrite: Overwrite = False
 

@@ -27,7 +27,7 @@ _MOST_FAILURES_SHOWN = 20
 class Evaluate(Asking):
     """Evaluate a model with the loop and graders of training. Exits 1 if all items failed."""
 
-    out: Annotated[Path, typer.Option(help="Folder for rollouts and result; goes on where it stops.")]
+    out: Annotated[Path, typer.Option(help="Folder for rollouts and results; an evaluation in it is continued.")]
     method: Annotated[
         str | None,
         typer.Option(
@@ -38,7 +38,7 @@ class Evaluate(Asking):
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Options of a published evaluation; those given here come before them.",
+            help="Options of a published evaluation; options given here override them.",
             autocompletion=names_of("protocols"),
         ),
     ] = None
@@ -55,13 +55,13 @@ class Evaluate(Asking):
     videos: Annotated[Path | None, typer.Option(help="Folder of the benchmark's videos.")] = None
     subtitles: Annotated[Path | None, typer.Option(help="Folder of its subtitles; default: ask without.")] = None
     subtitle_frames: Annotated[
-        int | None, typer.Option(min=1, help="Only subtitles shown at so many evenly spaced frames.")
+        int | None, typer.Option(min=1, help="Only subtitles shown at this number of evenly spaced frames.")
     ] = None
     extractor: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Published rule to also read answers by; default: the benchmark's.",
+            help="Published rule that also reads answers; default: the benchmark's.",
             autocompletion=names_of("extractors"),
         ),
     ] = None
@@ -69,10 +69,10 @@ class Evaluate(Asking):
         list[str] | None,
         typer.Option(metavar="FIELD=VALUE", help="Only questions with this value, such as duration=long; repeatable."),
     ] = None
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many of them, the same ones in every run.")] = None
-    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, with seeds of their own.")] = 1
+    limit: Annotated[int | None, typer.Option(min=1, help="Number of questions, the same ones in every run.")] = None
+    repeats: Annotated[int, typer.Option(min=1, help="Times that each question is asked, each with its own seed.")] = 1
     control: Annotated[
-        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy rests on; repeatable.")
+        list[Control] | None, typer.Option(help="Change what is asked, to see what accuracy depends on; repeatable.")
     ] = None
     base_url: Annotated[list[str] | None, BASE_URL] = None
     serve: Serve = None
@@ -80,21 +80,20 @@ class Evaluate(Asking):
     model: Model = None
     processor: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Folder or name of the model, whose processor decides the images' sizes."),
+        typer.Option(metavar="DIR", help="Folder or name of the model whose processor sizes images."),
     ] = None
     min_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
     max_pixels: Annotated[int | None, typer.Option(min=1, help="As data.mm_processor_kwargs in training.")] = None
     settings: Settings = None
-    temperature: Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")] = 0.0
+    temperature: Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")] = 0.0
     seed: Seed = None
-    cache: Annotated[
-        Path | None, typer.Option(help="Folder that keeps greedy or seeded replies, for runs that ask the same.")
-    ] = None
+    cache: Annotated[Path | None, typer.Option(help="Folder that caches greedy or seeded replies.")] = None
     attempts: Annotated[
-        int, typer.Option(min=1, help="At a question at most, where the method verifies them (framethinker: 3).")
+        int,
+        typer.Option(min=1, help="Most attempts at a question, where the method verifies answers (framethinker: 3)."),
     ] = 1
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed/--keep-failed", help="Ask items again that an earlier run failed on.")
+        bool, typer.Option("--retry-failed/--keep-failed", help="Repeat items that failed in an earlier run.")
     ] = True
 
     given_options: ClassVar[frozenset[str]] = frozenset()

@@ -13,7 +13,7 @@ from verl_video_tools.cli.progress import progress_bars
 
 @command
 class ExportHF:
-    """Write rollouts as a Hugging Face dataset. `datasets.load_dataset` reads its folder."""
+    """Write recorded rollouts with frames for Hugging Face. `datasets.load_dataset` reads the folder."""
 
     records: Annotated[
         Path, typer.Argument(metavar="RUN", help="Folder of a run or of its trajectories, or one file of records.")

@@ -24,17 +24,19 @@ class ExportRFT:
     min_accuracy: MinAccuracy = None
     min_iou: MinIoU = 0.3
     well_formed: WellFormed = False
-    min_step: Annotated[int | None, typer.Option(help="First step whose rollouts count; default: the first.")] = None
-    max_step: Annotated[int | None, typer.Option(help="Last step whose rollouts count; default: the last.")] = None
+    min_step: Annotated[int | None, typer.Option(help="First step to take rollouts from; default: the first.")] = None
+    max_step: Annotated[int | None, typer.Option(help="Last step to take rollouts from; default: the last.")] = None
     cold_start: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Rows with turns of the cold start, to be mixed in; repeatable."),
     ] = None
     cold_share: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Their share of all rows at most; default: 0.94, as published."),
+        typer.Option(
+            min=0.0, max=1.0, help="Largest share of cold-start rows among all rows; default: 0.94, as published."
+        ),
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of the choice among the rows of the cold start.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed for the choice of cold-start rows.")] = 0
     keep_reasoning: KeepReasoning = False
     overwrite: Overwrite = False
 

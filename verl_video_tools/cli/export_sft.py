@@ -14,13 +14,17 @@ from verl_video_tools.core.errors import UsageError
 
 MinAccuracy = Annotated[
     float | None,
-    typer.Option(min=0.0, help="Least reward for accuracy; default: that of a correct answer."),
+    typer.Option(min=0.0, help="Lowest accuracy reward; default: that of a correct answer."),
 ]
 MinIoU = Annotated[
-    float, typer.Option(min=0.0, max=1.0, help="Least overlap of the last look with the annotated segment; 0: any.")
+    float,
+    typer.Option(
+        min=0.0, max=1.0, help="Lowest overlap (IoU) of the last segment shown with the annotated one; 0: any."
+    ),
 ]
 KeepReasoning = Annotated[
-    bool, typer.Option("--keep-reasoning", help="Also write recorded native reasoning, for a model that reasons so.")
+    bool,
+    typer.Option("--keep-reasoning", help="Also write recorded native reasoning, for a model that reasons natively."),
 ]
 WellFormed = Annotated[bool, typer.Option("--well-formed", help="Keep only rollouts that follow the grammar strictly.")]
 
@@ -43,7 +47,7 @@ class ExportSFT:
     min_iou: MinIoU = 0.0
     well_formed: WellFormed = False
     keep_reasoning: KeepReasoning = False
-    seed: Annotated[int, typer.Option(help="Seed of the scripted expert's choices.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed for the scripted expert's choices.")] = 0
     imperfection: Annotated[
         float,
         typer.Option(min=0.0, max=1.0, help="Probability that the scripted expert looks at a wrong place or guesses."),
@@ -60,7 +64,7 @@ class ExportSFT:
     ] = False
     questions_per_video: Annotated[
         int | None,
-        typer.Option(min=1, help="Ask the scripted expert so many fresh questions about each video instead."),
+        typer.Option(min=1, help="Ask the scripted expert this number of new questions per video instead."),
     ] = None
     settings: Annotated[
         list[str] | None,

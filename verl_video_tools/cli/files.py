@@ -56,3 +56,17 @@ def check_continued(out: Path, sources: Paths = ()) -> None:
         UsageError: it is a source, or is named as a file of another kind.
     """
     check_outputs(texts=[out], sources=sources, overwrite=True)
+
+
+def check_page(out: Path, sources: Paths = ()) -> None:
+    """The same for an HTML page, which a command draws anew where it exists.
+
+    Raises:
+        UsageError: it is a source, or a file that is no HTML page.
+    """
+    check_outputs(texts=[out], sources=sources, overwrite=True)
+    if os.path.isfile(out):
+        with open(out, "rb") as file:
+            beginning = file.read(100).lstrip().lower()
+        if beginning and not beginning.startswith((b"<!doctype html", b"<html")):
+            raise UsageError(f"{out} exists and is no HTML page; name another file")

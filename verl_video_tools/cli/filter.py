@@ -29,9 +29,9 @@ class Filter:
         typer.Option(help="Bound between bands of video length to balance, such as 180; repeatable, ascending."),
     ] = None
     rows_per_band: Annotated[
-        int | None, typer.Option(min=1, help="Rows of each band at most; default: as many as the median band has.")
+        int | None, typer.Option(min=1, help="Most rows of a band; default: as many as the median band has.")
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of the choice within a band.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed for the choice within a band.")] = 0
     overwrite: Overwrite = False
 
     def run(self) -> None:

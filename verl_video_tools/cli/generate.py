@@ -32,10 +32,11 @@ class Generate(Sampling):
     ]
     templates: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", help="Forms that dialogues shall take: framethinker, or a TOML file."),
+        typer.Option(metavar="NAME|FILE", help="Dialogue templates: framethinker, or a TOML file."),
     ] = None
     template_share: Annotated[
-        list[str] | None, typer.Option(metavar="TEMPLATE=SHARE", help="Another share of a template; repeatable.")
+        list[str] | None,
+        typer.Option(metavar="TEMPLATE=SHARE", help="Share of a template, instead of the file's; repeatable."),
     ] = None
 
     def run(self) -> int:

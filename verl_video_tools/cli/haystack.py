@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from verl_video_tools.data.haystack.estimate import StepCost
     from verl_video_tools.data.haystack.pipeline import Outcome
 
-URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this model, where it is another one.")]
+URL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of this model, if it is another one.")]
 
 
 @command
@@ -32,7 +32,9 @@ class Haystack:
     videos: Annotated[
         Path, typer.Argument(help="A folder, a .txt list of paths, rows (.parquet, .jsonl), or one video file.")
     ]
-    out: Annotated[Path, typer.Argument(help="Folder of the run: rows.parquet and a file per step; goes on there.")]
+    out: Annotated[
+        Path, typer.Argument(help="Folder of the run: rows.parquet and a file per step; a run in it is continued.")
+    ]
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint of a model that sees pictures.")
     ] = None
@@ -41,21 +43,21 @@ class Haystack:
     writer_model: Model = None
     checker_url: URL = None
     checker_model: Model = None
-    estimate: Annotated[
-        bool, typer.Option("--estimate", help="Stop at the estimate, which is printed before any model is asked.")
-    ] = False
+    estimate: Annotated[bool, typer.Option("--estimate", help="Print the estimated cost and stop.")] = False
     input_price: Annotated[float, typer.Option(min=0.0, help="Price of a million input tokens.")] = 0.0
     output_price: Annotated[float, typer.Option(min=0.0, help="Price of a million output tokens.")] = 0.0
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Override an option; repeatable.")
     ] = None
     jobs: Annotated[int | None, typer.Option(min=1, help="Videos scanned at a time; default: the CPU count.")] = None
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at a time.")] = 16
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time for one reply with all attempts.")] = 600.0
-    max_attempts: Annotated[int, typer.Option(min=1, help="Replies that cannot be used, at most.")] = 4
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 16
+    deadline_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Time for one reply with all its attempts, in seconds.")
+    ] = 600.0
+    max_attempts: Annotated[int, typer.Option(min=1, help="Attempts at a usable reply.")] = 4
     jpeg_quality: Annotated[int | None, typer.Option(min=1, max=95, help="Quality of the pictures sent.")] = 90
     api_key_env: APIKeyEnv = "VVT_API_KEY"
-    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Make again what failed.")] = False
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Repeat what failed.")] = False
 
     def run(self) -> int:
         from verl_video_tools.cli.progress import progress_bars

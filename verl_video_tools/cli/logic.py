@@ -19,11 +19,13 @@ class Logic:
     records: Annotated[
         Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
     ]
-    out: Annotated[Path, typer.Argument(help="File to write: right rollouts with a verdict; goes on where it stops.")]
+    out: Annotated[
+        Path, typer.Argument(help="File to write: right rollouts with a verdict; an existing one is continued.")
+    ]
     base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="Endpoint of the model that checks.")]
     model: Model = None
-    prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to check.")] = None
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight at most.")] = 32
+    prompt_file: Annotated[Path | None, typer.Option(help="File with instructions to check, instead of ours.")] = None
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests at a time.")] = 32
     deadline_seconds: DeadlineSeconds = 600.0
     api_key_env: APIKeyEnv = "VVT_API_KEY"
 

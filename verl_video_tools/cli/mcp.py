@@ -22,12 +22,14 @@ class MCP:
         Path | None,
         typer.Option(metavar="DIR", help="Folder of .srt files, named as the videos; adds tools that look them up."),
     ] = None
-    max_frames: Annotated[int, typer.Option(min=1, help="Frames that one call shows at most.")] = 32
-    max_pixels: Annotated[int, typer.Option(min=1, help="Pixels of all frames of one call at most.")] = 8_000_000
+    max_frames: Annotated[int, typer.Option(min=1, help="Most frames of one call.")] = 32
+    max_pixels: Annotated[int, typer.Option(min=1, help="Most pixels of all frames of one call.")] = 8_000_000
     jpeg_quality: Annotated[
-        int | None, typer.Option(min=1, max=95, help="Send JPEG instead of PNG: smaller, not quite the same pixels.")
+        int | None, typer.Option(min=1, max=95, help="Send JPEG of this quality instead of PNG.")
     ] = None
-    deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open, search or decode, each.")] = 30.0
+    deadline_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Time to open, search or decode, each, in seconds.")
+    ] = 30.0
     retrieval: Retrieval = None
     port: Annotated[
         int | None, typer.Option(min=1, max=65535, help="Serve streamable HTTP on this port instead of stdio.")

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 ConfigT = TypeVar("ConfigT")
 
-Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to ask; default: the first that is served.")]
+Model = Annotated[str | None, typer.Option(metavar="NAME", help="Model to use; default: the first that is served.")]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the method's config; repeatable."),
 ]
 BASE_URL = typer.Option(
-    metavar="URL", help="OpenAI-compatible endpoint of the model; repeatable, for several that serve the same one."
+    metavar="URL", help="OpenAI-compatible endpoint of the model; repeatable, for several servers of the same model."
 )
-Temperature = Annotated[float, typer.Option(min=0.0, help="Temperature of sampling.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of sampling, for endpoints that take one.")]
-DeadlineSeconds = Annotated[float, typer.Option(min=0.1, help="Time for one turn with all its attempts.")]
-APIKeyEnv = Annotated[str, typer.Option(metavar="NAME", help="Environment variable that holds the endpoint's key.")]
+Temperature = Annotated[float, typer.Option(min=0.0, help="Sampling temperature.")]
+Seed = Annotated[int | None, typer.Option(help="Sampling seed, for endpoints that accept one.")]
+DeadlineSeconds = Annotated[float, typer.Option(min=0.1, help="Time for one turn with all its attempts, in seconds.")]
+APIKeyEnv = Annotated[str, typer.Option(metavar="NAME", help="Environment variable with the endpoint's key.")]
 Retrieval = Annotated[
     list[str] | None,
     typer.Option(metavar="FIELD=VALUE", help="Encoder that finds frames by text, such as model=DIR; repeatable."),
@@ -46,15 +46,19 @@ Retrieval = Annotated[
 ToolModelBaseURL = Annotated[str | None, typer.Option(metavar="URL", help="Endpoint of the model that tools ask.")]
 ToolModelSettings = Annotated[
     list[str] | None,
-    typer.Option("--tool-model", metavar="FIELD=VALUE", help="Field of it, such as calls_per_rollout=4; repeatable."),
+    typer.Option(
+        "--tool-model",
+        metavar="FIELD=VALUE",
+        help="Field of this model's settings, such as calls_per_rollout=4; repeatable.",
+    ),
 ]
-RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Make rollouts again that failed.")]
+RetryFlagged = Annotated[bool, typer.Option("--retry-flagged", help="Repeat rollouts that failed.")]
 Rows = Annotated[Path, typer.Argument(metavar="ROWS.parquet", help="Parquet file of our rows.")]
 KnownBy = Annotated[
     list[Sign] | None,
     typer.Option(
         "--by",
-        help="What makes two videos one; youtube: the id in the file's name. Repeatable, default all.",
+        help="Sign by which two files are the same video (youtube: the id in the name); repeatable, default: all.",
     ),
 ]
 
@@ -100,29 +104,31 @@ def listed(value: Any) -> str:
 class Asking:
     """How models are asked that make rollouts."""
 
-    concurrency: Annotated[int, typer.Option(min=1, help="Rollouts under way at a time.")] = 32
+    concurrency: Annotated[int, typer.Option(min=1, help="Rollouts at a time.")] = 32
     requests_per_second: Annotated[
-        float | None, typer.Option(help="Requests sent at most, evenly spaced; default: no bound.")
+        float | None, typer.Option(help="Most requests per second, evenly spaced; default: no limit.")
     ] = None
     deadline_seconds: DeadlineSeconds = 600.0
-    top_p: Annotated[float | None, typer.Option(help="Sample from the likeliest tokens of this probability.")] = None
-    top_k: Annotated[int | None, typer.Option(help="Sample from so many of the likeliest tokens.")] = None
-    presence_penalty: Annotated[float | None, typer.Option(help="Penalty of tokens that the turn has already.")] = None
+    top_p: Annotated[
+        float | None, typer.Option(help="Sample from the most likely tokens with this total probability.")
+    ] = None
+    top_k: Annotated[int | None, typer.Option(help="Sample from this number of the most likely tokens.")] = None
+    presence_penalty: Annotated[float | None, typer.Option(help="Penalty of tokens that the turn already has.")] = None
     repetition_penalty: Annotated[
-        float | None, typer.Option(help="Divisor of tokens that prompt or turn have already; 1 for none.")
+        float | None, typer.Option(help="Penalty of tokens that prompt or turn already have, as a divisor; 1: none.")
     ] = None
     jpeg_quality: Annotated[
         int | None, typer.Option(min=1, max=95, help="Send images as JPEG of this quality; default: PNG.")
     ] = None
     native_reasoning: Annotated[
-        bool, typer.Option(help="Take native reasoning apart from what the model says; off: read turns to the letter.")
+        bool, typer.Option(help="Separate native reasoning from the reply; off: parse replies as they are.")
     ] = True
     api_key_env: APIKeyEnv = "VVT_API_KEY"
     judge_base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Endpoint of a judge, for open questions.")
     ] = None
     judge_model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Model to judge with; default: the first served.")
+        str | None, typer.Option(metavar="NAME", help="Model of the judge; default: the first that is served.")
     ] = None
     judge_settings: Annotated[
         list[str] | None,
@@ -182,10 +188,10 @@ class Asking:
 class Sampling(Asking):
     """Which model is asked for rollouts to record, how often, and where they are written."""
 
-    out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; goes on where it stops.")]
+    out: Annotated[Path, typer.Argument(help="File to write, one JSON line per rollout; an existing one is continued.")]
     base_url: Annotated[list[str], BASE_URL]
     model: Model = None
-    num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each.")] = 1
+    num_samples: Annotated[int, typer.Option("--samples", min=1, help="Rollouts of each question.")] = 1
     temperature: Temperature = 1.0
     seed: Seed = None
     settings: Settings = None
@@ -196,7 +202,9 @@ class Sampling(Asking):
 class Probing:
     """How the videos of rows are opened."""
 
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes that open videos; default: the CPUs.")] = None
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes that open videos; default: the number of CPUs.")
+    ] = None
     deadline_seconds: Annotated[float, typer.Option(min=0.1, help="Time to open one video, in seconds.")] = 60.0
 
     def probe_videos(self, source: Path) -> "dict[str, VideoInfo | str]":

@@ -51,7 +51,8 @@ class Plan:
     lora_rank: Annotated[int | None, typer.Option(min=0, help="LORA_RANK; 0, the default, trains all weights.")] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
     only: Annotated[
-        Literal["mm-cache-gb"] | None, typer.Option("--print", help="Print this alone, whether it fits or not.")
+        Literal["mm-cache-gb"] | None,
+        typer.Option("--print", help="Print only this value, also for a run that does not fit."),
     ] = None
     assignments: Settings = None
 

@@ -6,18 +6,16 @@ Nothing heavy is imported here; packages are judged by their metadata and by whe
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import importlib.metadata
 import importlib.util
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 
-from verl_video_tools.core.check import Check, Status
+from verl_video_tools.core.check import Check, Status, one_line
 from verl_video_tools.core.environment import (
     ENGINES,
     FLASH_ATTENTION,
@@ -28,9 +26,9 @@ from verl_video_tools.core.environment import (
     list_gpus,
     module_exists,
     of_installed_stack,
+    python_error,
 )
 from verl_video_tools.core.errors import VideoToolsError
-from verl_video_tools.core.pages import page
 
 MIN_SHARED_MEMORY_BYTES = 2**30
 """Ray's object store and the weight transfer use /dev/shm; containers often give it 64 MiB."""
@@ -71,7 +69,7 @@ def check_torchcodec_loads() -> Check | None:
     """Whether torchcodec, where installed, finds FFmpeg's shared libraries; it often does not."""
     if installed_version("torchcodec") is None or not module_exists("torchcodec"):
         return None
-    error = _python_error("import torchcodec")
+    error = python_error("import torchcodec")
     if not error:
         return Check("optional", "torchcodec loads", Status.OK)
     detail = f"installed but does not load, so it cannot be chosen as decoder ({error})"
@@ -110,20 +108,13 @@ def check_engine(device: str) -> list[Check]:
 
 def check_judge(base_url: str, model: str | None) -> list[Check]:
     """Whether a judge can be reached, serves its model, and tells a right answer from a wrong one."""
-    fix = f"start the server, or correct the address, the model's name or the key ({page('judge')})"
     try:
+        from verl_video_tools.dry_run.judge import JUDGE_FIX, judge_checks
         from verl_video_tools.services.judge.config import JudgeConfig
-        from verl_video_tools.services.judge.health import examine_judge
 
-        findings = asyncio.run(examine_judge(JudgeConfig(base_url=base_url, model=model)))
-    except (VideoToolsError, ImportError) as error:
-        return [Check("judge", "options", Status.FAILED, detail=_one_line(error), fix=fix)]
-    return [
-        Check("judge", finding.name, Status.FAILED, finding.found, " ".join(finding.fault.split()), fix)
-        if finding.fault
-        else Check("judge", finding.name, Status.OK, finding.found)
-        for finding in findings
-    ]
+        return judge_checks(JudgeConfig(base_url=base_url, model=model))
+    except VideoToolsError as error:
+        return [Check("judge", "options", Status.FAILED, detail=one_line(error), fix=JUDGE_FIX)]
 
 
 def check_ffmpeg(blocked: bool) -> Check:
@@ -140,7 +131,7 @@ def check_ffmpeg(blocked: bool) -> Check:
         if blocked and isinstance(error, ModuleNotFoundError):
             return Check("machine", "FFmpeg (PyAV)", Status.SKIPPED, detail=f"needs the module {error.name!r}")
         fix = install_command(PackagePin("av", "av", "18.1.0")) + " --reinstall-package av"
-        return Check("machine", "FFmpeg (PyAV)", Status.FAILED, detail=f"H.264: {_one_line(error)}", fix=fix)
+        return Check("machine", "FFmpeg (PyAV)", Status.FAILED, detail=f"H.264: {one_line(error)}", fix=fix)
     version = ".".join(str(number) for number in av.library_versions["libavcodec"])
     return Check(
         "machine", "FFmpeg (PyAV)", Status.OK, f"libavcodec {version}", f"{decoded} H.264 frames encoded and decoded"
@@ -203,7 +194,7 @@ def check_cuda(device: str) -> Check | None:
     """Whether torch can use the GPU: its CUDA version may be newer than the driver. Not asked without a GPU."""
     if device != "gpu" or not list_gpus() or not module_exists("torch"):
         return None
-    error = _python_error("import torch; torch.zeros(1, device='cuda').item()")
+    error = python_error("import torch; torch.zeros(1, device='cuda').item()")
     if not error:
         return Check("machine", "torch on GPU", Status.OK)
     return Check(
@@ -228,7 +219,7 @@ def check_flash_attention(device: str) -> Check | None:
         )
         return Check("packages", FLASH_ATTENTION.distribution, Status.WARNING, detail=detail, fix=fix)
     check = check_package(FLASH_ATTENTION)
-    if module_exists("torch") and (error := _python_error("import flash_attn")):
+    if module_exists("torch") and (error := python_error("import flash_attn")):
         detail = f"installed but does not load, built for another torch? ({error})"
         return Check(
             "packages", check.name, Status.WARNING, check.found, detail, f"{fix} --reinstall-package flash-attn"
@@ -244,7 +235,7 @@ def check_shared_memory(path: str = "/dev/shm") -> Check:
     try:
         total_bytes = shutil.disk_usage(path).total
     except OSError as error:
-        return Check("machine", path, Status.WARNING, detail=_one_line(error), fix="mount a tmpfs there")
+        return Check("machine", path, Status.WARNING, detail=one_line(error), fix="mount a tmpfs there")
     found = f"{total_bytes / 2**30:.1f} GiB"
     if total_bytes < MIN_SHARED_MEMORY_BYTES:
         detail = "too small for Ray and the weight transfer"
@@ -283,7 +274,7 @@ def check_plugin(blocked: bool) -> list[Check]:
         registrations: Callable[[], list[tuple[str, str, bool, str]]] = plugin.registrations
         results = registrations()
     except (Exception, SystemExit) as error:  # some libraries end the process at import
-        return [_plugin_check("registrations", _one_line(error), ok=False, blocked=blocked)]
+        return [_plugin_check("registrations", one_line(error), ok=False, blocked=blocked)]
     return [_plugin_check(f"{kind} {name}", detail, ok, blocked) for kind, name, ok, detail in results]
 
 
@@ -295,19 +286,3 @@ def _plugin_check(name: str, detail: str, ok: bool, blocked: bool) -> Check:
         return Check("plugin", name, Status.SKIPPED, detail=f"fix the packages first ({detail})")
     fix = "reinstall verl_video_tools (`make install` in its checkout)"
     return Check("plugin", name, Status.FAILED, detail=detail, fix=fix)
-
-
-def _python_error(code: str, timeout_seconds: float = 120) -> str:
-    """Last line that a Python process prints when it fails at some code; empty where it succeeds."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout_seconds, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return _one_line(error)
-    lines = done.stderr.strip().splitlines()
-    return "" if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

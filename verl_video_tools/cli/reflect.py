@@ -18,7 +18,7 @@ class Reflect(Sampling):
     records: Annotated[
         Path, typer.Argument(help="Recorded rollouts: folder of a run or of its trajectories, or a .jsonl file.")
     ]
-    prompt_file: Annotated[Path | None, typer.Option(help="Text that replaces our instructions to reflect.")] = None
+    prompt_file: Annotated[Path | None, typer.Option(help="File with instructions to reflect, instead of ours.")] = None
 
     def run(self) -> int:
         from verl_video_tools.data.reflect import reflection_prompt, tasks_of_failures

@@ -48,13 +48,13 @@ class Replay:
     video: Annotated[
         str | None, typer.Option(help="Video file; left out where --extra names images, or visuals as none.")
     ] = None
-    question: Annotated[str, typer.Option(help="Question as the row would carry it.")]
+    question: Annotated[str, typer.Option(help="Text of the question, with its options.")]
     answer: Annotated[str, typer.Option(help="Ground truth.")]
     turns: Annotated[Path, typer.Option(help="JSON file: list of the assistant's texts, in order.")]
     extra: Annotated[str, typer.Option(metavar="JSON", help="Object merged into the row's extra_info.")] = "{}"
     settings: Settings = None
     processor: Annotated[
-        str | None, typer.Option(help="Folder of a model's processor; only with it token budgets apply.")
+        str | None, typer.Option(help="Folder of a model's processor; token budgets apply only with it.")
     ] = None
     judge_base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="OpenAI-compatible endpoint for questions that need a judge.")
@@ -67,7 +67,7 @@ class Replay:
     tool_model_base_url: ToolModelBaseURL = None
     tool_model_settings: ToolModelSettings = None
     tool_model_replies: Annotated[
-        Path | None, typer.Option(help="Or a JSON file: list of that model's replies, in order; no server is asked.")
+        Path | None, typer.Option(help="Instead, a JSON file: list of that model's replies, in order.")
     ] = None
     html: Annotated[
         Path | None, typer.Option(metavar="OUT", help="Also draw the rollout, as `vvt view` does, in this HTML file.")

@@ -12,7 +12,9 @@ import typer
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope
 
-Serve = Annotated[str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM meanwhile.")]
+Serve = Annotated[
+    str | None, typer.Option(metavar="MODEL_DIR", help="Instead: serve this model with vLLM during the run.")
+]
 ServeOption = Annotated[
     list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
 ]

@@ -20,7 +20,7 @@ class Split:
     first: Annotated[Path, typer.Argument(metavar="TRAIN.parquet", help="File for most rows.")]
     second: Annotated[Path, typer.Argument(metavar="TEST.parquet", help="File for the others.")]
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of the rows that the second file gets.")] = 0.1
-    seed: Annotated[int, typer.Option(help="Seed of the choice of videos.")] = 0
+    seed: Annotated[int, typer.Option(help="Seed for the choice of videos.")] = 0
     by: KnownBy = None
     overwrite: Overwrite = False
 

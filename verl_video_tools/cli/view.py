@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from verl_video_tools.cli.files import check_outputs
+from verl_video_tools.cli.files import check_page
 from verl_video_tools.cli.options import command
 from verl_video_tools.cli.progress import progress_bars
 from verl_video_tools.core.errors import UsageError
@@ -20,7 +20,7 @@ TokenText = Callable[[int], str]
 
 @command
 class View:
-    """Show recorded rollouts in a browser. Writes one HTML file, or serves a page that follows a running run."""
+    """Show recorded rollouts, as one HTML file or live. The file needs no network."""
 
     records: Annotated[
         Path, typer.Argument(metavar="RUN", help="Folder of a run or of its trajectories, or one file of records.")
@@ -83,7 +83,7 @@ class View:
 
         name = self.records.stem if self.records.is_file() else "rollouts"
         out = self.out or run_folder(self.records) / f"{name}.html"
-        check_outputs(texts=[out], sources=record_files(self.records), overwrite=True)
+        check_page(out, record_files(self.records))
         with progress_bars("read", *(["thumbnails"] if self.thumbnails else [])) as advance:
             view = write_view(
                 self.records,

@@ -64,3 +64,8 @@ def check_lines(checks: Sequence[Check]) -> list[str]:
         if check.fix:
             lines.append(f"  {'':<{status_width}}  {'':<{name_width}}  fix: {check.fix}")
     return lines
+
+
+def one_line(error: BaseException) -> str:
+    """An error as the detail of a check."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -148,3 +148,15 @@ def list_gpus() -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [line.strip() for line in answer.stdout.splitlines() if line.strip()]
+
+
+def python_error(code: str, timeout_seconds: float = 120) -> str:
+    """Last line that a Python process prints when it fails at some code; empty where it succeeds."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=timeout_seconds, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return " ".join(f"{type(error).__name__}: {error}".split())
+    lines = done.stderr.strip().splitlines()
+    return "" if done.returncode == 0 else (lines[-1] if lines else f"exit code {done.returncode}")

@@ -40,6 +40,8 @@ from verl_video_tools.services.judge.config import JudgeConfig
 
 CHECKED_COLUMNS = ("data_source", "agent_name", "prompt", "reward_model", "extra_info", "turns")
 
+_ANY_JUDGE = JudgeConfig()
+
 _END_TOLERANCE_SECONDS = 1.0
 """Annotated segments are often rounded up to whole seconds."""
 
@@ -173,7 +175,7 @@ def validate_file(
     """
     if not count_rows(source):  # whatever wrote it failed, though no row is bad
         raise RowError(f"{source} has no rows; {page('rows')} describes what a file of rows holds")
-    checker = _Checker(methods or RowMethods(), videos, costs)
+    checker = RowChecker(methods or RowMethods(), videos, costs)
     number = 0
     with ExitStack() as stack:
         writer = None if out is None else stack.enter_context(row_writer(out, read_schema(source)))
@@ -227,21 +229,38 @@ def _video_path(row: Mapping[str, Any]) -> str | None:
 # -------------------------------------------------------------------------------------------------------------- one row
 
 
-class _Checker:
+class RowChecker:
+    """Says all that is wrong with a row.
+
+    Args:
+        methods: of the rows.
+        videos, costs: as of `validate_file`.
+        judge: of the run; by default some judge, since it is the run's to configure. None: the run has none.
+        validation: the rows are for validation: their answers must be gradeable, and need not earn all that training
+            pays.
+    """
+
     def __init__(
-        self, methods: RowMethods, videos: Mapping[str, VideoInfo | str] | None, costs: PromptCosts | None
+        self,
+        methods: RowMethods,
+        videos: Mapping[str, VideoInfo | str] | None = None,
+        costs: PromptCosts | None = None,
+        judge: JudgeConfig | None = _ANY_JUDGE,
+        validation: bool = False,
     ) -> None:
         self._methods = methods
         self._videos = videos
         self._costs = costs
+        self._judge = judge
+        self._validation = validation
         self._is_file = cache(_is_file)
 
     def report(self, number: int, row: Mapping[str, Any]) -> RowReport:
         problems = list(_column_problems(row))
         if is_picture_row(row) and row.get("turns"):
             name = row.get("agent_name")
-            method = get_method(name) if name in method_names() else None
-            return RowReport(number, (*problems, *picture_faults(row, method)))
+            defaults = get_method(name) if name in method_names() else None
+            return RowReport(number, (*problems, *picture_faults(row, defaults)))
         sample = None
         try:
             sample = Sample.from_row(row)
@@ -249,12 +268,13 @@ class _Checker:
             problems.append(f"the row is invalid: {error}")
         if sample is None:
             return RowReport(number, tuple(problems))
-        problems += _question_problems(sample, self._methods.of(row.get("agent_name")))
+        method = self._methods.of(row.get("agent_name"))
+        problems += _question_problems(sample, method, self._judge, self._validation)
         info = None
         if not sample.video_path:
-            problems += _picture_problems(sample, self._methods.of(row.get("agent_name")))
+            problems += _picture_problems(sample, method)
         elif sample.more_video_paths:
-            problems += _several_problems(sample, self._methods.of(row.get("agent_name")))
+            problems += _several_problems(sample, method)
         elif not self._is_file(sample.video_path):
             problems.append(f"no such video file: {read_clip(sample.video_path).file}")
         elif self._videos is not None:
@@ -289,7 +309,9 @@ def _is_message(message: Any) -> bool:
     return isinstance(message, Mapping) and all(isinstance(message.get(name), str) for name in ("role", "content"))
 
 
-def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
+def _question_problems(
+    sample: Sample, method: Method | None, judge: JudgeConfig | None, validation: bool
+) -> Iterator[str]:
     """What is wrong with question, options and truth. The last word have the row's method, which must be able to pay
     for the truth, and the grader, which must find it right."""
     if not sample.ground_truth.strip():
@@ -306,10 +328,11 @@ def _question_problems(sample: Sample, method: Method | None) -> Iterator[str]:
         for letter, option in zip(string.ascii_uppercase, without_letters(sample.options), strict=False):
             if plain_text(option) not in asked:
                 yield f"the question does not tell option {letter}, {option!r:.80}"
-    judge = JudgeConfig()  # a judge is the run's to configure, whatever the rows are
     try:
         if method is None:
             check_question(sample, judge)
+        elif validation:
+            method.check_sample(sample, judge)
         else:
             method.check_earnable(sample, judge)
         label = decided_by_rule(sample.ground_truth, sample)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from omegaconf import DictConfig
@@ -47,26 +47,36 @@ def check_datasets(train: Any, validation: Any, config: DictConfig, processor: A
             configured or images of an area that none has, or see `check_rows`.
     """
     rollout_config = config.actor_rollout_ref.rollout
-    registered = set(_agent_loop_registry)
-    if path := rollout_config.agent.agent_loop_config_path:
-        registered |= set(agent_loop_targets(resolve_config_path(path)))
     for dataset in (train, validation):
         rows = getattr(dataset, "dataframe", None)
         if rows is None:
             continue
         names = set(rows["agent_name"]) if "agent_name" in rows.column_names else set()
-        if unknown := sorted(names - registered):
-            raise UsageError(
-                f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
-                f"{', '.join(sorted(registered))}. Correct the column agent_name or set "
-                f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
-            )
-        check_retriever(names, rollout_config)
-        check_tool_model(names, rollout_config)
+        check_agent_names(names, config)
         check_pixel_bounds(names, config, processor)
         columns = [name for name in CHECKED_COLUMNS if name in rows.column_names]
         judge = judge_config(config)
         check_rows(rows.select_columns(columns), rollout_config, judge, validate=dataset is validation)
+
+
+def check_agent_names(names: Set[str], config: DictConfig) -> None:
+    """Whether verl finds the agent loops that rows name, and the run has the services that these ask.
+
+    Raises:
+        UsageError: one is not registered, or needs a retriever or a tool model that is not configured.
+    """
+    rollout_config = config.actor_rollout_ref.rollout
+    registered = set(_agent_loop_registry)
+    if path := rollout_config.agent.agent_loop_config_path:
+        registered |= set(agent_loop_targets(resolve_config_path(path)))
+    if unknown := sorted(names - registered):
+        raise UsageError(
+            f"rows name agent loops that are not registered: {', '.join(unknown)}; registered are "
+            f"{', '.join(sorted(registered))}. Correct the column agent_name or set "
+            f"actor_rollout_ref.rollout.agent.agent_loop_config_path to the output of `vvt path agent-loops`."
+        )
+    check_retriever(names, rollout_config)
+    check_tool_model(names, rollout_config)
 
 
 def check_rows(

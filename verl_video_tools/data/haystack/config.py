@@ -23,42 +23,40 @@ class HaystackConfig:
     """
 
     min_video_seconds: float = 512.0
-    """Shorter videos are left out: LongVT has up to 512 initial frames, one per second, as many as a crop shows of
-    the same seconds."""
+    """Shorter videos are left out: LongVT's initial frames show them completely."""
     scan_fps: float = 4.0
     """Frames per second that are compared to find cuts."""
     cut_threshold: float = 27.0
-    """How much two frames must differ for a cut; the default of scenedetect's ContentDetector."""
+    """Difference of two frames that makes a cut; scenedetect's default."""
     min_part_seconds: float = 10.0
     """Shorter scenes are joined with their neighbours (paper 3.1)."""
     max_part_seconds: float = 60.0
-    """Longer ones are divided, so that a caption can be about all of its part."""
+    """Longer scenes are divided."""
     caption_fps: float = 1.0
-    """Frames per second of a part that is described (code: 4, of pieces of 10 seconds)."""
+    """Frames per second of a part that is described (code: 4)."""
     check_fps: float = 2.0
     """Frames per second of the evidence that a question is checked against (code)."""
     max_frames: int = 32
-    """Frames of one request; a longer part is shown more sparsely."""
+    """Frames of one request."""
     frame_pixels: int = 200_704
-    """Area of a frame in pixels at most."""
+    """Maximum area of a frame in pixels."""
     captions_per_request: int = 15
-    """Consecutive parts that one request for questions is about (code)."""
+    """Consecutive parts in one request for questions (code)."""
     questions_per_request: int = 3
-    """Questions wanted from it, at most."""
+    """Maximum questions per request."""
     max_caption_tokens: int = 300
-    """Length of a description at most, 150 words being asked for; a model that reasons first needs more."""
+    """Tokens of a description; raise it for models that reason."""
     max_question_tokens: int = 150
-    """For each question of a reply that may hold `questions_per_request`."""
+    """Tokens per question of a reply."""
     max_verdict_tokens: int = 200
-    """Length of a check's reply at most."""
+    """Tokens of a check's reply."""
     max_evidence_seconds: float = 300.0
     """Questions with a longer segment are dropped (code)."""
     max_evidence_share: float = 0.2
-    """Questions whose segment is a larger part of its video are dropped. The paper wants a window that is narrow beside
-    the video (1), and counts a crop as grounded from an IoU of 0.3 on (3.2), which a crop of the whole video must not
-    reach."""
+    """Questions with a larger share of the video are dropped, so that a crop of the whole video stays below the paper's
+    IoU of 0.3."""
     min_score: float = 0.85
-    """Least score of the check by sight that keeps a question (code)."""
+    """Minimum score of the visual check (code)."""
 
     def __post_init__(self) -> None:
         for name in ("scan_fps", "cut_threshold", "caption_fps", "check_fps", "min_part_seconds"):

@@ -16,21 +16,20 @@ class EndpointConfig:
     """
 
     base_url: str | tuple[str, ...] | None = None
-    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1; or those of several that serve the same
-    model, among which requests are spread."""
+    """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
+    model."""
     model: str | None = None
-    """Name of a served model. None: the first that the endpoint lists."""
+    """Name of the served model. None: the first that the endpoint lists."""
     api_key_env: str = "VVT_API_KEY"
-    """Name of the environment variable that holds the key, never the key itself; unset means that none is needed."""
+    """Environment variable that holds the key; unset: no key."""
     concurrency: int = 32
-    """Requests in flight at most, over all addresses."""
+    """Requests in flight over all addresses."""
     requests_per_second: float | None = None
-    """Requests sent at most, over all addresses, evenly spaced. None: as many as `concurrency` allows."""
+    """Rate limit over all addresses, evenly spaced. None: no limit."""
     deadline_seconds: float = 600.0
-    """Time for one reply with all its attempts, from the moment that it is its turn. An endpoint that is busy, failing
-    or not reached is asked again until then."""
+    """Seconds for one reply with all attempts, queueing not counted."""
     max_attempts: int = 4
-    """Replies that cannot be used, per reply wanted, before it counts as failed."""
+    """Unusable replies per wanted reply before it fails."""
 
     def __post_init__(self) -> None:
         are_urls = all(url.startswith(("http://", "https://")) for url in self.base_urls)

@@ -21,34 +21,31 @@ class JudgeConfig(EndpointConfig):
     """Address of an OpenAI-compatible endpoint, such as http://host:8000/v1, or a list of several that serve the same
     model. None: verl's own reward-model server."""
     api_key_env: str = "VVT_JUDGE_API_KEY"
-    """Name of the environment variable that holds the key, never the key itself; unset means that none is needed."""
+    """Environment variable that holds the key, set for the reward workers; unset: no key."""
     concurrency: int = 32
-    """Requests in flight at most. In training this is for the whole run, split over verl's reward workers."""
+    """Requests in flight. In training this is for the whole run, split over verl's `reward.num_workers`."""
     deadline_seconds: float = 60.0
-    """Time for one judgement with all its attempts, from the moment that it is its turn. A judge that is busy, failing
-    or not reached is asked again until then."""
+    """Seconds for one judgement with all attempts, queueing not counted."""
     profile: Literal["graded", "longvt", "videosiah"] = "graded"
-    """Which grades it gives, and what it is told of them: three labels as ours or as LongVT's reward has them, or right
-    and wrong alone, as on VideoSIAH-Eval (`judge.profiles`)."""
+    """Which labels it gives (`judge.profiles`)."""
     temperature: float = 0.0
-    """Of its sampling. LongVT's reward asks at 0.3."""
+    """Sampling temperature. LongVT's reward uses 0.3."""
     max_tokens: int | None = 1024
-    """Tokens of one reply at most: enough to think before the verdict, and a bound on a model that rambles on. None:
-    the server's own limit."""
+    """Tokens per reply, thoughts included. None: the server's limit."""
     judge_class: str = "llm"
-    """`llm`, which is `LLMJudge`, or the Python path `module:Class` of a subclass of it (with a `cache_dir` of its
-    own, since verdicts are kept by model and instructions)."""
+    """`llm`, or the Python path `module:Class` of a subclass of `LLMJudge`, importable on every node, with a
+    `cache_dir` of its own."""
     cache_dir: str | None = None
-    """Folder that keeps verdicts from run to run; processes may share it. None: nothing is kept."""
+    """Folder that keeps verdicts; processes and machines may share it. The key is question, truth, answer,
+    instructions, model and temperature."""
     prompt_file: str | None = None
-    """Path of instructions that replace the profile's packaged ones."""
+    """Path of instructions that replace the profile's."""
     on_failure: Literal["flag", "stop"] = "flag"
-    """What a judgement that failed for good does in training. `flag`: the rollout neither trains nor counts. `stop`:
-    the run ends with the reason."""
+    """When a judgement fails in training: `flag` excludes the rollout, `stop` ends the run."""
     probe_interval_seconds: float = 30.0
-    """Pause between two looks at a judge that counts as down, to see whether it is back."""
+    """Seconds between probes of a judge that counts as down."""
     max_steps_without_verdict: int = 3
-    """Training steps in a row that may ask the judge and get no verdict at all; after so many the run ends."""
+    """Consecutive training steps that ask the judge and get no verdict; then the run ends."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

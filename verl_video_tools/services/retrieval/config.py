@@ -23,29 +23,28 @@ class RetrievalConfig:
     """
 
     backend: Backend = "transformers"
-    """`transformers`: CLIP, SigLIP and SigLIP2 of fixed resolution. `open_clip`: the models of that package (extra
-    `retrieval`)."""
+    """`transformers` (CLIP, SigLIP and SigLIP2 of fixed resolution), or `open_clip` (extra `retrieval`)."""
     model: str = "google/siglip2-base-patch16-224"
-    """Folder or Hugging Face name; for `open_clip` also a name that it knows, such as ViT-B-16-SigLIP2."""
+    """Folder or Hugging Face name; for `open_clip` also its own names, such as ViT-B-16-SigLIP2, or `local-
+    dir:/path`."""
     pretrained: str | None = None
-    """Weights of a model that `open_clip` knows by name, such as `webli`; None where `model` says it already."""
+    """Weights of a model that `open_clip` knows by name, such as `webli`."""
     num_gpus: float = 0.0
-    """Share of a GPU that the service of a node takes; 0: it runs on the CPU."""
+    """GPU share of a node's actor, outside verl's pool, else every query times out; 0: CPU."""
     num_threads: int | None = None
-    """CPU threads of the encoder's process. None: as OMP_NUM_THREADS says; if it is not set, Ray gives an actor one."""
+    """CPU threads of the encoder. None: OMP_NUM_THREADS; if that is not set, Ray gives an actor one."""
     image_batch_size: int = 32
     """Frames decoded and encoded at a time."""
     text_batch_size: int = 64
-    """Texts encoded at a time, at most."""
+    """Texts encoded at a time."""
     max_wait_ms: float = 5.0
-    """How long the first text of a batch waits for others."""
+    """Milliseconds that the first text of a batch waits for others."""
     memory_cache_bytes: int = 1 << 30
-    """Embeddings kept in memory; a frame takes 2 to 5 kB. The least recently used video goes first."""
+    """Embeddings in memory; a frame takes 2 to 5 kB. The least recently used video is evicted."""
     disk_cache_dir: str | None = None
-    """Folder that keeps embeddings from run to run; nodes may share it. None: nothing is kept."""
+    """Folder that keeps embeddings; nodes may share it; never cleaned up."""
     frame_mode: FrameMode = "exact"
-    """`exact`: every candidate is decoded. `keyframe`: the key frame before it stands for it, which is several times
-    cheaper and up to a group of pictures off."""
+    """`exact`: every candidate is decoded. `keyframe`: the key frame before it represents it."""
 
     def __post_init__(self) -> None:
         require(self, "model", bool(self.model), "a folder or a name")

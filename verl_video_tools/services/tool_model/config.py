@@ -20,26 +20,26 @@ class ToolModelConfig(EndpointConfig):
     """
 
     api_key_env: str = "VVT_TOOL_MODEL_API_KEY"
-    """Name of the environment variable that holds the key, never the key itself; unset means that none is needed."""
+    """Environment variable that holds the key; unset: no key."""
     concurrency: int = 32
-    """Requests in flight at most. In training this is for the whole run, split over verl's agent loop workers."""
+    """Requests in flight. In training this is for the whole run, split over verl's agent loop workers."""
     deadline_seconds: float = 60.0
-    """Time for one reply with all its attempts, from the moment that it is its turn. An endpoint that is busy, failing
-    or not reached is asked again until then; the deadline of the tool (`tool_deadline_seconds`) holds beside it."""
+    """Seconds for one reply with all attempts, queueing not counted. The tool's own deadline (`tool_deadline_seconds`)
+    holds beside it."""
     temperature: float = 0.0
-    """Of its sampling."""
+    """Sampling temperature."""
     max_tokens: int = 512
-    """Tokens of one reply at most, its reasoning included. A reply that is longer is cut, and says so."""
+    """Tokens per reply, reasoning included; a longer one is cut and ends with `[...]`."""
     calls_per_rollout: int = 8
-    """Questions of one rollout at most; further ones are refused (`model_budget`)."""
+    """Questions per rollout; further ones are refused (`model_budget`)."""
     tokens_per_rollout: int | None = None
-    """Tokens of all questions and replies of one rollout, after which no further question is asked. None: no limit."""
+    """Tokens of all questions and replies of a rollout, if the endpoint counts them. None: no limit."""
     jpeg_quality: int | None = None
-    """Quality of the frames sent, 1 to 95. None: PNG."""
+    """JPEG quality of the frames sent, 1 to 95. None: PNG."""
     prompt_file: str | None = None
-    """Path of instructions that replace the packaged system message."""
+    """Path of instructions that replace the system message."""
     probe_interval_seconds: float = 30.0
-    """Pause between two looks at an endpoint that counts as down, to see whether it is back."""
+    """Seconds between probes of an endpoint that counts as down."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,0 +1,14 @@
+"""A run's checks without the run: no Ray, no inference engine, no weights (docs/dry-run.md).
+
+__main__.py      the program that recipes start in place of verl's, with DRY_RUN=1
+report.py        all checks in their order, and the table
+limits.py        lengths and pixel bounds of the configuration
+model.py         folder or name of the model, tokenizer, processor, files of weights
+sampled.py       rows spread evenly over a file
+grpo_rows.py     rows of reinforcement learning; first_frames.py measures their prompts
+sft_rows.py      rows of fine-tuning, encoded as in training
+judge.py, services.py   judge, retriever and tool model, asked once
+memory.py        GPU and main memory by the planner
+disk.py          space for checkpoints, folders that nodes share
+machine.py       GPUs, flash-attn, packages of loggers
+"""

@@ -1,0 +1,93 @@
+"""Free space where checkpoints go, and folders that all nodes of a run must share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from verl_video_tools.core.check import Check, Status
+
+LOCAL_FILE_SYSTEMS = frozenset({"btrfs", "ext2", "ext3", "ext4", "overlay", "ramfs", "tmpfs", "xfs", "zfs"})
+"""Types of file systems that belong to one machine."""
+_GB = 1e9
+
+
+def check_space(folder: Path, checkpoint_bytes: float, num_kept: int, export_bytes: float) -> Check:
+    """Whether the run's checkpoints fit on the disk of its folder, which need not exist yet.
+
+    Args:
+        checkpoint_bytes: of one checkpoint.
+        num_kept: that are on disk at the same time; those that are there already count.
+        export_bytes: of the model that is exported at the end.
+    """
+    name = "checkpoints"
+    parent = existing_parent(folder)
+    if not os.access(parent, os.W_OK | os.X_OK):
+        fix = "RUN_DIR (SFT_DIR for fine-tuning) in a folder that can be written"
+        return Check("disk", name, Status.FAILED, str(folder), f"{parent} cannot be written", fix)
+    there = len(list(folder.glob("global_step_*"))) if folder.is_dir() else 0
+    free = shutil.disk_usage(parent).free
+    needed = max(1, num_kept - there) * checkpoint_bytes + export_bytes
+    found = f"{folder}: {free / _GB:,.1f} GB free"
+    detail = f"{num_kept} checkpoints of {_size(checkpoint_bytes)} and {_size(export_bytes)} of exported model"
+    if there:
+        detail += f"; {there} checkpoints are there already, from the latest of which the run resumes"
+    if needed > free:
+        fix = (
+            "RUN_DIR (SFT_DIR for fine-tuning) on a larger disk, or fewer checkpoints (trainer.max_actor_ckpt_to_keep)"
+        )
+        return Check("disk", name, Status.FAILED, found, f"{_size(needed)} needed: {detail}", fix)
+    return Check("disk", name, Status.OK, found, detail)
+
+
+def check_shared(paths: Mapping[str, str], num_nodes: int, mounts: str | None = None) -> Iterator[Check]:
+    """Whether files that every node reads or writes can be on a shared file system, as far as one node shows it.
+
+    Args:
+        paths: by what they are.
+        mounts: text of /proc/mounts, for a test.
+    """
+    if num_nodes < 2:
+        return
+    if mounts is None:
+        try:
+            mounts = Path("/proc/mounts").read_text(encoding="utf-8")
+        except OSError:
+            yield Check("disk", "shared folders", Status.SKIPPED, detail="/proc/mounts cannot be read")
+            return
+    types = {what: (path, file_system_of(existing_parent(Path(path)), mounts)) for what, path in paths.items()}
+    if local := {what: found for what, found in types.items() if found[1] in LOCAL_FILE_SYSTEMS}:
+        detail = "; ".join(f"{what} {path} is on {kind}" for what, (path, kind) in local.items())
+        fix = "folders that every node sees under the same path; equal copies on each node do for what is only read"
+        detail = f"{num_nodes} nodes need these, and they look local to this one: {detail}"
+        yield Check("disk", "shared folders", Status.WARNING, detail=detail, fix=fix)
+    else:
+        found = ", ".join(sorted({kind for _, kind in types.values()}))
+        yield Check("disk", "shared folders", Status.OK, found, "seen from this node alone; the others may differ")
+
+
+def existing_parent(path: Path) -> Path:
+    """The path itself, or the nearest folder above it that exists."""
+    path = Path(os.path.abspath(path))
+    while not path.exists():
+        path = path.parent
+    return path
+
+
+def file_system_of(path: Path, mounts: str) -> str:
+    """Type of the file system of a path, by the longest mount point above it; later mounts hide earlier ones."""
+    resolved, best, found = str(path.resolve()), -1, "unknown"
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        if (resolved == point or resolved.startswith(point.rstrip("/") + "/")) and len(point) >= best:
+            best, found = len(point), fields[2]
+    return found
+
+
+def _size(num_bytes: float) -> str:
+    return f"{num_bytes / _GB:,.1f} GB" if num_bytes >= 0.1 * _GB else f"{num_bytes / 1e6:,.1f} MB"

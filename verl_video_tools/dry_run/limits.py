@@ -1,0 +1,62 @@
+"""Whether the limits of a GRPO run agree with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from verl_video_tools.core.check import Check, Status
+
+
+def check_limits(config: DictConfig) -> Iterator[Check]:
+    """Lengths that the inference engine must hold. vLLM would say so after it has loaded the model, or cut turns."""
+    rollout = config.actor_rollout_ref.rollout
+    prompt, response = int(rollout.prompt_length), int(rollout.response_length)
+    longest = rollout.max_model_len
+    group, name = "configuration", "lengths"
+    found = f"prompt {prompt:,} + response {response:,} tokens, engine {longest or 'as the model':,}"
+    if longest is not None and longest < prompt + response:
+        detail = "the engine is shorter than a rollout may be"
+        fix = f"MAX_MODEL_LEN={prompt + response}, or smaller MAX_PROMPT_LENGTH and MAX_RESPONSE_LENGTH"
+        yield Check(group, name, Status.FAILED, found, detail, fix)
+        return
+    batched = int(rollout.max_num_batched_tokens)
+    if not rollout.enable_chunked_prefill and batched < (longest or prompt + response):
+        detail = f"without chunked prefill vLLM takes no sequence longer than max_num_batched_tokens={batched:,}"
+        fix = f"actor_rollout_ref.rollout.max_num_batched_tokens={longest or prompt + response}"
+        yield Check(group, name, Status.FAILED, found, detail, fix)
+        return
+    yield Check(group, name, Status.OK, found)
+
+
+def check_pixels(config: DictConfig) -> Iterator[Check]:
+    """Bounds that are swapped; the processor's own messages do not say so."""
+    options = OmegaConf.select(config, "data.mm_processor_kwargs") or {}
+    smallest, largest = options.get("min_pixels"), options.get("max_pixels")
+    if isinstance(smallest, int) and isinstance(largest, int):
+        found = f"min_pixels={smallest}, max_pixels={largest}"
+        if smallest > largest:
+            fix = f"swap them: min_pixels={largest}, max_pixels={smallest}"
+            yield Check("configuration", "pixels", Status.FAILED, found, "the least is above the most", fix)
+        else:
+            yield Check("configuration", "pixels", Status.OK, found)
+
+
+def with_ordered_pixels(data: DictConfig) -> DictConfig:
+    """The section `data` with bounds that are not swapped, so that everything else can be checked."""
+    options = data.get("mm_processor_kwargs") or {}
+    smallest, largest = options.get("min_pixels"), options.get("max_pixels")
+    if not (isinstance(smallest, int) and isinstance(largest, int) and smallest > largest):
+        return data
+    swapped = {"mm_processor_kwargs": {"min_pixels": largest, "max_pixels": smallest}}
+    return cast(DictConfig, OmegaConf.unsafe_merge(OmegaConf.create(OmegaConf.to_container(data)), swapped))
+
+
+def num_steps(config: DictConfig, num_rows: int) -> int | None:
+    """Steps of the whole run; None where nobody can say."""
+    trainer, batch = config.trainer, int(config.data.train_batch_size)
+    if trainer.total_training_steps:
+        return int(trainer.total_training_steps)
+    return int(trainer.total_epochs) * (num_rows // batch) if num_rows >= batch else None
