@@ -29,6 +29,12 @@ def test_a_report_stands_in_the_run(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "rollouts.html" in Page((folder / "report" / "report.html").read_text()).having("href")
 
 
+def test_a_run_may_be_given_as_its_records(tmp_path: Path) -> None:
+    folder = recorded(tmp_path / "grpo")
+    assert run(["report", str(folder / "trajectories"), "--no-thumbnails"]) == 0
+    assert (folder / "report" / "report.html").is_file() and not (folder / "trajectories" / "report").exists()
+
+
 def test_runs_side_by_side(tmp_path: Path) -> None:
     log = tmp_path / "elsewhere.jsonl"
     log.write_text('{"step": 1, "data": {"actor/grad_norm": 7}}\n')

@@ -37,7 +37,7 @@ class Report:
     ] = True
 
     def run(self) -> None:
-        from verl_video_tools.records.records import step_files
+        from verl_video_tools.records.records import run_folder, step_files
         from verl_video_tools.records.report_curves import methods_in, read_run, recorded_folder, run_names
         from verl_video_tools.records.report_page import write_report
         from verl_video_tools.records.view import write_view
@@ -52,7 +52,7 @@ class Report:
         if len(set(names)) < len(names):
             raise UsageError(f"--name: two runs have the same name ({', '.join(names)})")
         folders = [recorded_folder(run) for run in self.runs]
-        out = self.out or self.runs[0] / "report"
+        out = self.out or run_folder(self.runs[0]) / "report"
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -135,7 +135,7 @@ def _turn_messages(turn: Turn, number: int, pictures: _Pictures) -> list[Json]:
         said["tool_calls"] = [_call(call, id) for call, id in zip(turn.calls, ids, strict=True)]
     # The observation answers all calls of a turn, and stands with the first.
     texts = [turn.observation, *[None] * len(turn.calls)]
-    results = [_result(call, *told, pictures) for call, *told in zip(turn.calls, ids, texts, strict=False)]
+    results = [_result(call, id, text, pictures) for call, id, text in zip(turn.calls, ids, texts, strict=False)]
     if not turn.calls and turn.observation is not None:
         results = [{"role": "user", "content": turn.observation}]
     return [said, *results]
@@ -147,7 +147,12 @@ def _call(call: CallRecord, id: str) -> Json:
 
 def _result(call: CallRecord, id: str, text: str | None, pictures: _Pictures) -> Json:
     told = [_text(part) for part in (text, call.text) if part]
-    result = {"role": "tool", "tool_call_id": id, "function": call.name, "content": [*told, *pictures.of(call.frames)]}
+    result: Json = {
+        "role": "tool",
+        "tool_call_id": id,
+        "function": call.name,
+        "content": [*told, *pictures.of(call.frames)],
+    }
     if call.error is not None:
         result["error"] = {"type": "unknown", "message": str(call.error)}
     return result
