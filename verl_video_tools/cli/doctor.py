@@ -12,7 +12,7 @@ from verl_video_tools.core.errors import UsageError
 
 @command
 class Doctor:
-    """Check whether this machine, or with --run a recipe, can train. Exits 1 and prints fixes if not."""
+    """Check an installation, or a recipe with --run. Exits 1 and prints fixes if it cannot train."""
 
     options: Annotated[
         list[str] | None,
