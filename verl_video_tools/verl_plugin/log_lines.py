@@ -16,6 +16,11 @@ NOISE = {
     r"FutureWarning|DeprecationWarning|is deprecated!": "for the authors of verl and vLLM, not for who trains",
     r"\w+ engine is not available: |warnings\.warn\(": "verl about engines that are not installed, and their lines of code",
     r"Error executing job with overrides: |Set the environment variable HYDRA_FULL_ERROR": "Hydra about every error",
+    r"No CUDA runtime is found|Disabling Triton": "torch and vLLM on a machine without a GPU",
+    r"Enforce eager set|Inductor compilation was disabled|LoRA dynamic loading": "vLLM about options that verl sets",
+    r"model_hosting_container_standards": "a hosting service's handlers, which vLLM's server looks for",
+    r"is_fx_tracing will return true": "torch about its own functions",
+    r"Using blocking ray\.get inside async actor": "Ray about verl's trainer, which waits on purpose",
     r"(^|\s)[~^]+\s*$": "marks below a line of a traceback",
     r"^step:\d+ - |Training Progress: |Writing model shards: |Loading weights: ": "progress, which lines of steps show",
 }
@@ -27,7 +32,7 @@ _LONGEST_LINE = 400
 _CHUNK_BYTES = 1 << 20
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PROCESS = re.compile(r"^(?:\(\w+ pid=\d+(?:, ip=[\da-f.:]+)?\) ?)+")
+_PROCESS = re.compile(r"^(?:\((?:\w+ )?pid=\d+(?:, ip=[\da-f.:]+)?\) ?)+")
 _PLACE = re.compile(r"^(?:ERROR|WARNING|INFO) [\d-]+ [\d:]+ \[[^\]]+:\d+\] ?")
 """vLLM's beginning of every line of a traceback."""
 _RANK = re.compile(r"^\[rank\d+\]: ?")
