@@ -83,14 +83,19 @@ log_to_file() { # FOLDER
     case $LOGGER in *'"file"'*) ;; *) LOGGER="${LOGGER%]},\"file\"]" ;; esac
     export VERL_FILE_LOGGER_PATH=${VERL_FILE_LOGGER_PATH:-$1/metrics_$(date +%Y%m%d_%H%M%S).jsonl}
     [ "$DRY_RUN" != 0 ] || mkdir -p "$1"
+    # Our warnings are marked, so that they are shown beside the steps (verl_plugin/marked_warnings.py).
+    [ "${VERBOSE:-0}" != 0 ] || export VVT_MARK_WARNINGS=1
 }
 
 # Fills the array QUIETLY, options of `supervised` for a training run of FOLDER: what it prints goes to FOLDER/run.log, and
-# a line per step is shown (verl_plugin/console.py); with VERBOSE=1 everything is.
+# a line per step is shown (verl_plugin/console.py); with VERBOSE=1 everything is. Further nodes of a fine-tuning run have
+# a log of their own.
 log_quietly() { # FOLDER
-    QUIETLY=(--log "$1/run.log")
+    local log=$1/run.log
+    [ "${NODE_RANK:-0}" = 0 ] || log=$1/run_node$NODE_RANK.log
+    QUIETLY=(--log "$log")
     [ "${VERBOSE:-0}" = 0 ] || QUIETLY+=(--verbose)
-    echo "[verl_video_tools] $EXPERIMENT_NAME: all output in $1/run.log (VERBOSE=1 shows it)"
+    echo "[verl_video_tools] $EXPERIMENT_NAME: all output in $log (VERBOSE=1 shows it)"
 }
 
 # Runs a command and ends all that it has started: when it is over, and when this shell gets a signal, which a shell would

@@ -120,5 +120,6 @@ supervised "${QUIETLY[@]}" -- "${LAUNCH[@]}" "${OPTIONS[@]}"
 
 # ------------------------------------------------------------------------------------------------------------- result
 if [ "${NODE_RANK:-0}" = 0 ]; then
+    told "$PYTHON" -m verl_video_tools.records.summary "$SFT_DIR"
     "$PYTHON" -m verl_video_tools.verl_plugin.export_model "$SFT_DIR" "$SFT_DIR/huggingface"
 fi

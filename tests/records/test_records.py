@@ -1,6 +1,8 @@
 """Records survive the file, step files appear whole, and the table at the end of a recipe is made of them."""
 
 import errno
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,20 @@ def test_a_run_is_its_folder_or_that_of_its_records(tmp_path: Path) -> None:
     assert [record["uid"] for record in read_records(run)] == [record["uid"] for record in read_records(records)]
     for path in (run, records, records / "step_000001.jsonl"):
         assert run_folder(path) == run
+
+
+def test_summary_of_fine_tuning_is_from_verls_log(tmp_path: Path, capsys) -> None:
+    first = [{"step": 1, "data": {"train/loss": 2.5, "train/lr": 1e-5}}, {"step": 2, "data": {"train/loss": 9.0}}]
+    resumed = [{"step": 2, "data": {"train/loss": 0.5, "train/lr": 0.0, "val/loss": 0.75}}, {"step": 3, "data": {}}]
+    for name, lines in (("metrics_1.jsonl", first), ("metrics_2.jsonl", resumed)):
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    main(tmp_path)
+    shown = capsys.readouterr().out
+    rows = {cells[0]: cells[1:] for line in shown.splitlines() if len(cells := re.split(r" *[│┃] *", line)[1:-1]) > 1}
+    assert shown.startswith("2 steps")
+    assert rows["fine-tuning"] == ["step 1", "step 2"]
+    assert rows["loss"] == ["2.500", "0.500"] and rows["validation loss"] == ["", "0.750"]
+    assert rows["learning rate"] == ["1.0e-05", "0.000"]
 
 
 def test_summary_of_an_empty_folder_says_so(tmp_path: Path, capsys) -> None:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from verl_video_tools.verl_plugin import console
-from verl_video_tools.verl_plugin.console import MARK, NOISE, Console, clean, metrics, step_line
+from verl_video_tools.verl_plugin.console import Console
+from verl_video_tools.verl_plugin.log_lines import MARK, NOISE, clean
+from verl_video_tools.verl_plugin.step_lines import metrics, step_line
 
 SUPERVISE = [sys.executable, "-m", "verl_video_tools.verl_plugin.supervise"]
 RAY = "\x1b[36m(TaskRunnerV1 pid=21972)\x1b[0m "
@@ -89,6 +93,48 @@ def test_our_own_messages_pass_and_nothing_else(tmp_path: Path) -> None:
     assert run.shown == [f"{MARK} judge: 3 of 8 judgements failed"]
 
 
+def test_a_warning_that_comes_again_and_again_is_shown_three_times(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for row in range(9):
+        run.write(f"{RAY}{MARK} warning: rollout of row {row}: /videos/{row}.mp4: no such video file\n")
+    run.write(f"{MARK} error: the judge counts as down: no reply\n")
+    lines = [f"{MARK} warning: rollout of row {row}: /videos/{row}.mp4: no such video file" for row in range(3)]
+    assert run.shown == [
+        *lines[:2],
+        f"{lines[2]} (further warnings of this kind are in the log only)",
+        f"{MARK} error: the judge counts as down: no reply",
+    ]
+
+
+def test_many_short_steps_have_no_more_than_a_few_lines(tmp_path: Path, clock: list[float]) -> None:
+    run = Run(tmp_path)
+    run.write("Total steps: 110, num_warmup_steps: 5\n")
+    for step in range(1, 111):
+        clock[0] += 9
+        run.write(f"step:{step} - train/loss:1.0\n")
+    assert 10 <= len(run.shown) <= 25 and run.shown[-1].startswith("step 110/110")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["step:1 - version:1.2.3 - train/loss:1.0", "step:" + "9" * 5000 + " - train/loss:1.0", "Total steps: " + "9" * 5000],
+)
+def test_no_line_of_a_log_ends_the_run(line: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write(f"{line}\n{MARK} the run goes on\n")
+    assert run.shown[-1] == f"{MARK} the run goes on"
+
+
+def test_a_line_that_cannot_be_shown_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(text: str) -> str:
+        raise ValueError("unforeseen")
+
+    run = Run(tmp_path)
+    monkeypatch.setattr(console, "clean", fail)
+    run.write("one\ntwo\n")
+    assert run.shown == [f"{MARK} a line of {run.path} could not be shown (ValueError('unforeseen')); the run goes on"]
+
+
 def test_a_long_step_says_what_it_does(tmp_path: Path, clock: list[float]) -> None:
     run = Run(tmp_path)
     doing = "step 1/80: generating rollouts for {} s, 2 groups finished, 6 running"
@@ -110,6 +156,35 @@ def test_a_failure_shows_the_end_of_this_start_s_log_without_noise(tmp_path: Pat
         "    File x.py",
         "  ValueError: no such thing",
     ]
+
+
+def test_the_error_is_shown_above_the_report_of_a_launcher(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    error = "torch.OutOfMemoryError: CUDA out of memory"
+    run.write(f"[rank3]: Traceback (most recent call last):\n[rank3]:   File x.py\n[rank3]: {error}\n")
+    run.write("ERROR 11-25 15:58:42 [async_llm.py:704] vllm.v1.engine.exceptions.EngineDeadError: it died\n")
+    run.write(f"{MARK} for the user\n")
+    for rank in range(8):
+        run.write(f"Failures:\n[{rank}]:\n  rank : {rank}\n  exitcode : 1 (pid: {100 + rank})\n{error}\n")
+    run.write("ray.exceptions.ActorDiedError: The actor died\n")
+    run.write("".join(f"report {number}\n" for number in range(30)))
+    run.console.end(1)
+    assert run.shown[:5] == [
+        f"{MARK} for the user",
+        f"{MARK} errors in {run.path}:",
+        "  vllm.v1.engine.exceptions.EngineDeadError: it died",
+        f"  {error}",
+        f"{MARK} failed with exit code 1; the end of {run.path}:",
+    ]
+    assert run.shown[5:] == [f"  report {number}" for number in range(30)]
+
+
+def test_the_last_line_needs_no_end(tmp_path: Path) -> None:
+    run = Run(tmp_path, verbose=True)
+    run.write("half")
+    assert run.shown == []
+    run.console.end(1)
+    assert run.shown == ["half"]
 
 
 @pytest.mark.parametrize("returncode", [0, 130, 143])
@@ -143,6 +218,22 @@ def test_who_closes_the_output_does_not_end_the_run(tmp_path: Path) -> None:
     assert subprocess.run([*command, code], stdout=written, timeout=60, check=False).returncode == 0
     os.close(written)
     assert (tmp_path / "run.log").read_text().splitlines() == [f"{MARK} {n}" for n in range(3)]
+
+
+def test_who_does_not_read_the_output_keeps_no_signal_from_the_run(tmp_path: Path) -> None:
+    read, written = os.pipe()
+    log = tmp_path / "run.log"
+    code = "import time; print(('x' * 1000 + '\\n') * 1000, flush=True); time.sleep(600)"
+    command = [*SUPERVISE, "--log", str(log), "--verbose", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=written, stderr=written) as process:
+        deadline = time.monotonic() + 60
+        while (not log.exists() or log.stat().st_size < 1_000_000) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1.0)
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM
+    os.close(written)
+    os.close(read)
 
 
 def test_a_supervised_command_writes_to_the_log_and_its_failure_is_shown(tmp_path: Path) -> None:

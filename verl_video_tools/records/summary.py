@@ -1,4 +1,5 @@
-"""The table that ends a recipe: first against last step, from the recorded trajectories.
+"""The table that ends a recipe: first against last step, from the recorded trajectories, or from verl's log of a
+fine-tuning run, which records none.
 
 Usage: python -m verl_video_tools.records.summary FOLDER
 """
@@ -6,29 +7,54 @@ Usage: python -m verl_video_tools.records.summary FOLDER
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from verl_video_tools.records.report_curves import HEADLINES, read_training
+from verl_video_tools.records.report_curves import HEADLINES, LOG_NAMES, Steps, read_log, read_training
+
+
+FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
 
 
 def main(folder: Path) -> None:
-    steps = read_training(folder)
     console = Console()
-    if not steps:
+    if steps := read_training(folder):
+        console.print(_table(steps, HEADLINES, "mean over the step's rollouts"))
+        console.print(f"trajectories: {folder.resolve()}/step_*.jsonl", soft_wrap=True)
+    elif steps := _fine_tuning(folder):
+        console.print(_table(steps, FINE_TUNING, "fine-tuning"))
+    else:
         console.print(f"no recorded step in {folder}")
-        return
+
+
+def _fine_tuning(folder: Path) -> dict[int, dict[str, float]]:
+    """Of all starts, the latest of a step that was repeated."""
+    steps: dict[int, dict[str, float]] = {}
+    for path in sorted(folder.glob(LOG_NAMES)):
+        for step, values in read_log(path).items():
+            if "train/loss" in values:
+                steps[step] = dict(values)
+    return steps
+
+
+def _table(steps: Steps, metrics: Mapping[str, str], heading: str) -> Table:
     first, last = min(steps), max(steps)
     table = Table(title=f"{len(steps)} steps", title_justify="left")
-    table.add_column("mean over the step's rollouts")
+    table.add_column(heading)
     table.add_column(f"step {first}", justify="right")
     table.add_column(f"step {last}", justify="right")
-    for label, metric in HEADLINES.items():
-        table.add_row(label, f"{steps[first][metric]:.3f}", f"{steps[last][metric]:.3f}")
-    console.print(table)
-    console.print(f"trajectories: {folder.resolve()}/step_*.jsonl", soft_wrap=True)
+    for label, metric in metrics.items():
+        values = [steps[step].get(metric) for step in (first, last)]
+        if any(value is not None for value in values):
+            table.add_row(label, *("" if value is None else _number(value) for value in values))
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if value == 0 or abs(value) >= 0.001 else f"{value:.1e}"
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from verl_video_tools.core.errors import SetupError
 from verl_video_tools.verl_plugin.front_end_switch import front_end_is_active
+from verl_video_tools.verl_plugin.marked_warnings import activate_if_asked
 from verl_video_tools.verl_plugin.post_import import import_after
 
 SUPPORTED_VERL_VERSION = "0.9.1"
@@ -49,6 +50,7 @@ def load() -> None:
             f"verl_video_tools needs verl=={SUPPORTED_VERL_VERSION}, found {found}; "
             f"install it with: pip install verl=={SUPPORTED_VERL_VERSION}"
         )
+    activate_if_asked()
     # A library below vLLM's server sets the root logger to this level when verl's trainer imports it; its default,
     # ERROR, would hide our warnings there.
     os.environ.setdefault("SAGEMAKER_CONTAINER_LOG_LEVEL", os.environ.get("LOG_LEVEL", "WARNING"))

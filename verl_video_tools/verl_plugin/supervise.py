@@ -34,6 +34,8 @@ from pathlib import Path
 import psutil
 
 from verl_video_tools.verl_plugin.console import Console
+from verl_video_tools.verl_plugin.log_lines import MARK
+from verl_video_tools.verl_plugin.patient_output import PatientOutput
 
 _MODULE = "verl_video_tools.verl_plugin.supervise"
 _ASKED_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -46,6 +48,8 @@ _LOOK_SHARE = 0.02
 """Of the time at most, for looking through the run's processes: a data loader makes segments all the time."""
 _GRACE_SECONDS = 30.0
 """For Ray to end its processes in order, after the driver was told to."""
+_PATIENCE_SECONDS = 1.0
+"""For whoever reads standard error."""
 _LINGER_SECONDS = 2.0
 """That Ray's workers may outlive a driver which has ended in order."""
 
@@ -253,7 +257,10 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"[verl_video_tools] {text}", file=sys.stderr, flush=True)
+    """On standard error; a reader who has stopped or gone does not keep this process from its work."""
+    output = PatientOutput(sys.stderr)
+    output.write_line(f"{MARK} {text}")
+    output.flush(_PATIENCE_SECONDS)
 
 
 if __name__ == "__main__":
