@@ -24,7 +24,8 @@ elif "cpu_sft" in arguments:
     open(os.path.join(folder, "config.json"), "w").write("{{}}")
     print("Total steps: 110, num_warmup_steps: 5")
     for step in range(1, 111):
-        print(f"Epoch 1/2:   1%|          | {{step}}/55 [00:01<06:16,  1.03s/it]step:{{step}} - train/loss:1.5 - train/lr:0.001")
+        bar = f"Epoch 1/2:   1%|          | {{step}}/55 [00:01<06:16,  1.03s/it]"
+        print(f"{{bar}}step:{{step}} - train/loss:1.5 - train/lr:0.001")
 elif "main_ppo" in arguments:
     print(f"{{ray}}INFO:2026-01-01 00:00:00,150:Total training steps: 20")
     print(f"{{ray}}[verl_video_tools] node 192.0.2.2: 1 x training worker")
@@ -33,7 +34,8 @@ elif "main_ppo" in arguments:
             print(f"{{ray}}WARNING: target_num_threads 8 should not exceed total physical CPU cores 2")
         for row in range(4):
             print(f"{{ray}}[verl_video_tools] warning: rollout of row {{row}}: /v/{{row}}.mp4: no such video file")
-        print(f"{{ray}}step:{{step}} - rollout/score/mean:0.5 - rollout/acc/mean:0.25 - perf/time_per_step:21.2", flush=True)
+        metrics = "rollout/score/mean:0.5 - rollout/acc/mean:0.25 - perf/time_per_step:21.2"
+        print(f"{{ray}}step:{{step}} - {{metrics}}", flush=True)
     if "FAIL" in os.environ:
         sys.exit("ValueError: it failed")
     open(os.path.join(os.environ["OUTPUT_DIR"], "framethinker_grpo", "latest_checkpointed_iteration.txt"), "w")
@@ -92,7 +94,9 @@ def test_a_run_that_fails_says_why_and_where_its_log_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("node_rank", "name"), [("0", "run.log"), ("1", "run_node1.log")])
 def test_nodes_of_a_fine_tuning_run_have_logs_of_their_own(node_rank: str, name: str, tmp_path: Path) -> None:
-    functions = f'METHOD=longvt; source "{RECIPES}/common.sh"; EXPERIMENT_NAME=x; log_quietly /runs; echo "${{QUIETLY[*]}}"'
+    functions = (
+        f'METHOD=longvt; source "{RECIPES}/common.sh"; EXPERIMENT_NAME=x; log_quietly /runs; echo "${{QUIETLY[*]}}"'
+    )
     shell = subprocess.run(
         ["bash", "-c", functions],
         env={"PATH": os.environ["PATH"], "PYTHON": sys.executable, "DEVICE": "cpu", "NODE_RANK": node_rank},

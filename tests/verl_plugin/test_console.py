@@ -117,7 +117,11 @@ def test_many_short_steps_have_no_more_than_a_few_lines(tmp_path: Path, clock: l
 
 @pytest.mark.parametrize(
     "line",
-    ["step:1 - version:1.2.3 - train/loss:1.0", "step:" + "9" * 5000 + " - train/loss:1.0", "Total steps: " + "9" * 5000],
+    [
+        "step:1 - version:1.2.3 - train/loss:1.0",
+        "step:" + "9" * 5000 + " - train/loss:1.0",
+        "Total steps: " + "9" * 5000,
+    ],
 )
 def test_no_line_of_a_log_ends_the_run(line: str, tmp_path: Path) -> None:
     run = Run(tmp_path)

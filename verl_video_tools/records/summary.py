@@ -15,7 +15,6 @@ from rich.table import Table
 
 from verl_video_tools.records.report_curves import HEADLINES, LOG_NAMES, Steps, read_log, read_training
 
-
 FINE_TUNING = {"loss": "train/loss", "validation loss": "val/loss", "learning rate": "train/lr"}
 
 

@@ -14,7 +14,7 @@ NOISE = {
     r"UserWarning: The given NumPy array is not writ": "torch about a read-only view, which is only read",
     r"\[Performance\]|Per-operation statistics|Time range: last": "TransferQueue's counters, every few minutes",
     r"FutureWarning|DeprecationWarning|is deprecated!": "for the authors of verl and vLLM, not for who trains",
-    r"\w+ engine is not available: |warnings\.warn\(": "verl about engines that are not installed, and their lines of code",
+    r"\w+ engine is not available: |warnings\.warn\(": "verl about engines that are not installed",
     r"Error executing job with overrides: |Set the environment variable HYDRA_FULL_ERROR": "Hydra about every error",
     r"No CUDA runtime is found|Disabling Triton": "torch and vLLM on a machine without a GPU",
     r"Enforce eager set|Inductor compilation was disabled|LoRA dynamic loading": "vLLM about options that verl sets",
