@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -17,11 +18,15 @@ MODEL = "comparing-judge"
 
 
 def label(reference: str, answer: str) -> str:
-    """`correct` if the words are the same, `partial` if the answer has some of the reference's words and no others."""
-    wanted, given = set(reference.casefold().split()), set(answer.casefold().split())
-    if wanted == given:
+    """`correct` if most words are the same, `partial` if the answer has some of the reference's words and no others."""
+    wanted, given = words(reference), words(answer)
+    if len(wanted & given) >= 0.7 * len(wanted | given):
         return "correct"
     return "partial" if given and given < wanted else "incorrect"
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.casefold())) - {"a", "an", "the"}
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,0 +1,66 @@
+"""The tutorial's data and its judge; `tests/integration/test_tutorial.py` runs its pages."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from verl_video_tools.cli.main import run
+from verl_video_tools.data.synthetic_rows import load_rows
+
+TUTORIAL = Path(__file__).parents[2] / "examples" / "tutorial"
+
+
+@pytest.fixture(scope="module")
+def label() -> Callable[[str, str], str]:
+    return runpy.run_path(str(TUTORIAL / "judge.py"))["label"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        ("Blue circle.", "correct"),
+        ("a blue circle", "correct"),
+        ("blue", "partial"),
+        ("green circle", "incorrect"),
+        ("", "incorrect"),
+    ],
+)
+def test_the_judge_compares_words(label: Callable[[str, str], str], answer: str, verdict: str) -> None:
+    assert label("blue circle", answer) == verdict
+
+
+def test_the_doctor_accepts_the_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    """Which asks it with an answer that is right in other words, and with a wrong one."""
+    judge: dict[str, Any] = runpy.run_path(str(TUTORIAL / "judge.py"))
+    server = judge["ThreadingHTTPServer"](("127.0.0.1", 0), judge["Handler"])
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        run(["doctor", f"--judge-base-url=http://127.0.0.1:{server.server_port}/v1"])
+    finally:
+        server.shutdown()
+        server.server_close()
+    checks = capsys.readouterr().out.partition("judge\n")[2].splitlines()[:4]
+    assert [line.split()[0] for line in checks] == ["ok"] * 4
+
+
+def test_table_and_dialogues_become_rows(tmp_path: Path) -> None:
+    command = [sys.executable, str(TUTORIAL / "make_data.py"), str(tmp_path / "d")]
+    command += ["--videos=2", "--questions-per-video=2", "--expert-videos=3"]
+    subprocess.run(command, check=True, timeout=300, cwd=tmp_path)
+    table, rows = tmp_path / "d" / "questions.csv", tmp_path / "rows.parquet"
+    assert run(["data", "convert", str(table), str(rows), "--from=table", "--method=longvt", "--yes"]) == 0
+    assert [row["extra_info"]["question_type"] in ("open", "numeric") for row in load_rows(rows)] == [True] * 4
+    assert all(row["extra_info"]["video_segment"] is not None for row in load_rows(rows))
+    expert, taught = tmp_path / "d" / "expert.parquet", tmp_path / "cold.parquet"
+    words = ["data", "convert", str(expert), str(taught), "--from=longvt-parquet", "--turns", "--method=longvt"]
+    assert run([*words, f"--videos={tmp_path / 'd'}"]) == 0
+    turns = [row["turns"] for row in load_rows(taught)]
+    assert len(turns) > 15 and any(len(each) > 1 and "<tool_call>" in each[0] for each in turns)
