@@ -53,7 +53,7 @@ class GrpoRows:
             f"{name}.{field}": value
             for name, section in fields.items()
             if name in method_names()
-            for field, value in section.items()
+            for field, value in (section or {}).items()
         }
         self._methods = RowMethods(self._default, settings)
         self._validates = bool(
