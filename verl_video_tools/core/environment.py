@@ -33,6 +33,7 @@ NEEDED = (
     PackagePin("tensordict", "tensordict", "0.10.0", exact=True),
     PackagePin("TransferQueue", "transfer_queue", "0.1.11", exact=True),
     PackagePin("tokenizers", "tokenizers", "0.22.2"),
+    PackagePin("huggingface-hub", "huggingface_hub", "1.33.0"),
     PackagePin("peft", "peft", "0.21.2"),
     PackagePin("ray", "ray", "2.60.0"),
     PackagePin("numpy", "numpy", "2.3.5"),

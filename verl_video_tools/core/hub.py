@@ -47,7 +47,7 @@ def locate_model(name: str) -> str:
         return _cached(name, "the hub has no public model of that name", error)
     except HfHubHTTPError as error:  # the hub or a proxy is in trouble
         return _cached(name, f"the hub gave no answer ({_first_line(error)})", error)
-    except (OSError, _transport_error()) as error:
+    except Exception as error:  # of the HTTP library below the hub's client, whichever that is
         return _cached(name, f"the hub cannot be reached ({_first_line(error)})", error)
     return name
 
@@ -64,12 +64,6 @@ def _cached(name: str, reason: str, cause: Exception | None = None) -> str:
         f"model {name!r} is no folder here and not in the cache of the Hugging Face hub, and {reason}; give the folder "
         "of a model, or download it first: hf download " + name
     ) from cause
-
-
-def _transport_error() -> type[Exception]:
-    import httpx
-
-    return httpx.TransportError
 
 
 def _first_line(error: Exception) -> str:
