@@ -36,7 +36,7 @@ def real_prompt(row: dict[str, Any], method: Any, model: RunModel) -> TokenStrea
 def test_tokens_and_images_are_those_of_a_rollout(model: RunModel, rows: list[dict[str, Any]]) -> None:
     method = get_method("framethinker")
     meter = PromptMeter(model, ROOMY)
-    prompts = asyncio.run(measure_rows(meter, list(enumerate(rows[:6])), lambda name: [method]))
+    prompts = asyncio.run(measure_rows(meter, list(enumerate(rows[:6])), lambda name: [method], 60.0))
     for row, prompt in zip(rows[:6], prompts, strict=True):
         stream = real_prompt(row, method, model)
         assert (prompt.tokens, prompt.images) == (len(stream.prompt_ids), len(stream.images))
@@ -62,16 +62,21 @@ def test_of_a_group_the_most_expensive_prompt_counts(model: RunModel, rows: list
     assert asyncio.run(meter.measure(0, sample, group)).tokens == max(each)
 
 
-def test_only_the_first_row_is_decoded_without_time(model: RunModel, rows: list[dict[str, Any]]) -> None:
+def test_time_is_bounded_but_one_row_is_always_looked_at(model: RunModel, rows: list[dict[str, Any]]) -> None:
     method = get_method("framethinker")
     meter = PromptMeter(model, ROOMY)
 
-    async def decoded(seconds: float) -> list[bool]:
-        prompts = await measure_rows(meter, list(enumerate(rows[:5])), lambda name: [method])
-        return [prompt.decode_seconds is not None for prompt in await decode_rows(meter, prompts, seconds)]
+    async def numbers(open_seconds: float, decode_seconds: float) -> tuple[list[int], list[int]]:
+        prompts = await measure_rows(meter, list(enumerate(rows[:5])), lambda name: [method], open_seconds)
+        decoded = await decode_rows(meter, prompts, decode_seconds)
+        assert [prompt.number for prompt in decoded] == [prompt.number for prompt in prompts]
+        return [prompt.number for prompt in prompts], [prompt.number for prompt in decoded if prompt.decode_seconds]
 
-    assert asyncio.run(decoded(60.0)) == [True] * 5
-    assert asyncio.run(decoded(-1.0)) == [True, False, False, False, False]
+    assert asyncio.run(numbers(60.0, 60.0)) == ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4])
+    opened, decoded = asyncio.run(numbers(60.0, -1.0))
+    assert opened == [0, 1, 2, 3, 4] and len(decoded) == 1
+    opened, decoded = asyncio.run(numbers(-1.0, 60.0))
+    assert len(opened) == 1 and decoded == opened
 
 
 def test_a_processor_that_counts_otherwise_is_told(

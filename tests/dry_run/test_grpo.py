@@ -30,7 +30,7 @@ def test_a_good_run_passes(dry_run: DryRunOf) -> None:
     checks = dry_run()
     assert failed(checks) == set()
     assert checks["training rows"].found == "4 of 40 looked at"
-    assert checks["training videos"].found == "4 rows opened, first frames of 4 decoded"
+    assert checks["training videos"].found == "4 rows opened in time, first frames of 4 decoded"
     assert checks["weights"].detail == "files, not loaded: model.safetensors"
     assert not any("trained" in check.detail for check in checks.values())
 

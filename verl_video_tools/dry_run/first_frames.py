@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from random import Random
+from typing import Any, TypeVar
 
+from verl_video_tools.core.check import one_line
 from verl_video_tools.core.errors import InvariantError, VideoToolsError
 from verl_video_tools.core.types import (
     Content,
@@ -30,6 +32,8 @@ from verl_video_tools.rollout.episode import Episode
 from verl_video_tools.rollout.sequences import rollout_tokens
 from verl_video_tools.rollout.tokens import TokenStream, check_invariants, processor_token_counts
 from verl_video_tools.verl_plugin.planned_run import RunModel
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -157,43 +161,59 @@ async def measure_rows(
     meter: PromptMeter,
     rows: Sequence[tuple[int, Mapping[str, Any]]],
     group_of: Callable[[str | None], Sequence[Method]],
+    seconds: float,
 ) -> list[Prompt]:
-    """The prompts of rows, several at a time. A row whose measuring fails has the reason as its problem.
+    """The prompts of rows, as many as can be started in a time. One that fails has the reason as its problem.
 
     Args:
         rows: with their numbers.
         group_of: the methods of a group, by the row's agent name.
     """
-    gate = asyncio.Semaphore(_at_once())
 
-    async def one(number: int, row: Mapping[str, Any]) -> Prompt:
+    async def measure(numbered: tuple[int, Mapping[str, Any]]) -> Prompt:
+        number, row = numbered
         sample, group = Sample.from_row(row), group_of(row.get("agent_name"))
-        async with gate:
-            try:
-                return await meter.measure(number, sample, group)
-            except VideoToolsError as error:
-                return Prompt(number, group[0], sample, problem=f"{type(error).__name__}: {error}")
+        try:
+            return await meter.measure(number, sample, group)
+        except VideoToolsError as error:
+            return Prompt(number, group[0], sample, problem=one_line(error))
 
-    return list(await asyncio.gather(*(one(number, row) for number, row in rows)))
+    measured = await _in_time(measure, rows, seconds)
+    return [measured[place] for place in sorted(measured)]
 
 
 async def decode_rows(meter: PromptMeter, prompts: Sequence[Prompt], seconds: float) -> list[Prompt]:
-    """The prompts with their frames decoded, as many as can be started in a time, and at least one."""
+    """The prompts, with their frames decoded where that can be started in a time."""
+
+    async def decode(prompt: Prompt) -> Prompt:
+        try:
+            return await meter.decode(prompt)
+        except VideoToolsError as error:
+            return replace(prompt, problem=one_line(error))
+
+    decoded = await _in_time(decode, prompts, seconds)
+    return [decoded.get(place, prompt) for place, prompt in enumerate(prompts)]
+
+
+async def _in_time(
+    work: Callable[[Item], Awaitable[Prompt]], items: Sequence[Item], seconds: float
+) -> dict[int, Prompt]:
+    """Results by place, of those that were started in time, and at least one; several at a time.
+
+    In an order of its own, so that those which are left out are spread over all.
+    """
     gate, end = asyncio.Semaphore(_at_once()), time.monotonic() + seconds
-    is_first = True
+    results: dict[int, Prompt] = {}
+    order = list(range(len(items)))
+    Random(0).shuffle(order)
 
-    async def one(prompt: Prompt) -> Prompt:
-        nonlocal is_first
+    async def one(place: int) -> None:
         async with gate:
-            if time.monotonic() > end and not is_first:
-                return prompt
-            is_first = False
-            try:
-                return await meter.decode(prompt)
-            except VideoToolsError as error:
-                return replace(prompt, problem=f"{type(error).__name__}: {error}")
+            if place == order[0] or time.monotonic() < end:
+                results[place] = await work(items[place])
 
-    return list(await asyncio.gather(*map(one, prompts)))
+    await asyncio.gather(*map(one, order))
+    return results
 
 
 def _at_once() -> int:

@@ -29,8 +29,10 @@ from verl_video_tools.verl_plugin.settings import (
     plain_dict,
 )
 
-DECODE_SECONDS = 20.0
-"""Time in which frames are decoded; rows whose turn does not come are only opened."""
+OPEN_SECONDS = {"training": 20.0, "validation": 5.0}
+"""Time in which videos are opened and prompts measured; rows whose turn does not come are not."""
+DECODE_SECONDS = {"training": 12.0, "validation": 3.0}
+"""Time in which frames are decoded then; rows whose turn does not come are only opened."""
 
 _NO_LIMIT = 1 << 30
 
@@ -53,7 +55,7 @@ class GrpoRows:
             f"{name}.{field}": value
             for name, section in fields.items()
             if name in method_names()
-            for field, value in section.items()
+            for field, value in (section or {}).items()
         }
         self._methods = RowMethods(self._default, settings)
         self._validates = bool(
@@ -156,13 +158,13 @@ class GrpoRows:
     async def measure(
         self, split: str, rows: Sequence[tuple[int, Mapping[str, Any]]], model: RunModel, retriever: Retriever | None
     ) -> list[Prompt]:
-        """Open the videos and count the tokens of each prompt, then decode first frames for `DECODE_SECONDS`."""
+        """Open the videos and count the tokens of each prompt, then decode first frames, as far as time allows."""
         meter = PromptMeter(model, self.limits, retriever)
         group_of = partial(self._group, validate=split == "validation")
 
-        prompts = await measure_rows(meter, rows, group_of)
+        prompts = await measure_rows(meter, rows, group_of, OPEN_SECONDS[split])
         good = [prompt for prompt in prompts if not prompt.problem]
-        decoded = {prompt.number: prompt for prompt in await decode_rows(meter, good, DECODE_SECONDS)}
+        decoded = {prompt.number: prompt for prompt in await decode_rows(meter, good, DECODE_SECONDS[split])}
         return [decoded.get(prompt.number, prompt) for prompt in prompts]
 
     def check_prompts(
@@ -192,7 +194,7 @@ class GrpoRows:
                 group,
                 f"{split} videos",
                 Status.OK,
-                f"{len(prompts) - len(problems):,} rows opened, first frames of {len(decoded):,} decoded",
+                f"{counted(len(prompts) - len(problems))} opened in time, first frames of {len(decoded):,} decoded",
                 f"{median(decoded):.2f} s a row in the median",
             )
         fewest = min((prompt.calls for prompt in prompts if prompt.calls is not None), default=None)

@@ -18,20 +18,24 @@ class SampledRows:
 
     Attributes:
         files: paths as the run is given them.
-        num_rows: of all files.
+        sizes: rows of each file.
         rows: some of them, with their numbers, which go on from file to file.
         agent_names: of all rows, as far as they name one.
     """
 
     files: tuple[str, ...]
-    num_rows: int
+    sizes: tuple[int, ...]
     rows: tuple[tuple[int, dict[str, Any]], ...]
     agent_names: frozenset[str]
 
+    @property
+    def num_rows(self) -> int:
+        """Of all files."""
+        return sum(self.sizes)
+
     def label(self, number: int) -> str:
         """The row's place, counted in its own file."""
-        for file in self.files:
-            size = count_rows(file)
+        for file, size in zip(self.files, self.sizes, strict=True):
             if number < size:
                 return f"row {number}" if len(self.files) == 1 else f"{file} row {number}"
             number -= size
@@ -56,7 +60,8 @@ def sample_rows(files: Sequence[str], num_wanted: int, columns: Sequence[str] | 
         UsageError: a file cannot be read.
         RowError: there are no rows.
     """
-    total = sum(map(count_rows, files))
+    sizes = tuple(map(count_rows, files))
+    total = sum(sizes)
     if not total:
         raise RowError(f"{', '.join(files)}: no rows")
     wanted = {index * total // num_wanted for index in range(num_wanted)} if num_wanted < total else set(range(total))
@@ -71,4 +76,4 @@ def sample_rows(files: Sequence[str], num_wanted: int, columns: Sequence[str] | 
             chosen = batch.take(pa.array(here, pa.int64())).to_pylist()
             rows += [(number + index, row) for index, row in zip(here, chosen, strict=True)]
             number += batch.num_rows
-    return SampledRows(tuple(files), total, tuple(rows), frozenset(names))
+    return SampledRows(tuple(files), sizes, tuple(rows), frozenset(names))
