@@ -49,7 +49,7 @@ SENDERS: Mapping[str, Send] = {
 """By verl's name of a backend."""
 
 
-def check_options(every_steps: int, count: int) -> None:
+def check_options(every_steps: object, count: object) -> None:
     """Raises UsageError for values that mean nothing."""
     for name, value, least in (("tracked_rollouts_every", every_steps, 0), ("tracked_rollouts", count, 1)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
