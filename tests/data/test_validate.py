@@ -251,7 +251,7 @@ def test_prompts_are_counted_by_the_models_own_tokens(
         (f"--max-prompt-length={tokens}", "row 1: ", f"the run reserves {tokens}"),
         ("--max-images=7", "row 0: ", "the prompt takes 8 images, the run allows 7"),
     ):
-        assert run([*command, option]) == 1
+        assert run([*command, "--overwrite", option]) == 1
         first = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("row "))
         assert first.startswith(bad) and words in first
     assert run(["data", "validate", str(source), "--max-images", "7"]) == 2

@@ -84,7 +84,8 @@ def test_loggers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("NVIDIA H200, 143771 MiB", "h200"),
         ("NVIDIA A100-SXM4-80GB, 81920 MiB", "a100-80gb"),
         ("NVIDIA A100-PCIE-40GB, 40960 MiB", "a100-40gb"),
-        ("NVIDIA L40S, 46068 MiB", "NVIDIA L40S"),
+        ("NVIDIA L40S, 46068 MiB", "l40s"),
+        ("NVIDIA B200, 183359 MiB", "NVIDIA B200"),
         ("NVIDIA H100 MIG 1g.10gb, 9984 MiB", "NVIDIA H100 MIG 1g.10gb"),
     ],
 )
