@@ -10,9 +10,8 @@ pytest.importorskip("verl", reason="recipes configure verl")
 
 from tests.recipes.options import SETTINGS, Composed, grpo_recipes, recipe_arguments, sft_recipes
 from verl_video_tools.core.types import PixelEnvelope
-from verl_video_tools.dry_run.memory import run_options
+from verl_video_tools.planner.composed import run_options
 from verl_video_tools.planner.recipes import RECIPES
-from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 
 
 def options_of_a_dry_run(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -55,5 +54,5 @@ def test_a_rehearsal_is_checked_once_and_not_resumed(tmp_path: Path) -> None:
 def test_memory_is_planned_with_the_options_of_the_run(method: str, composed: Composed) -> None:
     config = composed(f"{method}_grpo", "gpu")
     bounds = config.data.mm_processor_kwargs
-    tokens = ModelTokens(None, TokenCounter(None, 0, 28), PixelEnvelope(28, bounds.min_pixels, bounds.max_pixels))  # type: ignore[arg-type]  # only the bounds count
-    assert run_options(config, tokens) == RECIPES[method]
+    envelope = PixelEnvelope(28, bounds.min_pixels, bounds.max_pixels)
+    assert run_options(config, envelope) == RECIPES[method]

@@ -27,7 +27,7 @@ from verl_video_tools.cli.options import (
     config_from,
     tool_model_config,
 )
-from verl_video_tools.cli.serving import Serve, ServeOption, announced_server
+from verl_video_tools.cli.serving import Serve, ServeOption, announced_server, check_server
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 
@@ -87,10 +87,7 @@ class Chat:
 
         if not self.video.is_file():
             raise UsageError(f"{self.video} is no file; name a video file")
-        if bool(self.url) == bool(self.serve):
-            raise UsageError("give either --url or --serve")
-        if self.serve is None and self.serve_option:
-            raise UsageError("--serve-option belongs to --serve")
+        check_server("--url", self.url, self.serve, self.serve_option)
         fields = read_assignments(self.settings or [])
         method = get_method(self.method, **fields)
         envelope = envelope_of_model(self.processor or self.serve, self.min_pixels, self.max_pixels)

@@ -11,7 +11,7 @@ import typer
 from verl_video_tools.cli.files import check_outputs
 from verl_video_tools.cli.list_names import names_of
 from verl_video_tools.cli.options import BASE_URL, Asking, Model, Seed, Settings, command, config_from
-from verl_video_tools.cli.serving import Serve, ServeOption, announced_server
+from verl_video_tools.cli.serving import Serve, ServeOption, announced_server, check_server
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.evaluation.control_names import Control
@@ -112,10 +112,7 @@ class Evaluate(Asking):
 
         if not (self.out / PROTOCOL).exists():  # else the folder of an evaluation, which goes on there
             check_outputs(texts=(self.out / name for name in WRITTEN))
-        if bool(self.base_url) == bool(self.serve):
-            raise UsageError("give either --base-url or --serve")
-        if self.serve is None and self.serve_option:
-            raise UsageError("--serve-option belongs to --serve")
+        check_server("--base-url", self.base_url, self.serve, self.serve_option)
         fields = read_assignments(self.settings or [])
         profile = None if self.protocol is None else self._take_protocol(self.protocol, fields)
         if self.method is None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import verl_video_tools
+from verl_video_tools.core.check import Check, Status, check_json
 from verl_video_tools.core.errors import UsageError
 
 _RECIPES = Path(verl_video_tools.__file__).parents[1] / "recipes"
@@ -68,5 +69,5 @@ def dry_run(name: str, options: Sequence[str], as_json: bool) -> int:
 def _unfinished(name: str, code: int) -> str:
     """The report of a recipe that has ended before its dry run."""
     detail = f"ended with exit code {code} before its options were complete; its message is on standard error"
-    check = {"group": "recipe", "name": name, "status": "failed", "found": "", "detail": detail, "mend": ""}
+    check = check_json(Check("recipe", name, Status.FAILED, detail=detail))
     return json.dumps({"version": verl_video_tools.__version__, "ok": False, "checks": [check]}, indent=2)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verl_video_tools.core.errors import UsageError
+
 if TYPE_CHECKING:
     from verl_video_tools.core.types import Method, PixelEnvelope
 
@@ -18,6 +20,14 @@ Serve = Annotated[
 ServeOption = Annotated[
     list[str] | None, typer.Option(metavar="OPTION=VALUE", help="Further option of `vllm serve`; repeatable.")
 ]
+
+
+def check_server(option: str, address: object, serve: str | None, serve_option: list[str] | None) -> None:
+    """Raises UsageError unless either an address is given, with the option of this name, or a model to serve."""
+    if bool(address) == bool(serve):
+        raise UsageError(f"give either {option} or --serve")
+    if serve is None and serve_option:
+        raise UsageError("--serve-option belongs to --serve")
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ from verl_video_tools.core.environment import (
 )
 
 _PADDED = "model.use_remove_padding=False and override_config.attn_implementation=sdpa, which take longer"
-_LOGGER_MODULES = {"wandb": "wandb", "mlflow": "mlflow", "swanlab": "swanlab", "tensorboard": "tensorboard"}
+_LOGGER_MODULES = ("wandb", "mlflow", "swanlab", "tensorboard")
+"""Loggers of verl that are packages of these names."""
 
 
 def check_gpus(device: str, gpus: list[str], num_wanted: int) -> Iterator[Check]:
@@ -72,7 +73,7 @@ def check_loggers(loggers: Any) -> Iterator[Check]:
         loggers: one name or several.
     """
     names = [loggers] if isinstance(loggers, str) else list(loggers or ())
-    missing = [name for name in names if name in _LOGGER_MODULES and not module_exists(_LOGGER_MODULES[name])]
+    missing = [name for name in names if name in _LOGGER_MODULES and not module_exists(name)]
     if missing:
         fix = f"uv pip install {' '.join(missing)}, or LOGGER='[\"console\"]'"
         yield Check("machine", "logger", Status.FAILED, ", ".join(names), f"not installed: {', '.join(missing)}", fix)

@@ -14,6 +14,7 @@ from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.first_frames import Prompt
+from verl_video_tools.planner.composed import run_options
 from verl_video_tools.planner.constants import GB, GPU, GPUS, constant, find_gpu
 from verl_video_tools.planner.gpu_memory import held_parameters, trained_parameters
 from verl_video_tools.planner.host_memory import checkpoint_bytes
@@ -25,31 +26,6 @@ from verl_video_tools.rollout.tokens import ModelTokens
 CPU_FREE_BYTES = 8 * GB
 """Free memory that a run of the tiny model takes on a machine without a GPU."""
 DEFAULT_GPU = "h100"
-
-
-def run_options(config: DictConfig, tokens: ModelTokens) -> RunOptions:
-    """The options of a GRPO run that a plan depends on."""
-    role, data = config.actor_rollout_ref, config.data
-    actor, rollout = role.actor, role.rollout
-    return RunOptions(
-        batch_size=int(data.train_batch_size),
-        mini_batch_size=int(actor.ppo_mini_batch_size),
-        rollouts=int(rollout.n),
-        prompt_length=int(data.max_prompt_length),
-        response_length=int(data.max_response_length),
-        micro_batch_size=int(actor.ppo_micro_batch_size_per_gpu or 1),
-        min_pixels=tokens.envelope.min_pixels,
-        max_pixels=tokens.envelope.max_pixels,
-        utilization=float(rollout.gpu_memory_utilization),
-        tp=int(rollout.tensor_model_parallel_size),
-        ulysses=int(actor.ulysses_sequence_parallel_size),
-        offload=bool(actor.fsdp_config.param_offload and actor.fsdp_config.optimizer_offload),
-        reference=bool(actor.use_kl_loss or config.algorithm.get("use_kl_in_reward")),
-        ref_offload=bool(role.ref.fsdp_config.param_offload),
-        entropy=float(actor.entropy_coeff) != 0,
-        freeze_vision=bool(actor.get("freeze_vision_tower")),
-        lora_rank=int(role.model.lora_rank),
-    )
 
 
 def checkpoint_sizes(shape: ModelShape, options: RunOptions, contents: list[str]) -> tuple[float, float]:
@@ -87,7 +63,7 @@ def check_plan(
     assert prompt.info is not None
     try:
         cluster, assumed = _cluster(config, gpu_name)
-        plan = make_plan(prompt.method, prompt.info, shape, tokens, run_options(config, tokens), cluster)
+        plan = make_plan(prompt.method, prompt.info, shape, tokens, run_options(config, tokens.envelope), cluster)
     except UsageError as error:
         yield Check(
             "memory", "plan", Status.FAILED, detail=str(error), fix="correct the options, or see `vvt plan --help`"

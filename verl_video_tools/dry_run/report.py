@@ -25,6 +25,7 @@ from verl_video_tools.dry_run.grpo_rows import GrpoRows
 from verl_video_tools.dry_run.model import load_model
 from verl_video_tools.dry_run.sampled import SampledRows, files_of
 from verl_video_tools.dry_run.sft_rows import check_sft_rows
+from verl_video_tools.planner.composed import run_options
 from verl_video_tools.planner.models import ModelShape, find_model
 from verl_video_tools.planner.recipes import RunOptions
 from verl_video_tools.verl_plugin.planned_run import Kind, RunModel, check_grpo_options, compose_run
@@ -74,9 +75,7 @@ class DryRun:
         except UsageError as error:
             yield Check("configuration", "options", Status.FAILED, detail=str(error), fix=_OPTIONS_FIX)
             return
-        yield Check(
-            "configuration", "options", Status.OK, f"{len(self.overrides)} set by the recipe and the command line"
-        )
+        yield self._options_accepted()
         yield from _guarded("configuration", limits.check_limits(config))
         yield from _guarded("configuration", limits.check_pixels(config))
         model, found = load_model(
@@ -106,6 +105,10 @@ class DryRun:
         yield from self._memory_and_disk(config, model, largest, num_rows)
         yield from self._machine(config, config.actor_rollout_ref.model)
 
+    def _options_accepted(self) -> Check:
+        found = f"{len(self.overrides)} set by the recipe and the command line"
+        return Check("configuration", "options", Status.OK, found)
+
     def _rows(
         self,
         split: str,
@@ -128,9 +131,7 @@ class DryRun:
             return [], [Check("rows", f"{split} rows", Status.FAILED, detail=str(error), fix=page("rows"))]
 
     def _sft(self, config: DictConfig) -> Iterator[Check]:
-        yield Check(
-            "configuration", "options", Status.OK, f"{len(self.overrides)} set by the recipe and the command line"
-        )
+        yield self._options_accepted()
         yield from _guarded("configuration", limits.check_pixels(config))
         model, found = load_model(config.model, limits.with_ordered_pixels(config.data), self.stand_in)
         yield from found
@@ -157,7 +158,7 @@ class DryRun:
         role = config.actor_rollout_ref
         yield from memory.check_host(self.device)
         shape = _shape_of(str(role.model.path), model)
-        options = RunOptions() if model is None else memory.run_options(config, model.tokens)
+        options = RunOptions() if model is None else run_options(config, model.tokens.envelope)
         if self.device == "gpu" and model is not None and not isinstance(shape, str) and largest is not None:
             yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu)
         elif self.device == "gpu":

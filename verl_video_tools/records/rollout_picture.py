@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
-from verl_video_tools.core.types import CallRecord, FrameRecord, Trajectory
+from verl_video_tools.core.types import CallRecord, FrameRecord, Tile, Trajectory
 from verl_video_tools.records.thumbnails import decode_thumbnails
 from verl_video_tools.records.view_data import video_path
 from verl_video_tools.video import linspace_indices
@@ -23,8 +23,8 @@ _CHARACTERS = 140
 _MOST_LINES = 4
 """Of a question or a turn."""
 _MOST_THUMBNAILS = 256
-Shown = Callable[[FrameRecord], bytes | None]
-"""JPEG file of a frame; None for one that could not be decoded."""
+Shown = tuple[FrameRecord | Tile, bytes]
+"""A frame, or one of a grid, and its JPEG file."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 
 
@@ -43,22 +43,14 @@ def rollout_picture(line: Mapping[str, Any]) -> Image.Image:
     page.text(f"step {line['step']}, {trajectory.method}: {trajectory.question}")
     page.text(outcome(line), "#555555")
     page.timeline(trajectory)
-
-    def shown(frame: FrameRecord) -> bytes | None:
-        """The part of it that was shown, else all of it."""
-        whole = thumbnails.jpeg_of.get(path or "", {}).get(frame.index)
-        if frame.region is None or frame.tiles:
-            return whole
-        return thumbnails.part_jpeg_of.get(path or "", {}).get((frame.index, frame.region), whole)
-
     page.text(f"initial frames ({len(trajectory.initial_frames)})", "#555555")
-    page.frames(trajectory.initial_frames, shown)
+    page.frames(list(thumbnails.shown(path or "", trajectory.initial_frames)))
     colours = _colours(trajectory)
     for number, turn in enumerate(trajectory.turns, start=1):
         page.text(f"turn {number}: {turn.thought or turn.text}")
         for call in turn.calls:
             page.text(call_line(call), colours.get(id(call), "#b00020"))
-            page.frames(call.frames, shown)
+            page.frames(list(thumbnails.shown(path or "", call.frames)))
     page.text(f"answer: {trajectory.answer}")
     for note in thumbnails.notes.values():
         page.text(f"no frames: {note}", "#b00020")
@@ -131,8 +123,8 @@ class _Page:
         self._parts.append((right - 50, top, f"{duration:.0f} s", "#888888"))
         self._height = top + _LINE + _GAP
 
-    def frames(self, frames: Sequence[FrameRecord], shown: Shown) -> None:
-        cells = list(_cells(frames, shown))
+    def frames(self, shown: Sequence[Shown]) -> None:
+        cells = list(_cells(shown))
         for column, (frame, picture) in enumerate(cells):
             x = _MARGIN + column * (_CELL + 4)
             self._parts.append((x, self._height, picture, ""))
@@ -154,11 +146,10 @@ class _Page:
         return page
 
 
-def _cells(frames: Sequence[FrameRecord], shown: Shown) -> Iterator[tuple[FrameRecord, Image.Image]]:
-    """Frames that could be decoded."""
-    there = [(frame, jpeg) for frame in frames if (jpeg := shown(frame)) is not None]
-    for position in linspace_indices(0, len(there) - 1, min(len(there), FRAMES_PER_LOOK)) if there else ():
-        frame, jpeg = there[position]
+def _cells(shown: Sequence[Shown]) -> Iterator[tuple[FrameRecord | Tile, Image.Image]]:
+    """So many as a row has, evenly spread."""
+    for position in linspace_indices(0, len(shown) - 1, min(len(shown), FRAMES_PER_LOOK)) if shown else ():
+        frame, jpeg = shown[position]
         picture = Image.open(io.BytesIO(jpeg)).convert("RGB")
         scale = _CELL / max(picture.size)
         if scale >= 2:  # a small part of a frame
