@@ -78,5 +78,5 @@ async def test_a_killed_actor_fails_the_query_and_the_next_one_starts_another(vi
 
 async def test_an_encoder_that_cannot_be_loaded_is_named(videos: list[str], tmp_path: Path) -> None:
     client = RayRetriever(RetrievalConfig(model=str(tmp_path / "no_model")))
-    with pytest.raises(RetrievalError, match=r"could not start: UsageError: cannot load .*no_model"):
+    with pytest.raises(RetrievalError, match=r"could not start: UsageError: model .*no_model. is no folder here"):
         await client.best_frames(videos[0], [0], "red", 1, SECONDS)
