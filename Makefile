@@ -109,7 +109,7 @@ bench-scale: install  ## a step of each method at full size: what hosts do, meas
 METHOD ?= framethinker
 SEED ?= 0
 learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
-	python examples/learning_curve/run.py --method $(METHOD) --seed $(SEED)
+	python -m examples.learning_curve.run --method $(METHOD) --seed $(SEED)
 
 HOURS ?= 1
 soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak

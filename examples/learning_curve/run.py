@@ -1,6 +1,6 @@
 """From a model that sees and reads to one that looks again: cold start, GRPO, and held-out accuracy after each.
 
-Usage: python examples/learning_curve/run.py --method videozoomer [--seed 0] [--out FOLDER] [--ablation]
+Usage: python -m examples.learning_curve.run --method videozoomer [--seed 0] [--out FOLDER] [--ablation]
 
 `--method compose_spatial` is the packaged composition `spatial`, on NeedleClips' questions in space.
 
@@ -30,15 +30,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
+from examples.learning_curve.plans import ABLATIONS, COLD_SHARE, MINUTES, PLANS, SECONDS_PER_STEP, Ablation, Plan
 from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.sft import export_sft
@@ -47,114 +48,12 @@ from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
 from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
 from verl_video_tools.services.retrieval import local_from_fields
-from verl_video_tools.synthetic.needle import NEEDLE_KINDS
-from verl_video_tools.synthetic.questions import Kind
-from verl_video_tools.synthetic.spatial import SPATIAL_KINDS
 
 REPO = Path(__file__).resolve().parents[2]
 RECIPES = REPO / "recipes"
 VVT = Path(sys.executable).with_name("vvt")
 NO_TOOLS = "direct"
 _RL_WITHOUT_TOOLS = "after RL, without tools"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How long each stage is.
-
-    Attributes:
-        num_direct_rows: rows of the cold start that are answered without tools; 0 where none are to be asked so.
-        world: whose videos and questions, as `vvt demo` takes it.
-        composition: of the method `compose`; None for the other methods.
-        kinds: of questions that are trained on and measured.
-        measures_base: measure held-out accuracy before SFT as well.
-        compares_without_tools: measure the same questions without tools as well, before and after RL.
-    """
-
-    num_train_videos: int = 250
-    num_validation_videos: int = 136
-    questions_per_video: int = 14
-    imperfection: float = 0.65
-    skip_rate: float = 0.85
-    num_direct_rows: int = 300
-    world: Literal["needle", "spatial"] = "needle"
-    composition: str | None = None
-    kinds: tuple[Kind, ...] = NEEDLE_KINDS
-    measures_base: bool = True
-    compares_without_tools: bool = True
-    epochs: int = 2
-    rl_steps: int = 60
-    batch_size: int = 8
-    learning_rate: float = 2e-4
-
-
-MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
-"""What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
-COLD_SHARE = 0.5
-"""Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
-SECONDS_PER_STEP = {
-    "framethinker": 17,
-    "longvt": 22,
-    "videozoomer": 30,
-    "videobrain": 25,
-    "framemind": 31,
-    "compose_spatial": 21,
-}
-
-
-@dataclass(frozen=True)
-class Ablation:
-    """A choice that a paper compares with its own.
-
-    Attributes:
-        title: what differs.
-        fields: of the method's config, as FIELD=VALUE.
-    """
-
-    title: str
-    fields: tuple[str, ...]
-
-
-# With the others' skip rate LongVT's policy calls its tool for every fourth question; a cold start is to guess.
-# FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
-# FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start. A card takes two
-# calls, which pay only together: it gets FrameThinker's 80 steps. Its grammar is LongVT's, and so is its skip rate. Its
-# rows are short, and it learns from more of them, since it has to learn where a card is as well.
-PLANS = {
-    "compose_spatial": Plan(
-        world="spatial",
-        composition="spatial",
-        kinds=SPATIAL_KINDS,
-        questions_per_video=24,
-        imperfection=0.75,
-        num_direct_rows=0,
-        compares_without_tools=False,
-        rl_steps=80,
-    ),
-    "longvt": Plan(imperfection=0.75),
-    "framethinker": Plan(rl_steps=80),
-    "videozoomer": Plan(rl_steps=40),
-    "framemind": Plan(rl_steps=40),
-}
-
-ABLATIONS = {
-    "framethinker": Ablation(
-        "0.2 for a frame number, right or wrong",  # appendix D.1
-        (
-            "bonus_condition=always",
-            "choose_bonus=0",
-            "time_bonus=0.2",
-            "time_bonus_for=any_question",
-            "ccv=false",
-        ),
-    ),
-    "videozoomer": Ablation("bonus for a zoom, right or wrong", ("bonus_condition=always",)),
-    "longvt": Ablation("recall instead of IoU", ("time_reward=recall",)),
-    "videobrain": Ablation(
-        "no reward for behaviour", tuple(f"{kind}_behavior=[0,0,0,0]" for kind in ("direct", "adaptive", "active"))
-    ),
-    "framemind": Ablation("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
-}
 
 
 class Learning:
