@@ -67,7 +67,12 @@ class Training:
 
 def learning(example: dict[str, Any], folder: Path, training: Training, ablation: Any = None) -> Any:
     plan = example["Plan"](
-        num_train_videos=2, num_validation_videos=2, questions_per_video=8, num_direct_rows=4, rl_steps=STEPS
+        num_train_videos=2,
+        num_validation_videos=2,
+        questions_per_video=8,
+        num_direct_rows=4,
+        rl_steps=STEPS,
+        measures_base=True,
     )
     result = example["Learning"]("framethinker", 3, folder, plan, ablation)
     type(result).run.__globals__["_run"] = training
@@ -181,7 +186,8 @@ def test_the_same_questions_without_tools_can_be_left_out(example: dict[str, Any
 
 def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str, Any], tmp_path: Path) -> None:
     plan = replace(
-        example["PLANS"]["compose_spatial"], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS
+        example["PLANS"]["compose_spatial"], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS,
+        measures_base=True,
     )  # fmt: skip
     run = example["Learning"]("compose_spatial", 1, tmp_path, plan)
     type(run).run.__globals__["_run"] = training = Training()
