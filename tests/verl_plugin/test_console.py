@@ -240,6 +240,17 @@ def test_who_does_not_read_the_output_keeps_no_signal_from_the_run(tmp_path: Pat
     os.close(read)
 
 
+def test_a_slow_reader_gets_every_line(tmp_path: Path) -> None:
+    code = "for n in range(30_000): print(n, 'x' * 50)"
+    command = [*SUPERVISE, "--log", str(tmp_path / "run.log"), "--verbose", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        time.sleep(3.0)  # the command has long ended, and a pipe takes 64 KiB
+        shown = [int(line.split()[0]) for line in process.stdout]
+        assert process.wait(60) == 0
+    assert shown == list(range(30_000))
+
+
 def test_a_supervised_command_writes_to_the_log_and_its_failure_is_shown(tmp_path: Path) -> None:
     log = tmp_path / "folder" / "run.log"
     code = f"import sys; print('out'); print('{MARK} for the user', file=sys.stderr); sys.exit('it failed')"

@@ -34,6 +34,8 @@ _SECONDS_WITHOUT_STEP = 60.0
 """After which a line says what a long step is doing."""
 _SAME_WARNINGS = 3
 """Shown of those that differ in numbers and files only: a broken file can warn with every rollout."""
+_LINES_AHEAD = 100
+"""Of a reader who is slower than the run."""
 _SECONDS_FOR_THE_REST = 5.0
 """That a reader has for what waits when the run is over."""
 _ENDED_BY_SIGNAL = (129, 130, 143)
@@ -68,11 +70,11 @@ class Console:
     def update(self) -> None:
         """Show what has come since."""
         self._output.flush()
-        self._follow_all(with_unfinished=False)
+        self._follow_all(with_unfinished=False, patience_seconds=0.0)
 
     def end(self, returncode: int) -> None:
         """Show the rest, and after a failure the end of the log."""
-        self._follow_all(with_unfinished=True)
+        self._follow_all(with_unfinished=True, patience_seconds=_SECONDS_FOR_THE_REST)
         if self._unshown is not None:
             self._show(self._unshown)
         self._explain(returncode)
@@ -95,7 +97,8 @@ class Console:
 
     # ---------------------------------------------------------------------------------------------------------- the log
 
-    def _follow_all(self, with_unfinished: bool) -> None:
+    def _follow_all(self, with_unfinished: bool, patience_seconds: float) -> None:
+        """As far as the reader follows: what comes after that stays in the log until the next call."""
         for line in self._log_tail.new_lines(with_unfinished=with_unfinished):
             try:
                 self._follow(line)
@@ -103,6 +106,10 @@ class Console:
                 if not self._has_failed:
                     self._show(f"{MARK} a line of {self.log} could not be shown ({error!r}); the run goes on")
                 self._has_failed = True
+            if self._output.num_waiting > _LINES_AHEAD:
+                self._output.flush(patience_seconds)
+                if self._output.num_waiting > _LINES_AHEAD:
+                    return
 
     def _follow(self, line: str) -> None:
         if self._total is None and (found := _TOTAL.search(line)):

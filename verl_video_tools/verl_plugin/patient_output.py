@@ -12,7 +12,7 @@ from collections import deque
 from typing import TextIO
 
 _MOST_LINES = 10_000
-"""That wait for a reader; of more the oldest are lost here, and stand in the log."""
+"""That wait for a reader; of more the oldest are lost."""
 
 
 class PatientOutput:
@@ -30,6 +30,11 @@ class PatientOutput:
             self._descriptor = None if stream is None else stream.fileno()
         except (OSError, ValueError):  # no file (`io.UnsupportedOperation` is both), or closed
             self._descriptor = None
+
+    @property
+    def num_waiting(self) -> int:
+        """Lines that the reader has not taken yet."""
+        return len(self._waiting)
 
     def write_line(self, line: str) -> None:
         """With escapes for what the stream's encoding does not have. Never raises, and never blocks."""
@@ -55,3 +60,4 @@ class PatientOutput:
                 self._begun = self._begun[os.write(self._descriptor, self._begun[: select.PIPE_BUF]) :]
         except (OSError, ValueError):  # the reader has gone
             self._stream = self._descriptor = None
+            self._waiting.clear()
