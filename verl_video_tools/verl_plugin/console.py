@@ -34,10 +34,8 @@ _SECONDS_WITHOUT_STEP = 60.0
 """After which a line says what a long step is doing."""
 _SAME_WARNINGS = 3
 """Shown of those that differ in numbers and files only: a broken file can warn with every rollout."""
-_LINES_AHEAD = 100
-"""Of a reader who is slower than the run."""
 _SECONDS_FOR_THE_REST = 5.0
-"""That a reader has for what waits when the run is over."""
+"""For a reader to take anything of what is left when the run is over; who takes nothing finds the rest in the log."""
 _ENDED_BY_SIGNAL = (129, 130, 143)
 """Exit codes of a run that was asked to end."""
 
@@ -99,17 +97,14 @@ class Console:
 
     def _follow_all(self, with_unfinished: bool, patience_seconds: float) -> None:
         """As far as the reader follows: what comes after that stays in the log until the next call."""
-        for line in self._log_tail.new_lines(with_unfinished=with_unfinished):
+        lines = self._log_tail.new_lines(with_unfinished=with_unfinished)
+        while self._output.has_room(patience_seconds) and (line := next(lines, None)) is not None:
             try:
                 self._follow(line)
             except Exception as error:  # a line that nobody foresaw
                 if not self._has_failed:
                     self._show(f"{MARK} a line of {self.log} could not be shown ({error!r}); the run goes on")
                 self._has_failed = True
-            if self._output.num_waiting > _LINES_AHEAD:
-                self._output.flush(patience_seconds)
-                if self._output.num_waiting > _LINES_AHEAD:
-                    return
 
     def _follow(self, line: str) -> None:
         if self._total is None and (found := _TOTAL.search(line)):

@@ -13,6 +13,8 @@ from typing import TextIO
 
 _MOST_LINES = 10_000
 """That wait for a reader; of more the oldest are lost."""
+_LINES_AHEAD = 100
+"""That may wait before a writer who can do so should hold back (`has_room`)."""
 
 
 class PatientOutput:
@@ -31,11 +33,6 @@ class PatientOutput:
         except (OSError, ValueError):  # no file (`io.UnsupportedOperation` is both), or closed
             self._descriptor = None
 
-    @property
-    def num_waiting(self) -> int:
-        """Lines that the reader has not taken yet."""
-        return len(self._waiting)
-
     def write_line(self, line: str) -> None:
         """With escapes for what the stream's encoding does not have. Never raises, and never blocks."""
         if self._stream is None:
@@ -45,6 +42,12 @@ class PatientOutput:
             return
         self._waiting.append((line + "\n").encode(self._stream.encoding or "utf-8", "backslashreplace"))
         self.flush()
+
+    def has_room(self, seconds: float = 0.0) -> bool:
+        """Whether the reader keeps up with the lines, if need be within so many seconds."""
+        if len(self._waiting) > _LINES_AHEAD:
+            self.flush(seconds)
+        return len(self._waiting) <= _LINES_AHEAD
 
     def flush(self, seconds: float = 0.0) -> None:
         """Write what waits, for so long at most."""
