@@ -131,7 +131,7 @@ class TellingMixin(PPOTrainer):
     def _trackers(self) -> list[Lasting]:
         held = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
         loggers = [self.__dict__[name] for name in held if name in self.__dict__]
-        own = [self._write_generations, self._track_rollouts]
+        own = [self._write_generations, self._track_rollouts, *self._rollout_senders.values()]
         return [lasting for each in loggers for lasting in each.lasting] + own
 
     # --------------------------------------------------------------------------------------------- metrics and records
@@ -173,7 +173,16 @@ class TellingMixin(PPOTrainer):
 
     @cached_property
     def _track_rollouts(self) -> Lasting:
-        return Lasting(tracked_rollouts.track, "showing rollouts in a tracker", _TRACKING_FAILURES, max_kept=0)
+        track = partial(tracked_rollouts.track, senders=self._rollout_senders)
+        return Lasting(track, "drawing rollouts for trackers", _TRACKING_FAILURES, max_kept=0)
+
+    @cached_property
+    def _rollout_senders(self) -> dict[str, Lasting]:
+        """One for each tracker: one that fails keeps no picture from the others."""
+        return {
+            name: Lasting(send, f"showing rollouts in {name}", _TRACKING_FAILURES, max_kept=0)
+            for name, send in tracked_rollouts.SENDERS.items()
+        }
 
     @cached_property
     def _lasting_tell(self) -> Lasting:
