@@ -14,6 +14,7 @@ import pytest
 from tests.dry_run.conftest import Checks, DryRunOf
 from tests.judge_server import JudgeServer
 from verl_video_tools.core.check import Status
+from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.dry_run.report import DryRun, as_json, render
 from verl_video_tools.synthetic import base_model_dir, clip_dir
 
@@ -186,6 +187,21 @@ def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     assert tight["plan"].status is Status.FAILED and "cache" in tight["plan"].detail
     unknown = dry_run(device="gpu", gpu="abacus")
     assert unknown["plan"].status is Status.FAILED and "'abacus' is not known" in unknown["plan"].detail
+
+
+@pytest.mark.parametrize(("device", "times"), [("gpu", 1), ("cpu", 0)])
+def test_the_gpus_are_asked_for_once(
+    device: str, times: int, dry_run: DryRunOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho >> {asked}\necho 'NVIDIA A100-SXM4-40GB, 40960 MiB'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list_gpus)
+    checks = dry_run(device=device)
+    assert (asked.read_text() if asked.exists() else "") == times * "\n"
+    assert any("a100-40gb" in check.found for check in checks.values()) == (device == "gpu")
 
 
 def test_the_table_and_the_json_say_the_same(dry_run: DryRunOf) -> None:
