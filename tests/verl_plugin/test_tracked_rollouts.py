@@ -132,7 +132,8 @@ class Runs:
     """A stand-in for the module `mlflow`."""
 
     def __init__(self, run: str | None) -> None:
-        self.run, self.logged = run, []
+        self.run = run
+        self.logged: list[tuple[Any, ...]] = []
 
     def active_run(self) -> Any:
         return self.run and SimpleNamespace(info=SimpleNamespace(run_id=self.run))
@@ -225,7 +226,7 @@ def test_a_step_shows_rollouts_each_so_many_steps(monkeypatch: pytest.MonkeyPatc
 
 def test_a_tracker_that_fails_ends_no_run_and_keeps_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     broken, module = Module(), Module()
-    broken.log = lambda *_, **__: 1 / 0  # type: ignore[method-assign]
+    monkeypatch.setattr(broken, "log", lambda *_, **__: 1 / 0)
     trainer = stepped(monkeypatch, {"wandb": broken, "swanlab": module}, every=1)
     for step in (1, 2):
         trainer.global_steps = step
