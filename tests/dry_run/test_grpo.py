@@ -14,6 +14,7 @@ import pytest
 from tests.dry_run.conftest import Checks, DryRunOf
 from tests.judge_server import JudgeServer
 from verl_video_tools.core.check import Status
+from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.dry_run.report import DryRun, as_json, render
 from verl_video_tools.synthetic import base_model_dir, clip_dir
 
@@ -53,6 +54,7 @@ def test_nothing_is_started_and_nothing_left_behind(dry_run: DryRunOf, tmp_path:
         ("actor_rollout_ref.actor.ppo_mini_batch_size=99", "options", "verl refuses the options"),
         (f"{CUSTOM}.framethinker.no_such_field=1", "options", "no_such_field"),
         (f"{CUSTOM}.judge.no_such_field=1", "options", "no_such_field"),
+        ("++trainer.video_tools.record_token=True", "options", "did you mean 'record_tokens'?"),
         ("actor_rollout_ref.model.path=nodir", "processor", "'nodir' is no folder here"),
         ("data.train_files=/no/such.parquet", "training rows", "/no/such.parquet"),
         ("data.val_files=/no/such.parquet", "validation rows", "/no/such.parquet"),
@@ -186,6 +188,21 @@ def test_memory_is_planned_for_gpus(dry_run: DryRunOf) -> None:
     assert tight["plan"].status is Status.FAILED and "cache" in tight["plan"].detail
     unknown = dry_run(device="gpu", gpu="abacus")
     assert unknown["plan"].status is Status.FAILED and "'abacus' is not known" in unknown["plan"].detail
+
+
+@pytest.mark.parametrize(("device", "times"), [("gpu", 1), ("cpu", 0)])
+def test_the_gpus_are_asked_for_once(
+    device: str, times: int, dry_run: DryRunOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = tmp_path / "asked"
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho >> {asked}\necho 'NVIDIA A100-SXM4-40GB, 40960 MiB'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("verl_video_tools.dry_run.report.list_gpus", list_gpus)
+    checks = dry_run(device=device)
+    assert (asked.read_text() if asked.exists() else "") == times * "\n"
+    assert any("a100-40gb" in check.found for check in checks.values()) == (device == "gpu")
 
 
 def test_the_table_and_the_json_say_the_same(dry_run: DryRunOf) -> None:

@@ -52,6 +52,13 @@ def test_the_recipe_trains_the_package(paper: str, setting: str, tmp_path: Path)
     assert config.actor_rollout_ref.rollout.max_model_len >= lengths
 
 
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_run_waits_for_no_other_machines_unless_it_is_told_of_them(paper: str, tmp_path: Path) -> None:
+    variables = {name: value for name, value in SETTINGS["gpu"].items() if name != "NNODES"}
+    arguments = arguments_of(paper, "grpo", tmp_path, MODEL_PATH=model(tmp_path), **variables)
+    assert "trainer.nnodes=1" in arguments
+
+
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_cold_start_can_be_configured(paper: str, setting: str, tmp_path: Path) -> None:

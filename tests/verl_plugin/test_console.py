@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from verl_video_tools.verl_plugin import console
+from verl_video_tools.verl_plugin import console, patient_output
 from verl_video_tools.verl_plugin.console import Console
 from verl_video_tools.verl_plugin.log_lines import MARK, NOISE, clean
 from verl_video_tools.verl_plugin.step_lines import metrics, step_line
@@ -238,6 +239,38 @@ def test_who_does_not_read_the_output_keeps_no_signal_from_the_run(tmp_path: Pat
         assert process.wait(60) == 128 + signal.SIGTERM
     os.close(written)
     os.close(read)
+
+
+def test_a_slow_reader_gets_every_line(tmp_path: Path) -> None:
+    code = "for n in range(30_000): print(n, 'x' * 50)"
+    command = [*SUPERVISE, "--log", str(tmp_path / "run.log"), "--verbose", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        time.sleep(3.0)  # the command has long ended, and a pipe takes 64 KiB
+        shown = [int(line.split()[0]) for line in process.stdout]
+        assert process.wait(60) == 0
+    assert shown == list(range(30_000))
+
+
+def test_who_stops_reading_for_hours_gets_every_line_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time the log is looked at, no more lines come to wait, where they would push out the oldest."""
+    monkeypatch.setattr(patient_output, "_MOST_LINES", 150)
+    lines = [f"{number} " + "x" * 1000 for number in range(500)]
+    log = tmp_path / "run.log"
+    log.touch()
+    read, written = os.pipe()
+    with os.fdopen(written, "w") as stream, os.fdopen(read, "rb") as reader:
+        run = Console(log, verbose=True, stream=stream)
+        log.write_text("".join(f"{line}\n" for line in lines))
+        for _ in range(200):
+            run.update()
+        received = b""
+        os.set_blocking(reader.fileno(), False)
+        with suppress(BlockingIOError):  # nothing more has come
+            while True:
+                received += os.read(reader.fileno(), 1 << 16)
+                run.update()
+    assert received.decode().splitlines() == lines
 
 
 def test_a_supervised_command_writes_to_the_log_and_its_failure_is_shown(tmp_path: Path) -> None:

@@ -24,14 +24,27 @@ def test_a_pipe_that_is_full_blocks_nobody_and_gets_the_rest_later() -> None:
     assert received.decode().splitlines() == lines
 
 
+def test_there_is_room_while_the_reader_keeps_up() -> None:
+    read, written = os.pipe()
+    with os.fdopen(written, "w") as stream, os.fdopen(read, "rb") as reader:
+        output = PatientOutput(stream)
+        while output.has_room():
+            output.write_line("x" * 1000)
+        assert not output.has_room(0.1)
+        assert os.read(reader.fileno(), 1 << 16)
+        assert output.has_room()
+
+
 def test_a_reader_who_has_gone_is_forgotten() -> None:
     read, written = os.pipe()
-    os.close(read)
     with os.fdopen(written, "w") as stream:
         output = PatientOutput(stream)
-        output.write_line("one")
-        output.write_line("two")
+        while output.has_room():
+            output.write_line("x" * 1000)
+        os.close(read)
         output.flush(10.0)
+        assert output.has_room(), "nothing waits for nobody"
+        output.write_line("two")
 
 
 def test_characters_that_the_encoding_lacks_are_escaped(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from verl.trainer.ppo.v1 import trainer_base
 from tests.data.row_files import make_row
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.config import config_path
+from verl_video_tools.verl_plugin.planned_run import compose_run
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows
 
 
@@ -80,3 +82,24 @@ def test_bounds_that_no_image_meets_end_the_run_at_its_start(monkeypatch: pytest
         start(monkeypatch, rows, rows, min_pixels=800, max_pixels=1000)
     others = [{**rows[0], "agent_name": "single_turn_agent"}]
     start(monkeypatch, others, others, min_pixels=800, max_pixels=1000)  # verl's own loop
+
+
+def test_the_trainer_takes_its_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And refuses them before verl's own trainer is made."""
+    made: list[DictConfig] = []
+
+    def init(self: Any, config: DictConfig) -> None:
+        made.append(config)
+        self.config, self.replay_buffer = config, SimpleNamespace(poll_interval=2.0)
+
+    monkeypatch.setattr(trainer_module.PPOTrainerSync, "__init__", init)
+    monkeypatch.setattr(trainer_module, "storage_units", lambda _: [])  # it would start Ray
+    set_ = {"record_tokens": "True", "poll_interval_seconds": "0.5", "max_refill_batches": "3", "tracked_rollouts": "4"}
+    options = [f"++trainer.video_tools.{name}={value}" for name, value in set_.items()]
+    run = [f"trainer.default_local_dir={tmp_path}", "trainer.test_freq=-1", "trainer.val_before_train=False", *options]
+    trainer = trainer_module.VideoToolsTrainer(compose_run("grpo", run))
+    assert (trainer._record_tokens, trainer._tracked_every, trainer._tracked_count) == (True, 10, 4)
+    assert (trainer._max_refill_batches, trainer.replay_buffer.poll_interval) == (3, 0.5)
+    with pytest.raises(UsageError, match="did you mean 'record_tokens'"):
+        trainer_module.VideoToolsTrainer(compose_run("grpo", [*run, "++trainer.video_tools.record_token=True"]))
+    assert len(made) == 1

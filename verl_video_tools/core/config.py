@@ -5,33 +5,37 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from verl_video_tools.core.errors import UsageError
 
 
-def checked_fields(config_class: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def checked_fields(config_class: type[Any], values: Mapping[str, Any], section: str | None = None) -> dict[str, Any]:
     """`values` as the types that `config_class` (a dataclass) declares.
 
+    Args:
+        section: what messages call it; None: the name of the class.
+
     Raises:
-        UsageError: a field does not exist (lists those that do), or a value has the wrong type.
+        UsageError: a field does not exist (lists those that do, and names the nearest), or a value has the wrong type.
     """
+    section = section or config_class.__name__
     known = sorted(field.name for field in fields(config_class))
     renamed: Mapping[str, str] = getattr(config_class, "renamed_fields", {})
     annotations = get_type_hints(config_class)
     checked = {}
     for name, value in values.items():
         if name in renamed:
-            raise UsageError(f"{config_class.__name__} has no field {name!r} any more; set {renamed[name]} instead")
+            raise UsageError(f"{section} has no field {name!r} any more; set {renamed[name]} instead")
         if name not in known:
-            raise UsageError(f"{config_class.__name__} has no field {name!r}; its fields are: {', '.join(known)}")
+            nearest = "".join(f"; did you mean {near!r}?" for near in get_close_matches(name, known, n=1))
+            raise UsageError(f"{section} has no field {name!r}; its fields are: {', '.join(known)}{nearest}")
         try:
             checked[name] = _converted(value, annotations[name])
         except TypeError:
             wanted = getattr(annotations[name], "__name__", None) if isinstance(annotations[name], type) else None
-            raise UsageError(
-                f"{config_class.__name__}.{name} takes {wanted or annotations[name]}, got {value!r}"
-            ) from None
+            raise UsageError(f"{section}.{name} takes {wanted or annotations[name]}, got {value!r}") from None
     return checked
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import psutil
 from omegaconf import DictConfig, OmegaConf
 
 from verl_video_tools.core.check import Check, Status
-from verl_video_tools.core.environment import list_gpus
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.pages import page
 from verl_video_tools.dry_run.first_frames import Prompt
@@ -52,17 +51,23 @@ def check_host(device: str) -> Iterator[Check]:
 
 
 def check_plan(
-    config: DictConfig, prompt: Prompt, tokens: ModelTokens, shape: ModelShape, gpu_name: str | None
+    config: DictConfig,
+    prompt: Prompt,
+    tokens: ModelTokens,
+    shape: ModelShape,
+    gpu_name: str | None,
+    gpus: Sequence[str],
 ) -> Iterator[Check]:
     """Memory of GPUs and nodes, for videos like that of the row with the largest prompt.
 
     Args:
         prompt: of that row.
         gpu_name: kind of GPU, as `vvt plan --gpu` takes it; default: the one that is here, or `DEFAULT_GPU`.
+        gpus: those that are here, as `list_gpus` names them.
     """
     assert prompt.info is not None
     try:
-        cluster, assumed = _cluster(config, gpu_name)
+        cluster, assumed = _cluster(config, gpu_name, gpus)
         plan = make_plan(prompt.method, prompt.info, shape, tokens, run_options(config, tokens.envelope), cluster)
     except UsageError as error:
         yield Check(
@@ -89,10 +94,10 @@ def _plan_checks(plan: Plan, assumed: str) -> Iterator[Check]:
         yield Check("memory", "plan", Status.WARNING, detail=warning)
 
 
-def _cluster(config: DictConfig, gpu_name: str | None) -> tuple[Cluster, str]:
+def _cluster(config: DictConfig, gpu_name: str | None, gpus: Sequence[str]) -> tuple[Cluster, str]:
     """The run's nodes, and a note where they are assumed, since this machine is not one of them."""
     per_node, nodes = int(config.trainer.n_gpus_per_node), int(config.trainer.nnodes)
-    here = [] if gpu_name else list_gpus()
+    here = [] if gpu_name else gpus
     gpu = gpu_of(here[0]) if here else find_gpu(gpu_name or DEFAULT_GPU)
     if not here:
         return Cluster(

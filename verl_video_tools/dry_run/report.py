@@ -7,7 +7,7 @@ import json
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,11 @@ class DryRun:
     num_rows: int = 100
     stand_in: str | None = None
     gpu: str | None = None
+
+    @cached_property
+    def gpus(self) -> list[str]:
+        """Names of those that are here, where the run takes any."""
+        return list_gpus() if self.device == "gpu" else []
 
     def checks(self) -> list[Check]:
         """Every check that can be made; one that another has made pointless is left out."""
@@ -160,7 +165,7 @@ class DryRun:
         shape = _shape_of(str(role.model.path), model)
         options = RunOptions() if model is None else run_options(config, model.tokens.envelope)
         if self.device == "gpu" and model is not None and not isinstance(shape, str) and largest is not None:
-            yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu)
+            yield from memory.check_plan(config, largest, model.tokens, shape, self.gpu, self.gpus)
         elif self.device == "gpu":
             reason = shape if isinstance(shape, str) else "no row with a video could be measured"
             yield Check("memory", "plan", Status.SKIPPED, detail=reason)
@@ -176,7 +181,7 @@ class DryRun:
             yield Check("disk", "checkpoints", Status.SKIPPED, str(folder), f"their size is not known: {shape}")
         else:
             size, export = memory.checkpoint_sizes(shape, options, contents)
-            kept, elsewhere = memory.num_checkpoints(config, steps), self.device == "gpu" and not list_gpus()
+            kept, elsewhere = memory.num_checkpoints(config, steps), self.device == "gpu" and not self.gpus
             yield disk.check_space(folder, size, kept, export, elsewhere=elsewhere)
 
     def _shared(self, config: DictConfig, model: str) -> Iterator[Check]:
@@ -188,9 +193,8 @@ class DryRun:
         yield from disk.check_shared(paths, int(config.trainer.nnodes))
 
     def _machine(self, config: DictConfig, model: DictConfig) -> Iterator[Check]:
-        gpus = list_gpus()
-        yield from machine.check_gpus(self.device, gpus, int(config.trainer.n_gpus_per_node))
-        yield from machine.check_attention(model, self.device, bool(gpus))
+        yield from machine.check_gpus(self.device, self.gpus, int(config.trainer.n_gpus_per_node))
+        yield from machine.check_attention(model, self.device, bool(self.gpus))
         yield from machine.check_loggers(config.trainer.logger)
 
 

@@ -103,9 +103,9 @@ class Alarms:
 
     def __init__(self, options: Mapping[str, Any], max_probs_diff: float) -> None:
         given = dict(options)
-        self._patience = int(given.pop("patience_steps", 5))
+        self._patience = given.pop("patience_steps", 5)
         self._command: str | None = given.pop("command", None)
-        if self._patience < 1:
+        if not isinstance(self._patience, int) or self._patience < 1:
             raise UsageError(f"trainer.video_tools.alarms.patience_steps={self._patience}: give 1 or more")
         for name, action in given.items():
             if name not in RULES or action not in ("off", "warn", "stop"):

@@ -35,7 +35,7 @@ _SECONDS_WITHOUT_STEP = 60.0
 _SAME_WARNINGS = 3
 """Shown of those that differ in numbers and files only: a broken file can warn with every rollout."""
 _SECONDS_FOR_THE_REST = 5.0
-"""That a reader has for what waits when the run is over."""
+"""For a reader to take anything of what is left when the run is over; who takes nothing finds the rest in the log."""
 _ENDED_BY_SIGNAL = (129, 130, 143)
 """Exit codes of a run that was asked to end."""
 
@@ -68,11 +68,11 @@ class Console:
     def update(self) -> None:
         """Show what has come since."""
         self._output.flush()
-        self._follow_all(with_unfinished=False)
+        self._follow_all(with_unfinished=False, patience_seconds=0.0)
 
     def end(self, returncode: int) -> None:
         """Show the rest, and after a failure the end of the log."""
-        self._follow_all(with_unfinished=True)
+        self._follow_all(with_unfinished=True, patience_seconds=_SECONDS_FOR_THE_REST)
         if self._unshown is not None:
             self._show(self._unshown)
         self._explain(returncode)
@@ -95,8 +95,10 @@ class Console:
 
     # ---------------------------------------------------------------------------------------------------------- the log
 
-    def _follow_all(self, with_unfinished: bool) -> None:
-        for line in self._log_tail.new_lines(with_unfinished=with_unfinished):
+    def _follow_all(self, with_unfinished: bool, patience_seconds: float) -> None:
+        """As far as the reader follows: what comes after that stays in the log until the next call."""
+        lines = self._log_tail.new_lines(with_unfinished=with_unfinished)
+        while self._output.has_room(patience_seconds) and (line := next(lines, None)) is not None:
             try:
                 self._follow(line)
             except Exception as error:  # a line that nobody foresaw

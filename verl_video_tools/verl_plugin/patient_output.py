@@ -12,7 +12,9 @@ from collections import deque
 from typing import TextIO
 
 _MOST_LINES = 10_000
-"""That wait for a reader; of more the oldest are lost here, and stand in the log."""
+"""That wait for a reader; of more the oldest are lost."""
+_LINES_AHEAD = 100
+"""That may wait before a writer who can do so should hold back (`has_room`)."""
 
 
 class PatientOutput:
@@ -41,6 +43,12 @@ class PatientOutput:
         self._waiting.append((line + "\n").encode(self._stream.encoding or "utf-8", "backslashreplace"))
         self.flush()
 
+    def has_room(self, seconds: float = 0.0) -> bool:
+        """Whether the reader keeps up with the lines, if need be within so many seconds."""
+        if len(self._waiting) > _LINES_AHEAD:
+            self.flush(seconds)
+        return len(self._waiting) <= _LINES_AHEAD
+
     def flush(self, seconds: float = 0.0) -> None:
         """Write what waits, for so long at most."""
         if self._descriptor is None:
@@ -55,3 +63,4 @@ class PatientOutput:
                 self._begun = self._begun[os.write(self._descriptor, self._begun[: select.PIPE_BUF]) :]
         except (OSError, ValueError):  # the reader has gone
             self._stream = self._descriptor = None
+            self._waiting.clear()

@@ -20,6 +20,7 @@ from verl_video_tools.rollout.tokens import ModelTokens, TokenCounter
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.settings import configured_methods, judge_config, plain_dict
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows
+from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.video import envelope_of
 
 Kind = Literal["grpo", "sft"]
@@ -57,6 +58,7 @@ def check_grpo_options(config: DictConfig) -> None:
     except (AssertionError, ValueError, TypeError, OmegaConfBaseException, HydraException) as error:
         raise UsageError(f"verl refuses the options: {' '.join(str(error).split()) or repr(error)}") from error
     judge_config(config)
+    trainer_options(config)
     honour_freeze_vision_tower(config)
     check_validation_rows(config)
     configured_methods(config.actor_rollout_ref.rollout)

@@ -3,6 +3,9 @@
 Options under `trainer.video_tools`: `tracked_rollouts_every` (default 10: so many steps lie between; 0: never) and
 `tracked_rollouts` (default 2: the best and the worst of the group, then those between). Only for trackers that show
 pictures; the module of a tracker is the one that verl has imported, since `trainer.logger` names it.
+
+A caption holds text of rows and of the model, which may be anything. wandb and SwanLab show it as text, MLflow shows a
+file that ends with `.txt` as text, and TensorBoard renders it as Markdown.
 """
 
 from __future__ import annotations
@@ -29,15 +32,20 @@ def _module(backend: Any, name: str, picture: Image.Image, caption: str, step: i
 
 
 def _mlflow(_: Any, name: str, picture: Image.Image, caption: str, step: int) -> None:
+    """Into the run that verl has started; `mlflow.log_image` would start another where that one is over."""
     import mlflow
 
-    mlflow.log_image(picture, key=name, step=step)
-    mlflow.log_text(caption, f"{name}/step_{step}.txt")
+    run = mlflow.active_run()
+    if run is None:
+        raise RuntimeError("no MLflow run is active in this thread, so that rollouts are not shown there")
+    client = mlflow.MlflowClient()
+    client.log_image(run.info.run_id, picture, key=name, step=step)
+    client.log_text(run.info.run_id, caption, f"{name}/step_{step}.txt")
 
 
 def _tensorboard(backend: Any, name: str, picture: Image.Image, caption: str, step: int) -> None:
     backend.writer.add_image(name, np.asarray(picture), step, dataformats="HWC")
-    backend.writer.add_text(name, caption, step)
+    backend.writer.add_text(name, as_code_block(caption), step)
 
 
 SENDERS: Mapping[str, Send] = {
@@ -56,20 +64,38 @@ def check_options(every_steps: object, count: object) -> None:
             raise UsageError(f"trainer.video_tools.{name} is {value!r}; it must be a whole number from {least} on")
 
 
-def track(backends: Mapping[str, Any], lines: Sequence[Mapping[str, Any]], step: int, count: int = COUNT) -> None:
+def track(
+    backends: Mapping[str, Any],
+    lines: Sequence[Mapping[str, Any]],
+    step: int,
+    count: int = COUNT,
+    senders: Mapping[str, Send] = SENDERS,
+) -> None:
     """Send pictures of a step's rollouts to those backends that show any.
 
     Args:
         backends: verl's (`Tracking.logger`), by name.
         lines: of records, as `records.read_records` gives them.
+        senders: by name of a backend. One that raises ends the call.
     """
-    senders = {name: SENDERS[name] for name in backends if name in SENDERS}
-    if not senders:
+    names = [name for name in backends if name in senders]
+    if not names:
         return
     for number, line in enumerate(chosen(lines, count)):
-        picture, caption = rollout_picture(line), f"{line['trajectory'].question}\n{outcome(line)}"
-        for name, send in senders.items():
-            send(backends[name], f"rollouts/{number}", picture, caption, step)
+        picture, caption = rollout_picture(line), caption_of(line)
+        for name in names:
+            senders[name](backends[name], f"rollouts/{number}", picture, caption, step)
+
+
+def caption_of(line: Mapping[str, Any]) -> str:
+    """Question and outcome. Half a surrogate pair, which files and requests cannot hold, becomes a question mark."""
+    text = f"{line['trajectory'].question}\n{outcome(line)}"
+    return text.encode("utf-8", errors="replace").decode()
+
+
+def as_code_block(text: str) -> str:
+    """Markdown that shows a text as it is: an indented block, which nothing inside can end, as it could a fence."""
+    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def chosen(lines: Sequence[Mapping[str, Any]], count: int) -> list[Mapping[str, Any]]:

@@ -53,15 +53,15 @@ from verl_video_tools.core.errors import UsageError, VideoToolsError
 from verl_video_tools.core.pages import page
 from verl_video_tools.core.trajectory import JUDGE_FLAG
 from verl_video_tools.verl_plugin.actor_check import ActorCheck, queue_controller, storage_units
-from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.checkpoints import name_whole_checkpoint
 from verl_video_tools.verl_plugin.engine import honour_freeze_vision_tower
 from verl_video_tools.verl_plugin.row_check import check_datasets
-from verl_video_tools.verl_plugin.settings import judge_config, plain_dict
+from verl_video_tools.verl_plugin.settings import judge_config
 from verl_video_tools.verl_plugin.trainer_actors import waited_for
 from verl_video_tools.verl_plugin.trainer_advantages import exclude, scored, summed, zero_advantages
 from verl_video_tools.verl_plugin.trainer_defaults import check_validation_rows, set_defaults
 from verl_video_tools.verl_plugin.trainer_judge import JudgeWatch
+from verl_video_tools.verl_plugin.trainer_options import trainer_options
 from verl_video_tools.verl_plugin.trainer_packing import deal_padding, keys_of, lengthen_equal, rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import ReplayTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups
@@ -87,14 +87,7 @@ class _Stopped(Exception):
 class VideoToolsMixin(TellingMixin):
     """What every registered trainer adds; stands before verl's trainer of a mode in the list of base classes.
 
-    Options under `trainer.video_tools` (add with `+`): `records_dir` (default: `<default_local_dir>/trajectories`),
-    `record_tokens` (default False), `tracked_rollouts_every` and `tracked_rollouts` (module `tracked_rollouts`),
-    `watchdog_grace_seconds` (default 60), `poll_interval_seconds` (of verl's replay buffer, which asks so often whether
-    rollouts have finished; default: verl's own 2 seconds), `max_refill_batches`
-    (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
-    (default 0.05: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
-    actor's), `alarms` (see `alarms`),
-    `group_routing` (default True: a group's rollouts share a server, see `group_router`).
+    Options under `trainer.video_tools`: `trainer_options.TrainerOptions`.
     """
 
     replay_buffer: Any
@@ -103,24 +96,21 @@ class VideoToolsMixin(TellingMixin):
 
     def __init__(self, config: Any) -> None:
         judge_config(config)  # wrong options are told before any worker starts
+        options = trainer_options(config)
         honour_freeze_vision_tower(config)
         check_validation_rows(config)
         set_defaults(config)
         super().__init__(config)
-        options = plain_dict(config.trainer.get("video_tools"))
-        options.pop("group_routing", None)
         self._init_telling(options)
-        self._watchdog_grace_seconds = float(options.pop("watchdog_grace_seconds", 60.0))
+        self._watchdog_grace_seconds = options.watchdog_grace_seconds
         self._actors = ActorCheck(self._watchdog_grace_seconds)
         self._actors.add("storage unit", storage_units(config.transfer_queue.backend))
-        if poll_interval_seconds := options.pop("poll_interval_seconds", None):
-            self.replay_buffer.poll_interval = float(poll_interval_seconds)
+        if options.poll_interval_seconds:
+            self.replay_buffer.poll_interval = options.poll_interval_seconds
         self.replay_buffer = ReplayTap(self.replay_buffer, self._keep_validation, self._explain_failures)
-        self._max_refill_batches = int(options.pop("max_refill_batches", 20))
-        self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
+        self._max_refill_batches = options.max_refill_batches
+        self._alarms = options.make_alarms()
         self._num_refilled, self._nothing_judged = 0, False
-        if options:
-            raise UsageError(f"unknown options trainer.video_tools.{{{','.join(sorted(options))}}}")
         self._stop_file, self._saved_step = Path(config.trainer.default_local_dir) / STOP_FILE, -1
         self._phase, self._phase_started = "starting", time.monotonic()
         self._watchdog: Watchdog | None = None

@@ -35,6 +35,7 @@ from verl_video_tools.verl_plugin import tracked_rollouts
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.group_router import imbalance
 from verl_video_tools.verl_plugin.stored_images import release
+from verl_video_tools.verl_plugin.trainer_options import TrainerOptions
 from verl_video_tools.verl_plugin.trainer_packing import rollouts_of
 from verl_video_tools.verl_plugin.trainer_records import record_lines
 
@@ -104,14 +105,11 @@ class TellingMixin(PPOTrainer):
     validation_generations_logger = _Held(LastingTables)
     dapo_filtered_reward_logger = _Held(LastingTables)
 
-    def _init_telling(self, options: dict[str, Any]) -> None:
-        """Takes its own options out of `trainer.video_tools`."""
-        folder = options.pop("records_dir", None) or Path(self.config.trainer.default_local_dir) / "trajectories"
+    def _init_telling(self, options: TrainerOptions) -> None:
+        folder = options.records_dir or Path(self.config.trainer.default_local_dir) / "trajectories"
         self._write_records = lasting_writer(Path(folder))
-        self._record_tokens = bool(options.pop("record_tokens", False))
-        self._tracked_every = options.pop("tracked_rollouts_every", tracked_rollouts.EVERY_STEPS)
-        self._tracked_count = options.pop("tracked_rollouts", tracked_rollouts.COUNT)
-        tracked_rollouts.check_options(self._tracked_every, self._tracked_count)
+        self._record_tokens = options.record_tokens
+        self._tracked_every, self._tracked_count = options.tracked_rollouts_every, options.tracked_rollouts
         # verl's rows have the engine's log-probabilities only where it was asked for them.
         self._log_probs = ("rollout_log_probs",) if self.config.actor_rollout_ref.rollout.calculate_log_probs else ()
         self._step_lines: list[dict[str, Any]] = []
@@ -131,7 +129,7 @@ class TellingMixin(PPOTrainer):
     def _trackers(self) -> list[Lasting]:
         held = ("logger", "validation_generations_logger", "dapo_filtered_reward_logger")
         loggers = [self.__dict__[name] for name in held if name in self.__dict__]
-        own = [self._write_generations, self._track_rollouts]
+        own = [self._write_generations, self._track_rollouts, *self._rollout_senders.values()]
         return [lasting for each in loggers for lasting in each.lasting] + own
 
     # --------------------------------------------------------------------------------------------- metrics and records
@@ -173,7 +171,16 @@ class TellingMixin(PPOTrainer):
 
     @cached_property
     def _track_rollouts(self) -> Lasting:
-        return Lasting(tracked_rollouts.track, "showing rollouts in a tracker", _TRACKING_FAILURES, max_kept=0)
+        track = partial(tracked_rollouts.track, senders=self._rollout_senders)
+        return Lasting(track, "drawing rollouts for trackers", _TRACKING_FAILURES, max_kept=0)
+
+    @cached_property
+    def _rollout_senders(self) -> dict[str, Lasting]:
+        """One for each tracker: one that fails keeps no picture from the others."""
+        return {
+            name: Lasting(send, f"showing rollouts in {name}", _TRACKING_FAILURES, max_kept=0)
+            for name, send in tracked_rollouts.SENDERS.items()
+        }
 
     @cached_property
     def _lasting_tell(self) -> Lasting:

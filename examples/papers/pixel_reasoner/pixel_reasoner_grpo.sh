@@ -13,7 +13,7 @@ SFT_RECIPE=$METHOD_DIR/pixel_reasoner_sft.sh
 source "${VVT_REPO:-$METHOD_DIR/../../..}/recipes/common.sh"
 
 if [ "$SYNTHETIC" = 0 ]; then # the published command: 512 questions in two updates, no KL
-    NNODES=${NNODES:-8}
+    NNODES=${NNODES:-1} # 8 in the published command; more than there are would wait for the others
     ROLLOUT_N=${ROLLOUT_N:-8}
     TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-512}
     MINI_BATCH_SIZE=${MINI_BATCH_SIZE:-256}

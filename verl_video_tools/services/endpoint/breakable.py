@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from types import TracebackType
 from typing import Any, Generic, Self
 from weakref import WeakKeyDictionary
 
@@ -45,9 +44,7 @@ class BreakableClient(ABC, Generic[Question]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def _breaker(self) -> CircuitBreaker[Question]:

@@ -1,0 +1,66 @@
+"""Options of our trainers that verl does not have, `trainer.video_tools` in a run's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from omegaconf import DictConfig
+
+from verl_video_tools.core.config import checked_fields
+from verl_video_tools.verl_plugin.alarms import Alarms
+from verl_video_tools.verl_plugin.settings import plain_dict
+from verl_video_tools.verl_plugin.tracked_rollouts import COUNT, EVERY_STEPS, check_options
+
+SECTION = "trainer.video_tools"
+
+
+@dataclass(frozen=True)
+class TrainerOptions:
+    """To be added with `++`; described in docs/training.md.
+
+    Attributes:
+        records_dir: folder of the records; None: `<default_local_dir>/trajectories`.
+        record_tokens: whether records have the sequences.
+        tracked_rollouts_every: steps from one picture of rollouts in a tracker to the next; 0: none.
+        tracked_rollouts: pictures at a time.
+        watchdog_grace_seconds: for how long an engine may be dead, or an actor out of reach.
+        poll_interval_seconds: of verl's replay buffer, which asks so often whether rollouts have finished; None: verl's
+            own.
+        max_refill_batches: batches of questions that a step with dynamic sampling may ask beyond its first.
+        max_probs_diff: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
+            actor's.
+        alarms: see the module `alarms`.
+        group_routing: a group's rollouts share a server, see `group_router`.
+    """
+
+    records_dir: str | None = None
+    record_tokens: bool = False
+    tracked_rollouts_every: int = EVERY_STEPS
+    tracked_rollouts: int = COUNT
+    watchdog_grace_seconds: float = 60.0
+    poll_interval_seconds: float | None = None
+    max_refill_batches: int = 20
+    max_probs_diff: float = 0.05
+    alarms: dict = field(default_factory=dict)
+    group_routing: bool = True
+
+    def __post_init__(self) -> None:
+        check_options(self.tracked_rollouts_every, self.tracked_rollouts)
+        self.make_alarms()
+
+    def make_alarms(self) -> Alarms:
+        """The alarms of a run with these options. Raises UsageError for options that they do not have."""
+        return Alarms(self.alarms, self.max_probs_diff)
+
+
+def trainer_options(config: DictConfig) -> TrainerOptions:
+    """Those of a run.
+
+    Args:
+        config: verl's whole configuration.
+
+    Raises:
+        UsageError: there is no option of a name (names the nearest one), or a value makes no sense.
+    """
+    given = plain_dict(config.trainer.get("video_tools"))
+    return TrainerOptions(**checked_fields(TrainerOptions, given, SECTION))
