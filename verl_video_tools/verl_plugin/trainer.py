@@ -19,7 +19,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`).
 - `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
   rollout fails, and where no judge answers.
-- `_validate`: records; a judge that failed ends the run where it is to do so.
+- `_validate`: records; a judge that failed ends the run where it is to do so. Only some rows in the course of training
+  where the run asks for that: verl measures all of them every time.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
@@ -67,6 +68,7 @@ from verl_video_tools.verl_plugin.trainer_records import ReplayTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
+from verl_video_tools.verl_plugin.trainer_validation import fewer_rows
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
@@ -94,10 +96,12 @@ class VideoToolsMixin(TellingMixin):
     (default 20: batches of questions that a step with dynamic sampling may ask beyond its first), `max_probs_diff`
     (default 0.05: limit of the alarm `engine_gap`, between the engine's probabilities of sampled tokens and the
     actor's), `alarms` (see `alarms`),
-    `group_routing` (default True: a group's rollouts share a server, see `group_router`).
+    `group_routing` (default True: a group's rollouts share a server, see `group_router`), `interim_validation_rows`
+    (default 0, all: validation between the first step and the last measures only so many rows, the first of its files).
     """
 
     replay_buffer: Any
+    _num_interim_rows = 0
     verl_mode: ClassVar[str]
     """verl's own name of the mode."""
 
@@ -116,6 +120,9 @@ class VideoToolsMixin(TellingMixin):
         if poll_interval_seconds := options.pop("poll_interval_seconds", None):
             self.replay_buffer.poll_interval = float(poll_interval_seconds)
         self.replay_buffer = ReplayTap(self.replay_buffer, self._keep_validation, self._explain_failures)
+        self._num_interim_rows = int(options.pop("interim_validation_rows", 0))
+        if self._num_interim_rows < 0:
+            raise UsageError(f"trainer.video_tools.interim_validation_rows={self._num_interim_rows}: give 0 or more")
         self._max_refill_batches = int(options.pop("max_refill_batches", 20))
         self._alarms = Alarms(options.pop("alarms", {}), float(options.pop("max_probs_diff", 0.05)))
         self._num_refilled, self._nothing_judged = 0, False
@@ -339,7 +346,8 @@ class VideoToolsMixin(TellingMixin):
     def _validate(self) -> dict[str, float]:
         self._enter(_MEASURING)
         self._validation_lines.clear()
-        metrics: dict[str, float] = super()._validate()
+        with fewer_rows(self, self._num_interim_rows):
+            metrics: dict[str, float] = super()._validate()
         self._write_records(self.global_steps, [*self._validation_lines], validation=True)
         num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
         self._judge_watch.check_failures(self.global_steps, num_failures)
