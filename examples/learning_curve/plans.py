@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
 from verl_video_tools.synthetic.questions import Kind
@@ -21,6 +21,8 @@ class Plan:
         kinds: of questions that are trained on and measured.
         measures_base: measure held-out accuracy before SFT as well.
         compares_without_tools: measure the same questions without tools as well, before and after RL.
+        interim_questions: held-out ones that need another look, of a video each, which are also asked at every quarter
+            of RL; 0 where none are to be asked then.
     """
 
     num_train_videos: int = 250
@@ -34,12 +36,17 @@ class Plan:
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = True
     compares_without_tools: bool = True
+    interim_questions: int = 136
     epochs: int = 2
     rl_steps: int = 60
     batch_size: int = 8
     learning_rate: float = 2e-4
 
 
+NO_TOOLS = "direct"
+"""The method without tools."""
+PLAN_BEFORE: dict[str, Any] = {"world": "needle", "composition": None, "interim_questions": 0}
+"""Fields that plans did not have at first, and what they were then."""
 MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 COLD_SHARE = 0.5
@@ -50,6 +57,8 @@ SECONDS_PER_STEP = {
     "videozoomer": 30,
     "videobrain": 25,
     "framemind": 31,
+    "direct": 8,
+    "compose_temporal": 22,
     "compose_spatial": 21,
 }
 
@@ -70,8 +79,11 @@ class Ablation:
 # With the others' skip rate LongVT's policy calls its tool for every fourth question; a cold start is to guess.
 # FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
 # FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start. A card takes two
-# calls, which pay only together: it gets FrameThinker's 80 steps. Its grammar is LongVT's, and so is its skip rate. Its
-# rows are short, and it learns from more of them, since it has to learn where a card is as well.
+# calls, which pay only together: it gets FrameThinker's 80 steps. Its rows are short, and it learns from
+# more of them, since it has to learn where a card is as well. The grammar of both compositions is LongVT's, and so is
+# their skip rate.
+# Without tools a rollout costs a quarter of the generated tokens, and at most half of the visual ones: 160 such steps
+# cost about what the other methods' do.
 PLANS = {
     "compose_spatial": Plan(
         world="spatial",
@@ -83,6 +95,8 @@ PLANS = {
         compares_without_tools=False,
         rl_steps=80,
     ),
+    "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=160),
+    "compose_temporal": Plan(composition="demo", imperfection=0.75, num_direct_rows=0, compares_without_tools=False),
     "longvt": Plan(imperfection=0.75),
     "framethinker": Plan(rl_steps=80),
     "videozoomer": Plan(rl_steps=40),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import subprocess
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.recorded_run import looked, rollout, write_run
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.synthetic_rows import load_rows
+from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
@@ -45,15 +46,21 @@ class Training:
         if "RUN_DIR" not in environment:
             return
         rows = load_rows(environment["VAL_FILES"])
+        options = dict(argument.lstrip("+").split("=", 1) for argument in arguments[1:])
         saved = Path(environment["RUN_DIR"], "latest_checkpointed_iteration.txt")
-        steps = [int(saved.read_text()) if saved.exists() else 0]
+        num_trained, steps = 0, [int(saved.read_text()) if saved.exists() else 0]
         if "trainer.val_only=True" not in arguments:
-            last = environment["TOTAL_STEPS"]
-            steps = [0] if self.stopped_before_measuring else [0, last]
+            num_trained = last = environment["TOTAL_STEPS"]
+            steps = [*range(0, last, int(options["trainer.test_freq"])), last]
+            steps = steps[: 1 if self.stopped_before_measuring else None]
+        few = int(options.get("trainer.video_tools.interim_validation_rows", 0))
         write_run(
             environment["RUN_DIR"],
-            {1: [rollout("a", 1.0), rollout("a", 0.0)]},
-            {step: [self.answer(row, looks=step > 0) for row in rows] for step in steps},
+            {step: [in_cells(rollout("a", score)) for score in (1.0, 0.0)] for step in range(1, num_trained + 1)},
+            {
+                step: [self.answer(row, looks=step > 0) for row in (rows[:few] if 0 < step < num_trained else rows)]
+                for step in steps
+            },
         )
         if "trainer.val_only=True" not in arguments:
             saved.write_text(str(last))
@@ -62,7 +69,16 @@ class Training:
     def answer(row: dict[str, Any], looks: bool) -> dict[str, Any]:
         looks = looks and row["agent_name"] != "direct"
         line = rollout("x", float(looks), method=row["agent_name"], calls=[looked("choose_frames", 8)] * looks)
-        return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
+        return in_cells(line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]})
+
+
+def in_cells(line: dict[str, Any]) -> dict[str, Any]:
+    """The rollout with frames of 56x56 pixels, which are 4 tokens."""
+    trajectory = line["trajectory"]
+    calls = [call for turn in trajectory["turns"] for call in turn["calls"]]
+    for frame in [*trajectory["initial_frames"], *(frame for call in calls for frame in call["frames"])]:
+        frame["width"] = frame["height"] = 56
+    return line | {"agent_name": trajectory["method"]}
 
 
 def learning(example: dict[str, Any], folder: Path, training: Training, ablation: Any = None) -> Any:
@@ -86,7 +102,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def before_rl(finished: Path, tmp_path: Path) -> Path:
     """The same as it was before reinforcement learning."""
     folder = tmp_path / "run"
-    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("videos", "rl", "rl.done", "report", "*.json"))
+    shutil.copytree(
+        finished,
+        folder,
+        ignore=shutil.ignore_patterns("videos", "rl", "rl.done", "report", "results.json", "plan.json"),
+    )
     return folder
 
 
@@ -118,6 +138,21 @@ def test_stages_run_once_and_their_gain_is_reported(
     kinds = results["accuracy"]["after RL"]["by kind"]
     assert not seconds["after SFT"] and seconds["after RL"] == pytest.approx(dict.fromkeys(kinds, 7 / 5))
     assert (tmp_path / "report" / "report.html").exists()
+
+    options = training.recipes[-1][1]
+    assert f"trainer.test_freq={-(-STEPS // 4)}" in options  # each quarter, of two videos' questions
+    assert "++trainer.video_tools.interim_validation_rows=2" in options
+    kinds = [question_from_row(row)[1].kind for row in validation[:2]]
+    assert "direct" not in kinds and len({*kinds}) == 2
+    assert len({row["extra_info"]["video_path"] for row in validation[:2]}) == 2
+    assert results["cost"]["questions"] == 2 and results["cost"]["measurements"][1:] == [
+        {"step": 1, "generated_tokens": 20, "visual_tokens": 16, "accuracy": {"mean": 1.0, "low": 1.0, "high": 1.0}},
+        {"step": 2, "generated_tokens": 40, "visual_tokens": 32, "accuracy": {"mean": 1.0, "low": 1.0, "high": 1.0}},
+    ]
+    assert results["cost"]["per question"] == {"generated_tokens": 10, "visual_tokens": (2 + 8) * 4}
+    assert list(results["minutes"]) == ["data", "cold", "sft", "base", "rl"] and not results["stages_resumed"]
+    (machine,), (commit,) = results["machines"], results["commits"]
+    assert machine["cores"] >= 1 and len(commit.rstrip("+")) == 40
     assert "after RL less after SFT: +100.0 points" in " ".join(capsys.readouterr().out.split())
 
     again = Training()
@@ -205,12 +240,76 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     assert list(results["accuracy"]) == ["before SFT", "after SFT", "after RL"]
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "recipe"), [("direct", "direct", "direct"), ("compose_temporal", "compose", "compose")]
+)
+def test_what_the_methods_are_compared_with(
+    example: dict[str, Any], tmp_path: Path, name: str, method: str, recipe: str
+) -> None:
+    """No tools, and a composition, on NeedleClips' questions; each with a cold start of its own kind."""
+    plan = replace(example["PLANS"][name], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS)
+    run = example["Learning"](name, 1, tmp_path, plan)
+    scripts: list[str] = []
+
+    class Scripts(Training):
+        def __call__(self, *command: Any, **environment: Any) -> None:
+            scripts.extend(str(part) for part in command if str(part).endswith(".sh"))
+            super().__call__(*command, **environment)
+
+    type(run).run.__globals__["_run"] = training = Scripts()
+    run.run()
+    assert [stem for stem, _, _ in training.recipes] == [f"{recipe}_sft", *[f"{recipe}_grpo"] * 2]
+    assert all(Path(script).is_file() for script in scripts)
+    written = load_rows(tmp_path / "cold_start.parquet")
+    assert {row["agent_name"] for row in written} == {method}
+    assert any(len(row["turns"]) > 1 for row in written) == (name != "direct")
+    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    assert Counter(question_from_row(row)[1].kind for row in validation) == dict.fromkeys(plan.kinds, 2)
+    if name == "direct":  # its own fields are the recipe's to set
+        assert not any(".direct." in option for _, options, _ in training.recipes for option in options)
+    else:
+        assert all(environment["COMPOSE"] == "demo" for _, _, environment in training.recipes)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["accuracy"]) == ["before SFT", "after SFT", "after RL"]
+    assert len(results["cost"]["measurements"]) == 3
+
+
+def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
+    example: dict[str, Any], before_rl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Training):
+        def __call__(self, *command: Any, **environment: Any) -> None:
+            raise subprocess.CalledProcessError(3, [str(part) for part in command])
+
+    with pytest.raises(example["StageError"], match=r"stage rl: bash .*framethinker_grpo.sh ended with exit code 3"):
+        learning(example, before_rl, Broken()).run()
+    learning(example, before_rl, Training()).run()
+    assert json.loads((before_rl / "results.json").read_text())["stages_resumed"] == ["rl"]
+
+
+def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(
+    example: dict[str, Any], before_rl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Lossy(Training):
+        def __call__(self, *command: Any, **environment: Any) -> None:
+            super().__call__(*command, **environment)
+            (before_rl / "rl" / "trajectories" / "step_000001.jsonl").unlink(missing_ok=True)
+
+    learning(example, before_rl, Lossy()).run()
+    results = json.loads((before_rl / "results.json").read_text())
+    assert "cost" not in results and results["after RL less after SFT"]["mean"] == 1.0
+    assert "the records of step 1 are missing" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_folder_of_before_there_were_worlds_goes_on(example: dict[str, Any], finished: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("videos"))
     told = json.loads((folder / "plan.json").read_text())
-    del told["plan"]["world"], told["plan"]["composition"]
+    for name in example["PLAN_BEFORE"]:
+        del told["plan"][name]
     (folder / "plan.json").write_text(json.dumps(told))
-    learning(example, folder, training := Training()).run()
+    run = learning(example, folder, training := Training())
+    run.plan = replace(run.plan, interim_questions=0)
+    run.run()
     assert not training.recipes, "all was done before"
 
 
