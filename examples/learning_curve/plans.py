@@ -121,3 +121,7 @@ ABLATIONS = {
     ),
     "framemind": Ablation("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
 }
+
+
+def plan_of(method: str) -> Plan:
+    return PLANS.get(method, Plan())

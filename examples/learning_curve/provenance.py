@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+NO_CODE = (":!docs", ":!*.md", ":!examples/learning_curve/results")
+"""What may differ from the commit: pages and results change from run to run."""
 REPO = Path(__file__).resolve().parents[2]
 
 
@@ -22,7 +24,7 @@ def commit() -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!*results/*.json")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *NO_CODE)
         return git("rev-parse", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"

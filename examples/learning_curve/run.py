@@ -54,6 +54,7 @@ from examples.learning_curve.plans import (
     SECONDS_PER_STEP,
     Ablation,
     Plan,
+    plan_of,
 )
 from examples.learning_curve.provenance import REPO, Starts
 from examples.learning_curve.report import results_of
@@ -387,9 +388,8 @@ def main() -> None:
         parser.error(f"no paper advises against a choice of {arguments.method}; leave --ablation out")
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
     ablation = ABLATIONS[arguments.method] if arguments.ablation or (out / "ablation.done").exists() else None
-    plan = PLANS.get(arguments.method, Plan())
     try:
-        Learning(arguments.method, arguments.seed, out, plan, ablation).run()
+        Learning(arguments.method, arguments.seed, out, plan_of(arguments.method), ablation).run()
     except (UsageError, StageError) as error:
         sys.exit(f"error: {error}")
 
