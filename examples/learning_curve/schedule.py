@@ -28,3 +28,5 @@ SCHEDULE = (
     Planned("compose_spatial", 2),
     *(Planned(method, 13) for method in (*METHODS, *COMPARED)),
 )
+MADE_BEFORE = (Planned("compose_spatial", 0),)
+"""Runs of the same plan that were made before there was a schedule."""

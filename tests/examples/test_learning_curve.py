@@ -329,20 +329,6 @@ def test_every_methods_ablation_sets_fields_that_it_has(example: dict[str, Any],
     assert any(getattr(changed, name) != getattr(get_method(method), name) for name in fields)
 
 
-def test_one_picture_names_every_bar_of_any_method() -> None:
-    def result(method: str, *policies: str) -> dict[str, Any]:
-        estimate = {"needs another look": {"mean": 0.5, "low": 0.4, "high": 0.6}}
-        return {"method": method, "accuracy": dict.fromkeys(policies, estimate)}
-
-    draw = runpy.run_path(str(SCRIPT.with_name("figure.py")))["draw"]
-    figure = draw(
-        [result("framethinker", "before SFT", "after SFT", "after RL"), result("longvt", "after RL", "after RFT")]
-    )
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["after SFT", "after RL", "after RFT"]
-    assert len(axes.patches) == 4
-
-
 def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> None:
     """Mixed with the policy's own rollouts is what the scripted expert was right about and did not guess."""
     deserves = example["deserves_imitation"]
@@ -353,25 +339,3 @@ def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> Non
         looked_first, is_direct = len(row["turns"]) > 1, row["extra_info"]["classification"] == "direct"
         assert (looked_first or is_direct) or not deserves(row), "a guess, right or wrong"
         assert not deserves({**row, "turns": [*row["turns"][:-1], row["turns"][-1].replace("answer:", "answer: not")]})
-
-
-def test_the_tables_have_a_row_per_run_and_leave_empty_what_a_run_lacks() -> None:
-    def estimate(mean: float) -> dict[str, Any]:
-        return {"mean": mean, "low": mean - 0.05, "high": mean + 0.05}
-
-    def policy(mean: float) -> dict[str, Any]:
-        return {"needs another look": estimate(mean), "by kind": {"at_time": mean, "order": 0.0}}
-
-    plain = {"method": "framethinker", "seed": 1, "accuracy": {"after RL": policy(0.5)}}
-    full = {"method": "longvt", "seed": 0, "accuracy": {"after RL": policy(0.5), "after RFT": policy(0.75)}}
-    full["after RL less after SFT"] = estimate(0.25)
-    first, second = runpy.run_path(str(SCRIPT.with_name("figure.py")))["tables"]([plain, full]).split("\n\n")
-    assert first.splitlines()[2:] == [
-        "| framethinker | 1 | 50.0 (45.0 to 55.0) |  |  |  |",
-        "| longvt | 0 | 50.0 (45.0 to 55.0) | 75.0 (70.0 to 80.0) | +25.0 (20.0 to 30.0) |  |",
-    ]
-    assert second.splitlines()[2:] == [
-        "| framethinker | 1 | after RL | 50.0 | 0.0 |",
-        "| longvt | 0 | after RL | 50.0 | 0.0 |",
-        "| longvt | 0 | after RFT | 75.0 | 0.0 |",
-    ]
