@@ -51,12 +51,12 @@ def accuracy_of(outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def interim_first(rows: Sequence[Mapping[str, Any]], num_questions: int) -> list[Mapping[str, Any]]:
+def interim_first(rows: Sequence[dict[str, Any]], num_questions: int) -> list[dict[str, Any]]:
     """The rows, first of them those that are also measured in the course of training.
 
     These are of so many videos a question each that needs another look, and of all such kinds in turn.
     """
-    by_video: dict[str, list[Mapping[str, Any]]] = {}
+    by_video: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if kind_of(row["extra_info"]) != "direct":
             by_video.setdefault(row["extra_info"]["video_path"], []).append(row)

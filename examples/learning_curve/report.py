@@ -44,11 +44,11 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
     compared = [(own, name) for name in ("after SFT", _RL_WITHOUT_TOOLS, otherwise)]
     for after, before in [*compared, ("after RFT", "after SFT")]:
         if after in policies and before in policies:
-            pair = [hard(policies[name]) for name in (before, after)]
-            gain = mean_gain(*pair)
+            then, now = hard(policies[before]), hard(policies[after])
+            gain = mean_gain(then, now)
             results[f"{after} less {before}"] = asdict(gain)
             if before != otherwise:  # which is paid by other rules
-                results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
+                results[f"reward {after} less {before}"] = asdict(mean_gain(then, now, "score"))
             console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
     try:
         results["cost"] = cost_curve(run.rl, run.method, pixels_per_token(run.data / "base"))

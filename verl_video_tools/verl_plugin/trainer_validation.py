@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch.utils.data import Subset
-from torchdata.stateful_dataloader import StatefulDataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
 
 
 @contextmanager
