@@ -44,14 +44,14 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     MODEL_PATH=${MODEL_PATH:-$DEMO_DIR/base}
     TRAIN_FILES=${TRAIN_FILES:-$SFT_DIR/train.parquet}
     NDEVICES_PER_NODE=${NDEVICES_PER_NODE:-1}
-    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-16}
-    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-4} # small, since a batch is padded to its longest row
+    TRAIN_BATCH_SIZE=${TRAIN_BATCH_SIZE:-8} # small: a million parameters learn from the number of updates
+    MICRO_BATCH_SIZE=${MICRO_BATCH_SIZE:-$TRAIN_BATCH_SIZE}
     LEARNING_RATE=${LEARNING_RATE:-3e-3}
     WARMUP_RATIO=${WARMUP_RATIO:-0.05}
     LORA_RANK=${LORA_RANK:-0}
-    TOTAL_EPOCHS=${TOTAL_EPOCHS:-2}
+    TOTAL_EPOCHS=${TOTAL_EPOCHS:-1}
     MAX_LENGTH=${MAX_LENGTH:-1024}
-    NUM_WORKERS=${NUM_WORKERS:-0} # decoded rows stay in the trainer's memory from epoch to epoch
+    NUM_WORKERS=${NUM_WORKERS:-1} # decodes while the trainer computes
     QUESTIONS_PER_VIDEO=${QUESTIONS_PER_VIDEO:-10} # others than reinforcement learning asks
     IMPERFECTION=${IMPERFECTION:-0.1} # how often the expert looks at a wrong place; leaves something to reinforcement learning
     source "$REPO/recipes/synthetic.sh"

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from examples.learning_curve.plans import PLAN_BEFORE, plan_of
-from examples.learning_curve.schedule import MADE_BEFORE, METHODS, SCHEDULE
+from examples.learning_curve.schedule import METHODS, SCHEDULE
 from examples.learning_curve.stored import Result
 
 KINDS = {
@@ -56,10 +56,9 @@ class Chosen:
 
 
 def choose(results: Mapping[str, Result]) -> Chosen:
-    runs = {*SCHEDULE, *MADE_BEFORE}
     remarks = {}
     for name, result in results.items():
-        if (result["method"], result["seed"]) not in runs:
+        if (result["method"], result["seed"]) not in SCHEDULE:
             remarks[name] = "not of the schedule"
         elif _training(result["plan"]) != _training(_listed(asdict(plan_of(result["method"])))):
             remarks[name] = "other settings"

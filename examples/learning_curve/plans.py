@@ -23,6 +23,9 @@ class Plan:
         compares_without_tools: measure the same questions without tools as well, before and after RL.
         interim_questions: held-out ones that need another look, of a video each, which are also asked at every quarter
             of RL; 0 where none are to be asked then.
+        batch_size: questions of a step.
+        mini_batch_size: of these, how many an update takes. Two updates per step teach what two steps do, and rollouts
+            are what a step costs.
     """
 
     num_train_videos: int = 250
@@ -34,20 +37,21 @@ class Plan:
     world: Literal["needle", "spatial"] = "needle"
     composition: str | None = None
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
-    measures_base: bool = True
+    measures_base: bool = False
     compares_without_tools: bool = True
     interim_questions: int = 136
-    epochs: int = 2
-    rl_steps: int = 60
+    epochs: int = 1
+    rl_steps: int = 30
     batch_size: int = 8
+    mini_batch_size: int = 4
     learning_rate: float = 2e-4
 
 
 NO_TOOLS = "direct"
 """The method without tools."""
-PLAN_BEFORE: dict[str, Any] = {"world": "needle", "composition": None, "interim_questions": 0}
+PLAN_BEFORE: dict[str, Any] = {"world": "needle", "composition": None, "interim_questions": 0, "mini_batch_size": 8}
 """Fields that plans did not have at first, and what they were then."""
-MINUTES = {"data": 2, "cold": 1, "sft": 15, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
+MINUTES = {"data": 1, "cold": 1, "sft": 6, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 COLD_SHARE = 0.5
 """Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
@@ -76,14 +80,12 @@ class Ablation:
     fields: tuple[str, ...]
 
 
-# With the others' skip rate LongVT's policy calls its tool for every fourth question; a cold start is to guess.
-# FrameThinker's steps are the cheapest, and the seed with the weakest cold start still rises at 60. VideoZoomer's and
-# FrameMind's are the dearest, and 40 are what 40 minutes of training leave after the cold start. A card takes two
-# calls, which pay only together: it gets FrameThinker's 80 steps. Its rows are short, and it learns from
-# more of them, since it has to learn where a card is as well. The grammar of both compositions is LongVT's, and so is
-# their skip rate.
-# Without tools a rollout costs a quarter of the generated tokens, and at most half of the visual ones: 160 such steps
-# cost about what the other methods' do.
+# With the others' skip rate LongVT's and VideoBrain's policies call a tool for every fourth question; a cold start is
+# to guess. FrameThinker's steps are the cheapest; VideoZoomer's and FrameMind's take the longest, and 24 are what 22
+# minutes leave. A card takes two calls, which pay only together: it gets FrameThinker's steps. Its rows are short, and
+# it learns from more of them, since it has to learn where a card is as well. The grammar of both compositions is
+# LongVT's, and so is their skip rate. Without tools a rollout costs a quarter of the generated tokens, and at most half
+# of the visual ones: 80 such steps cost about what the other methods' do.
 PLANS = {
     "compose_spatial": Plan(
         world="spatial",
@@ -93,14 +95,15 @@ PLANS = {
         imperfection=0.75,
         num_direct_rows=0,
         compares_without_tools=False,
-        rl_steps=80,
+        rl_steps=40,
     ),
-    "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=160),
+    "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=80),
     "compose_temporal": Plan(composition="demo", imperfection=0.75, num_direct_rows=0, compares_without_tools=False),
     "longvt": Plan(imperfection=0.75),
-    "framethinker": Plan(rl_steps=80),
-    "videozoomer": Plan(rl_steps=40),
-    "framemind": Plan(rl_steps=40),
+    "videobrain": Plan(imperfection=0.75, rl_steps=36),
+    "framethinker": Plan(rl_steps=40),
+    "videozoomer": Plan(rl_steps=24),
+    "framemind": Plan(rl_steps=24),
 }
 
 ABLATIONS = {

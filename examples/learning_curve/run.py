@@ -304,7 +304,8 @@ class Learning:
             TOTAL_STEPS=plan.rl_steps,
             TRAIN_BATCH_SIZE=plan.batch_size,
             LEARNING_RATE=plan.learning_rate,
-            MICRO_BATCH_SIZE=1,  # rollouts differ in length, and a batch is padded to its longest
+            MINI_BATCH_SIZE=plan.mini_batch_size,
+            MICRO_BATCH_SIZE=4,  # rollouts differ in length, and a batch is padded to its longest
             TOTAL_EPOCHS=1000,  # the number of steps ends it
         )
         if not self.measured(name, plan.rl_steps).exists():

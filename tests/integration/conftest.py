@@ -119,8 +119,6 @@ def sft_model(output_dir: Path) -> Path:
             output_dir,
             SFT_DIR=str(folder.parent),
             SFT_THREADS=str(os.cpu_count() or 1),  # nothing else runs meanwhile
-            TOTAL_EPOCHS="1",  # in as many updates as the recipe's two epochs have, and half the time
-            TRAIN_BATCH_SIZE="8",
         )
         assert_succeeded(run)
     return folder
