@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from examples.learning_curve.chosen import Chosen
-from examples.learning_curve.equal_cost import COSTS
+from examples.learning_curve.equal_cost import COSTS, accuracy_at, largest_common, mean_of_runs
 from examples.learning_curve.schedule import COMPARED, METHODS
 from examples.learning_curve.stored import Result
 from verl_video_tools.records.report_figures import COLOURS
@@ -24,6 +24,8 @@ BARS = {"after SFT": COLOURS[5], "after RL": COLOURS[0], "after RFT": COLOURS[2]
 LINES = dict(zip((*METHODS, *COMPARED), (*COLOURS[:5], "#8a8f98", "#1c2430"), strict=True))
 CHANCE = 0.25
 _INK = "#1c2430"
+_NUM_STRETCHES = 4
+"""Between points of a line: runs are measured at every quarter."""
 
 
 def by_stage(runs_of: Mapping[str, Sequence[Result]]) -> Figure:
@@ -56,23 +58,29 @@ def by_stage(runs_of: Mapping[str, Sequence[Result]]) -> Figure:
 
 
 def by_cost(runs_of: Mapping[str, Sequence[Result]]) -> Figure:
-    """Accuracy against tokens of training, generated ones and visual ones; a line for each run."""
+    """Accuracy against tokens of training, generated ones and visual ones; a line for each method.
+
+    It is the mean over the method's runs, with its interval, up to the largest cost that all of them have reached.
+    """
     figure = Figure(figsize=(9.6, 4.2), dpi=120, layout="constrained")
     for axes, cost in zip(figure.subplots(1, 2, sharey=True), COSTS, strict=True):
         for method, runs in runs_of.items():
-            for run in runs:
-                measured = run["cost"]["measurements"]
-                costs = [each[cost] / 1000 for each in measured]
-                means = [each["accuracy"]["mean"] for each in measured]
-                axes.plot(costs, means, color=LINES[method], marker="o", markersize=3, linewidth=1.2)
-                axes.fill_between(
-                    costs,
-                    [each["accuracy"]["low"] for each in measured],
-                    [each["accuracy"]["high"] for each in measured],
-                    color=LINES[method],
-                    alpha=0.06,
-                    linewidth=0,
-                )
+            curves = [run["cost"]["measurements"] for run in runs]
+            end = largest_common(curves, cost)
+            costs = [end * number / _NUM_STRETCHES for number in range(_NUM_STRETCHES + 1)]
+            means = [mean_of_runs([accuracy_at(curve, cost, each) for curve in curves]) for each in costs]
+            axes.errorbar(
+                [each / 1000 for each in costs],
+                [each.mean for each in means],
+                [[each.mean - each.low for each in means], [each.high - each.mean for each in means]],
+                color=LINES[method],
+                marker="o",
+                markersize=3,
+                linewidth=1.5,
+                elinewidth=0.8,
+                capsize=2,
+                label=method,
+            )
         axes.set_xlabel(f"thousand {cost.replace('_', ' ')} of training")
         axes.set_xlim(left=0)
         _finish(axes)

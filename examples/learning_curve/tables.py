@@ -127,7 +127,8 @@ def equal_cost(chosen: Chosen) -> str:
     table = markdown_table(head, rows, num_text_columns=2)
     if not known:
         return table
-    return f"{table}\n\n![Held-out accuracy by tokens of training, a line for each run](images/{pictures.BY_COST})"
+    caption = "Held-out accuracy by tokens of training: mean over runs, with intervals"
+    return f"{table}\n\n![{caption}](images/{pictures.BY_COST})"
 
 
 def picture(chosen: Chosen) -> str:

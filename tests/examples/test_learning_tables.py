@@ -286,7 +286,7 @@ def test_a_page_keeps_its_own_text_and_the_readme_its_old_figures_until_each_met
         tables.page("<!-- learning-nothing --><!-- end -->", runs)
 
 
-def test_pictures_have_a_bar_for_each_stage_and_a_line_for_each_run(tmp_path: Path) -> None:
+def test_pictures_have_a_bar_for_each_stage_and_a_line_for_each_method(tmp_path: Path) -> None:
     runs = all_runs()
     for number, name in enumerate(("framethinker_11", "framethinker_12", "direct_11")):
         method, seed = name.rsplit("_", 1)
@@ -302,8 +302,12 @@ def test_pictures_have_a_bar_for_each_stage_and_a_line_for_each_run(tmp_path: Pa
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["after SFT", "after RL", "after RFT"]
     assert len(axes.patches) == 2 * 6 + 1
     left, right = pictures.by_cost(drawn[pictures.BY_COST][1]).axes
-    for axes in (left, right):
-        assert sum(len(line.get_xdata()) == 2 and line.get_marker() == "o" for line in axes.lines) == 3
+    for axes, per_generated in ((left, 1), (right, 2)):
+        two_runs, direct = (line for line in axes.lines if line.get_marker() == "o")
+        assert two_runs.get_xdata() == pytest.approx([0, 25 * per_generated, 50 * per_generated, 75 * per_generated,
+                                                      100 * per_generated])  # fmt: skip
+        assert two_runs.get_ydata() == pytest.approx([0.2, 0.275, 0.35, 0.425, 0.5])  # 0.6 and 0.4 at the end
+        assert direct.get_ydata() == pytest.approx([0.2, 0.3, 0.4, 0.5, 0.6])
     with Image.open(tmp_path / pictures.BY_COST) as picture:
         assert picture.info["Description"] == pictures.digest(drawn[pictures.BY_COST][1])
     runs["direct_11"]["cost"]["measurements"][1]["accuracy"]["mean"] = 0.61
