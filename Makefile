@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn soak clean
+.PHONY: help install demo test test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -110,6 +110,9 @@ METHOD ?= framethinker
 SEED ?= 0
 learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; held-out accuracy before and after, report
 	python -m examples.learning_curve.run --method $(METHOD) --seed $(SEED)
+
+learn-all: install  ## every run of examples/learning_curve/schedule.py, one after another, resumable; MINUTES=240 starts none that would end later; AGAIN=1 also those whose results are in the repository
+	python -m examples.learning_curve.learn_all $(if $(MINUTES),--minutes $(MINUTES)) $(if $(AGAIN),--again)
 
 HOURS ?= 1
 soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak

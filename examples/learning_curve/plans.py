@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
 from verl_video_tools.synthetic.questions import Kind
@@ -21,6 +21,8 @@ class Plan:
         kinds: of questions that are trained on and measured.
         measures_base: measure held-out accuracy before SFT as well.
         compares_without_tools: measure the same questions without tools as well, before and after RL.
+        interim_questions: held-out ones that need another look, of a video each, which are also asked at every quarter
+            of RL; 0 where none are to be asked then.
         batch_size: questions of a step.
         mini_batch_size: of these, how many an update takes. Two updates per step teach what two steps do, and rollouts
             are what a step costs.
@@ -37,6 +39,7 @@ class Plan:
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
     measures_base: bool = False
     compares_without_tools: bool = True
+    interim_questions: int = 136
     epochs: int = 1
     rl_steps: int = 30
     batch_size: int = 8
@@ -44,6 +47,10 @@ class Plan:
     learning_rate: float = 2e-4
 
 
+NO_TOOLS = "direct"
+"""The method without tools."""
+PLAN_BEFORE: dict[str, Any] = {"world": "needle", "composition": None, "interim_questions": 0, "mini_batch_size": 8}
+"""Fields that plans did not have at first, and what they were then."""
 MINUTES = {"data": 1, "cold": 1, "sft": 6, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 COLD_SHARE = 0.5
@@ -54,6 +61,8 @@ SECONDS_PER_STEP = {
     "videozoomer": 30,
     "videobrain": 25,
     "framemind": 31,
+    "direct": 8,
+    "compose_temporal": 22,
     "compose_spatial": 21,
 }
 
@@ -71,10 +80,12 @@ class Ablation:
     fields: tuple[str, ...]
 
 
-# With the others' skip rate LongVT's and VideoBrain's policies call a tool for every fourth question; a cold start is to
-# guess. FrameThinker's steps are the cheapest; VideoZoomer's and FrameMind's take the longest, and 24 are what 22 minutes
-# leave. A card takes two calls, which pay only together: it gets FrameThinker's steps. Its grammar is LongVT's, and so is
-# its skip rate. Its rows are short, and it learns from more of them, since it has to learn where a card is as well.
+# With the others' skip rate LongVT's and VideoBrain's policies call a tool for every fourth question; a cold start is
+# to guess. FrameThinker's steps are the cheapest; VideoZoomer's and FrameMind's take the longest, and 24 are what 22
+# minutes leave. A card takes two calls, which pay only together: it gets FrameThinker's steps. Its rows are short, and
+# it learns from more of them, since it has to learn where a card is as well. The grammar of both compositions is
+# LongVT's, and so is their skip rate. Without tools a rollout costs a quarter of the generated tokens, and at most half
+# of the visual ones: 80 such steps cost about what the other methods' do.
 PLANS = {
     "compose_spatial": Plan(
         world="spatial",
@@ -86,6 +97,8 @@ PLANS = {
         compares_without_tools=False,
         rl_steps=40,
     ),
+    "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=80),
+    "compose_temporal": Plan(composition="demo", imperfection=0.75, num_direct_rows=0, compares_without_tools=False),
     "longvt": Plan(imperfection=0.75),
     "videobrain": Plan(imperfection=0.75, rl_steps=36),
     "framethinker": Plan(rl_steps=40),
@@ -111,3 +124,7 @@ ABLATIONS = {
     ),
     "framemind": Ablation("one first look for the whole group", ("low=[8,56]", "high=[8,56]")),
 }
+
+
+def plan_of(method: str) -> Plan:
+    return PLANS.get(method, Plan())

@@ -2,7 +2,8 @@
 
 Usage: python -m examples.learning_curve.run --method videozoomer [--seed 0] [--out FOLDER] [--ablation]
 
-`--method compose_spatial` is the packaged composition `spatial`, on NeedleClips' questions in space.
+`--method compose_temporal` is the packaged composition `demo`, `compose_spatial` the composition `spatial` on
+NeedleClips' questions in space, and `direct` answers without tools.
 
 Every stage is one of the package's own commands or recipes, on NeedleClips and the tiny model:
 
@@ -10,12 +11,14 @@ Every stage is one of the package's own commands or recipes, on NeedleClips and 
     cold   rollouts of a scripted expert that skips tool calls: most of them answer without looking
     sft    recipes/<method>_sft.sh on them
     base   held-out accuracy of the model before all this
-    rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last
+    rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last, and at each
+           quarter on some of the questions
     rft    LongVT only: recipes/longvt_rft.sh on its good rollouts and as many rows of the cold start; accuracy after it
     ablation  with --ablation: `rl` once more from the same start, with what the method's paper advises against
 
 Started again, it goes on where it was stopped: finished stages are skipped, and the recipes resume from checkpoints. A
 folder belongs to one method, seed and plan, told in `plan.json`; only more steps may be asked of it later.
+`results.json` holds what was measured, and where; `learn_all.py` makes many runs, and `tables.py` what pages show.
 SFT_THREADS=1 leaves a core to another seed beside it; else fine-tuning takes them all.
 """
 
@@ -23,13 +26,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -37,23 +42,39 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.console import Console
-from rich.table import Table
 
-from examples.learning_curve.plans import ABLATIONS, COLD_SHARE, MINUTES, PLANS, SECONDS_PER_STEP, Ablation, Plan
+from examples.learning_curve.measured import interim_first
+from examples.learning_curve.plans import (
+    ABLATIONS,
+    COLD_SHARE,
+    MINUTES,
+    NO_TOOLS,
+    PLAN_BEFORE,
+    PLANS,
+    SECONDS_PER_STEP,
+    Ablation,
+    Plan,
+    plan_of,
+)
+from examples.learning_curve.provenance import REPO, Starts
+from examples.learning_curve.report import results_of
 from verl_video_tools.core.choices import grade_multiple_choice
 from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.files import whole_file
 from verl_video_tools.data.sft import export_sft
 from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
-from verl_video_tools.records.validation import Outcome, mean_gain, mean_of, read_outcomes
 from verl_video_tools.services.retrieval import local_from_fields
 
-REPO = Path(__file__).resolve().parents[2]
-RECIPES = REPO / "recipes"
+RECIPES = (REPO / "recipes", Path(__file__).resolve().parent)
 VVT = Path(sys.executable).with_name("vvt")
-NO_TOOLS = "direct"
-_RL_WITHOUT_TOOLS = "after RL, without tools"
+RESULTS = "results.json"
+"""Of a run that is finished, in its folder."""
+
+
+class StageError(Exception):
+    """A stage's program failed; what it printed says why."""
 
 
 class Learning:
@@ -68,7 +89,9 @@ class Learning:
         self.sft, self.rl, self.rft = self.out / "sft", self.out / "rl", self.out / "rft"
         self.console = Console()
 
-    def run(self) -> None:
+    @property
+    def stages(self) -> dict[str, Callable[[], None]]:
+        """What is done, in order."""
         stages: dict[str, Callable[[], None]] = {
             "data": self.make_data,
             "cold": self.make_cold_start,
@@ -81,43 +104,67 @@ class Learning:
             stages["rft"] = self.reinforcement_fine_tune
         if ablation := self.ablation:
             stages["ablation"] = lambda: self.reinforce_otherwise(ablation)
+        return stages
+
+    def run(self) -> None:
+        """All stages that are not done.
+
+        Raises:
+            UsageError: the folder holds another run's stages.
+            StageError: a stage failed.
+        """
+        stages, starts = self.stages, Starts(self.out)
         self._claim_folder()
         started = time.monotonic()
         for number, (name, stage) in enumerate(stages.items(), start=1):
-            if self._done(name).exists():
+            if self.done(name).exists():
                 self._say(f"{number}/{len(stages)} {name}: done before")
                 continue
-            left = [later for later in stages if not self._done(later).exists()]
             self._say(
                 f"{number}/{len(stages)} {name}: about {self._minutes(name):.0f} min; "
-                f"{sum(map(self._minutes, left)):.0f} min to the end"
+                f"{self.minutes_left():.0f} min to the end"
             )
+            starts.add(name)
             stage_started = time.monotonic()
-            stage()
+            with _failing(name):
+                stage()
             seconds = round(time.monotonic() - stage_started)
-            self._done(name).write_text(json.dumps({"seconds_since_last_start": seconds}) + "\n")
+            self.done(name).write_text(json.dumps({"seconds_since_last_start": seconds}) + "\n")
         self._say(f"finished after {(time.monotonic() - started) / 60:.0f} min")
         self.report()
 
+    def minutes_left(self) -> float:
+        """Estimate of what the stages that are not done take on two idle cores."""
+        return sum(self._minutes(name) for name in self.stages if not self.done(name).exists())
+
+    def is_own(self, found: Mapping[str, Any]) -> bool:
+        """Whether a plan that was written down is this run's, or the same with fewer steps."""
+        own = self.told()
+        plan = PLAN_BEFORE | found["plan"]
+        longer = plan | {"rl_steps": self.plan.rl_steps}
+        return {**found, "plan": longer} == own and plan["rl_steps"] <= self.plan.rl_steps
+
+    def told(self) -> dict[str, Any]:
+        """Method, seed and plan, as they are written down."""
+        told: dict[str, Any] = {"method": self.name, "seed": self.seed, "plan": asdict(self.plan)}
+        return json.loads(json.dumps(told))
+
     def _claim_folder(self) -> None:
         """Raises UsageError if the folder holds another run's stages."""
-        path = self.out / "plan.json"
-        own = json.loads(json.dumps({"method": self.name, "seed": self.seed, "plan": asdict(self.plan)}))
+        path, own = self.out / "plan.json", self.told()
         if path.exists():
             found = json.loads(path.read_text())
-            found["plan"] = {"world": "needle", "composition": None} | found["plan"]  # a plan of before these
-            num_steps, wanted = found["plan"]["rl_steps"], self.plan.rl_steps
-            if found | {"plan": found["plan"] | {"rl_steps": wanted}} != own or wanted < num_steps:
+            if not self.is_own(found):
                 raise UsageError(f"{path}: the folder was begun with {found}, not with {own}; give another --out")
-            if wanted > num_steps:  # what follows from the shorter run is out of date
+            if found["plan"]["rl_steps"] < self.plan.rl_steps:  # what follows from the shorter run is out of date
                 for name in ("rl", "rft", "ablation"):
-                    self._done(name).unlink(missing_ok=True)
+                    self.done(name).unlink(missing_ok=True)
                 for folder in (self.rft, self.out / "rft_validation"):
                     shutil.rmtree(folder, ignore_errors=True)
         self.out.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(own, indent=1) + "\n")
 
-    def _done(self, stage: str) -> Path:
+    def done(self, stage: str) -> Path:
         return self.out / f"{stage}.done"
 
     def _minutes(self, stage: str) -> float:
@@ -138,7 +185,7 @@ class Learning:
             "--train-videos", plan.num_train_videos, "--test-videos", plan.num_validation_videos,
         )  # fmt: skip
         _write_rows(self._asked("train"), self.train)
-        rows = self._asked("test")
+        rows = interim_first(self._asked("test"), plan.interim_questions)
         _write_rows(rows, self.validation)
         _write_rows([*rows, *(row | {"agent_name": NO_TOOLS} for row in rows)], self.validation_twice)
 
@@ -185,7 +232,11 @@ class Learning:
 
     def reinforce(self) -> None:
         validation = self.validation_twice if self.plan.compares_without_tools else self.validation
-        self._train("rl", validation, measures_first=True)
+        measuring = ["trainer.val_before_train=True"]
+        if num_interim := min(self.plan.interim_questions, self.plan.num_validation_videos):
+            measuring.append(f"trainer.test_freq={math.ceil(self.plan.rl_steps / 4)}")
+            measuring.append(f"++trainer.video_tools.interim_validation_rows={num_interim}")
+        self._train("rl", validation, measuring=measuring)
 
     def reinforce_otherwise(self, ablation: Ablation) -> None:
         """With a changed method, but from the same start, on the same questions in the same order."""
@@ -211,70 +262,17 @@ class Learning:
 
     def report(self) -> None:
         """Prints the table of accuracies, writes `results.json`, and the pages of `vvt report`."""
-        policies = {name: read_outcomes(*source) for name, source in self._sources().items()}
-        table = Table(title=f"{self.name}, seed {self.seed}: held-out NeedleClips", title_justify="left")
-        for column in ("policy", "needs another look", "95 %", "calls", "seconds per look", "first look tells"):
-            table.add_column(column)
-        results: dict[str, Any] = {"method": self.name, "seed": self.seed, "plan": asdict(self.plan), "accuracy": {}}
-        for name, outcomes in policies.items():
-            by_kind = _by_kind(outcomes)
-            hard, easy = _hard(by_kind), by_kind.get("direct", {})
-            estimate, looked = mean_of(hard), _looked(hard)
-            table.add_row(
-                name, f"{estimate.mean:.1%} of {len(hard)}", f"{estimate.low:.1%} to {estimate.high:.1%}",
-                f"{mean_of(hard, 'executed_calls').mean:.2f}",
-                f"{mean_of(looked, 'seconds_per_look').mean:.0f}" if looked else "none",
-                f"{mean_of(easy).mean:.1%} of {len(easy)}" if easy else "none",
-            )  # fmt: skip
-            results["accuracy"][name] = {
-                "needs another look": asdict(estimate),
-                "seconds per look by kind": {
-                    kind: mean_of(seen, "seconds_per_look").mean
-                    for kind, members in by_kind.items()
-                    if (seen := _looked(members))
-                },
-                "by kind": {kind: mean_of(members).mean for kind, members in by_kind.items()},
-                "calls by kind": {kind: mean_of(members, "executed_calls").mean for kind, members in by_kind.items()},
-            }
-        self.console.print(table)
-        compared = [("after RL", name) for name in ("after SFT", _RL_WITHOUT_TOOLS, self._ablation_name)]
-        for after, before in [*compared, ("after RFT", "after SFT")]:
-            if after in policies and before in policies:
-                pair = [_hard(_by_kind(policies[name])) for name in (before, after)]
-                gain = mean_gain(*pair)
-                results[f"{after} less {before}"] = asdict(gain)
-                if before != self._ablation_name:  # which is paid by other rules
-                    results[f"reward {after} less {before}"] = asdict(mean_gain(*pair, "score"))
-                self.console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
-        (self.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
+        results = results_of(self, self.console)
+        with whole_file(self.out / RESULTS) as partial:
+            partial.write_text(json.dumps(results, indent=1) + "\n")
         _run(VVT, "report", self.rl, "--out", self.out / "report", "--name", f"{self.name}, seed {self.seed}")
         if self.ablation:
             _run(VVT, "report", self.rl, self.out / "ablation", "--out", self.out / "ablation_report",
                  "--name", f"{self.name}, seed {self.seed}", "--name", self.ablation.title)  # fmt: skip
 
-    def _sources(self) -> dict[str, tuple[Path, str]]:
-        """File of held-out rollouts, and the method that answers, for each policy."""
-        last = self.plan.rl_steps
-        sources = {"before SFT": (self._measured("base", 0), self.method)} if self.plan.measures_base else {}
-        sources |= {
-            "after SFT": (self._measured("rl", 0), self.method),
-            "after RL": (self._measured("rl", last), self.method),
-        }
-        if self.plan.compares_without_tools:
-            sources[_RL_WITHOUT_TOOLS] = (self._measured("rl", last), NO_TOOLS)
-        if self.method == "longvt":
-            sources["after RFT"] = (self._measured("rft_validation", 0), self.method)
-        if self.ablation:
-            sources[self._ablation_name] = (self._measured("ablation", last), self.method)
-        return sources
-
-    def _measured(self, run: str, step: int) -> Path:
+    def measured(self, run: str, step: int) -> Path:
         """Held-out rollouts of a run's policy after so many steps."""
         return self.out / run / "trajectories" / f"val_step_{step:06d}.jsonl"
-
-    @property
-    def _ablation_name(self) -> str:
-        return f"after RL, {self.ablation.title}" if self.ablation else ""
 
     # ----------------------------------------------------------------------------------------------------------- tools
 
@@ -289,16 +287,18 @@ class Learning:
 
     def _options(self, prefix: str) -> list[str]:
         """verl options for what the recipe does not set itself: the fields of the method without tools."""
+        if self.method == NO_TOOLS:
+            return []
         return [f"{prefix}.{NO_TOOLS}.{name}={value}" for name, value in self._fields(NO_TOOLS).items()]
 
-    def _train(self, name: str, validation: Path, *fields: str, measures_first: bool = False) -> None:
+    def _train(self, name: str, validation: Path, *fields: str, measuring: Sequence[str] = ()) -> None:
         plan, model = self.plan, self.sft / "huggingface"
         self._rl_recipe(
             name,
             model,
             f"trainer.test_freq={plan.rl_steps}",
             f"data.seed={self.seed + 1}",
-            f"trainer.val_before_train={measures_first}",
+            *measuring,
             *fields,
             VAL_FILES=validation,
             TOTAL_STEPS=plan.rl_steps,
@@ -308,7 +308,7 @@ class Learning:
             MICRO_BATCH_SIZE=4,  # rollouts differ in length, and a batch is padded to its longest
             TOTAL_EPOCHS=1000,  # the number of steps ends it
         )
-        if not self._measured(name, plan.rl_steps).exists():
+        if not self.measured(name, plan.rl_steps).exists():
             # verl saves its last checkpoint before it measures: stopped in between, there was nothing left to train.
             self._measure(name, model, validation, *fields)
 
@@ -338,7 +338,8 @@ class Learning:
             **({"COMPOSE": self.plan.composition} if self.plan.composition else {}),
             "SFT_THREADS": os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         }
-        _run("bash", RECIPES / f"{name}.sh", *options, **variables, **environment)
+        script = next(path for folder in RECIPES if (path := folder / f"{name}.sh").exists())
+        _run("bash", script, *options, **variables, **environment)
 
     def _say(self, text: str) -> None:
         self.console.print(f"[bold]learn {self.name}[/bold] {text}", highlight=False)
@@ -352,21 +353,16 @@ def deserves_imitation(row: Mapping[str, Any]) -> bool:
     return is_right and (len(row["turns"]) > 1 or question.kind == "direct")
 
 
-def _by_kind(outcomes: Mapping[int, Outcome]) -> dict[str, dict[int, Outcome]]:
-    kinds: dict[str, dict[int, Outcome]] = {}
-    for index, outcome in outcomes.items():
-        _, question = question_from_row({"extra_info": outcome.row})
-        kinds.setdefault(question.kind, {})[index] = outcome
-    return dict(sorted(kinds.items()))
-
-
-def _hard(kinds: Mapping[str, Mapping[int, Outcome]]) -> dict[int, Outcome]:
-    """The questions that the first look does not answer."""
-    return {index: outcome for kind, members in kinds.items() if kind != "direct" for index, outcome in members.items()}
-
-
-def _looked(outcomes: Mapping[int, Outcome]) -> dict[int, Outcome]:
-    return {index: outcome for index, outcome in outcomes.items() if outcome.seconds_per_look is not None}
+@contextmanager
+def _failing(stage: str) -> Iterator[None]:
+    """Raises StageError where a program of the stage fails."""
+    try:
+        yield
+    except subprocess.CalledProcessError as error:
+        program = " ".join(map(str, error.cmd[:2])) if error.cmd[0] == "bash" else error.cmd[0]
+        raise StageError(
+            f"stage {stage}: {program} ended with exit code {error.returncode}; it says why above"
+        ) from None
 
 
 def _run(*command: Any, **environment: Any) -> None:
@@ -393,10 +389,9 @@ def main() -> None:
         parser.error(f"no paper advises against a choice of {arguments.method}; leave --ablation out")
     out = arguments.out or Path("outputs") / f"learn_{arguments.method}_{arguments.seed}"
     ablation = ABLATIONS[arguments.method] if arguments.ablation or (out / "ablation.done").exists() else None
-    plan = PLANS.get(arguments.method, Plan())
     try:
-        Learning(arguments.method, arguments.seed, out, plan, ablation).run()
-    except UsageError as error:
+        Learning(arguments.method, arguments.seed, out, plan_of(arguments.method), ablation).run()
+    except (UsageError, StageError) as error:
         sys.exit(f"error: {error}")
 
 

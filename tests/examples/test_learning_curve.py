@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import shutil
+import subprocess
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.recorded_run import looked, rollout, write_run
 from verl_video_tools.cli.main import run as vvt
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.data.synthetic_rows import load_rows
+from verl_video_tools.data.synthetic_rows import load_rows, question_from_row
 from verl_video_tools.methods import get_method
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "learning_curve" / "run.py"
@@ -45,15 +46,21 @@ class Training:
         if "RUN_DIR" not in environment:
             return
         rows = load_rows(environment["VAL_FILES"])
+        options = dict(argument.lstrip("+").split("=", 1) for argument in arguments[1:])
         saved = Path(environment["RUN_DIR"], "latest_checkpointed_iteration.txt")
-        steps = [int(saved.read_text()) if saved.exists() else 0]
+        num_trained, steps = 0, [int(saved.read_text()) if saved.exists() else 0]
         if "trainer.val_only=True" not in arguments:
-            last = environment["TOTAL_STEPS"]
-            steps = [0] if self.stopped_before_measuring else [0, last]
+            num_trained = last = environment["TOTAL_STEPS"]
+            steps = [*range(0, last, int(options["trainer.test_freq"])), last]
+            steps = steps[: 1 if self.stopped_before_measuring else None]
+        few = int(options.get("trainer.video_tools.interim_validation_rows", 0))
         write_run(
             environment["RUN_DIR"],
-            {1: [rollout("a", 1.0), rollout("a", 0.0)]},
-            {step: [self.answer(row, looks=step > 0) for row in rows] for step in steps},
+            {step: [in_cells(rollout("a", score)) for score in (1.0, 0.0)] for step in range(1, num_trained + 1)},
+            {
+                step: [self.answer(row, looks=step > 0) for row in (rows[:few] if 0 < step < num_trained else rows)]
+                for step in steps
+            },
         )
         if "trainer.val_only=True" not in arguments:
             saved.write_text(str(last))
@@ -62,7 +69,16 @@ class Training:
     def answer(row: dict[str, Any], looks: bool) -> dict[str, Any]:
         looks = looks and row["agent_name"] != "direct"
         line = rollout("x", float(looks), method=row["agent_name"], calls=[looked("choose_frames", 8)] * looks)
-        return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
+        return in_cells(line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]})
+
+
+def in_cells(line: dict[str, Any]) -> dict[str, Any]:
+    """The rollout with frames of 56x56 pixels, which are 4 tokens."""
+    trajectory = line["trajectory"]
+    calls = [call for turn in trajectory["turns"] for call in turn["calls"]]
+    for frame in [*trajectory["initial_frames"], *(frame for call in calls for frame in call["frames"])]:
+        frame["width"] = frame["height"] = 56
+    return line | {"agent_name": trajectory["method"]}
 
 
 def learning(example: dict[str, Any], folder: Path, training: Training, ablation: Any = None) -> Any:
@@ -91,7 +107,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def before_rl(finished: Path, tmp_path: Path) -> Path:
     """The same as it was before reinforcement learning."""
     folder = tmp_path / "run"
-    shutil.copytree(finished, folder, ignore=shutil.ignore_patterns("videos", "rl", "rl.done", "report", "*.json"))
+    shutil.copytree(
+        finished,
+        folder,
+        ignore=shutil.ignore_patterns("videos", "rl", "rl.done", "report", "results.json", "plan.json"),
+    )
     return folder
 
 
@@ -123,6 +143,21 @@ def test_stages_run_once_and_their_gain_is_reported(
     kinds = results["accuracy"]["after RL"]["by kind"]
     assert not seconds["after SFT"] and seconds["after RL"] == pytest.approx(dict.fromkeys(kinds, 7 / 5))
     assert (tmp_path / "report" / "report.html").exists()
+
+    options = training.recipes[-1][1]
+    assert f"trainer.test_freq={-(-STEPS // 4)}" in options  # each quarter, of two videos' questions
+    assert "++trainer.video_tools.interim_validation_rows=2" in options
+    kinds = [question_from_row(row)[1].kind for row in validation[:2]]
+    assert "direct" not in kinds and len({*kinds}) == 2
+    assert len({row["extra_info"]["video_path"] for row in validation[:2]}) == 2
+    assert results["cost"]["questions"] == 2 and results["cost"]["measurements"][1:] == [
+        {"step": 1, "generated_tokens": 20, "visual_tokens": 16, "accuracy": {"mean": 1.0, "low": 1.0, "high": 1.0}},
+        {"step": 2, "generated_tokens": 40, "visual_tokens": 32, "accuracy": {"mean": 1.0, "low": 1.0, "high": 1.0}},
+    ]
+    assert results["cost"]["per question"] == {"generated_tokens": 10, "visual_tokens": (2 + 8) * 4}
+    assert list(results["minutes"]) == ["data", "cold", "sft", "base", "rl"] and not results["stages_resumed"]
+    (machine,), (commit,) = results["machines"], results["commits"]
+    assert machine["cores"] >= 1 and len(commit.rstrip("+")) == 40
     assert "after RL less after SFT: +100.0 points" in " ".join(capsys.readouterr().out.split())
 
     again = Training()
@@ -211,12 +246,76 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     assert list(results["accuracy"]) == ["before SFT", "after SFT", "after RL"]
 
 
+@pytest.mark.parametrize(
+    ("name", "method", "recipe"), [("direct", "direct", "direct"), ("compose_temporal", "compose", "compose")]
+)
+def test_what_the_methods_are_compared_with(
+    example: dict[str, Any], tmp_path: Path, name: str, method: str, recipe: str
+) -> None:
+    """No tools, and a composition, on NeedleClips' questions; each with a cold start of its own kind."""
+    plan = replace(example["PLANS"][name], num_train_videos=3, num_validation_videos=2, rl_steps=STEPS)
+    run = example["Learning"](name, 1, tmp_path, plan)
+    scripts: list[str] = []
+
+    class Scripts(Training):
+        def __call__(self, *command: Any, **environment: Any) -> None:
+            scripts.extend(str(part) for part in command if str(part).endswith(".sh"))
+            super().__call__(*command, **environment)
+
+    type(run).run.__globals__["_run"] = training = Scripts()
+    run.run()
+    assert [stem for stem, _, _ in training.recipes] == [f"{recipe}_sft", f"{recipe}_grpo"]
+    assert all(Path(script).is_file() for script in scripts)
+    written = load_rows(tmp_path / "cold_start.parquet")
+    assert {row["agent_name"] for row in written} == {method}
+    assert any(len(row["turns"]) > 1 for row in written) == (name != "direct")
+    validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
+    assert Counter(question_from_row(row)[1].kind for row in validation) == dict.fromkeys(plan.kinds, 2)
+    if name == "direct":  # its own fields are the recipe's to set
+        assert not any(".direct." in option for _, options, _ in training.recipes for option in options)
+    else:
+        assert all(environment["COMPOSE"] == "demo" for _, _, environment in training.recipes)
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert list(results["accuracy"]) == ["after SFT", "after RL"]
+    assert len(results["cost"]["measurements"]) == 3
+
+
+def test_a_failing_stage_is_named_and_goes_on_at_the_next_start(
+    example: dict[str, Any], before_rl: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(Training):
+        def __call__(self, *command: Any, **environment: Any) -> None:
+            raise subprocess.CalledProcessError(3, [str(part) for part in command])
+
+    with pytest.raises(example["StageError"], match=r"stage rl: bash .*framethinker_grpo.sh ended with exit code 3"):
+        learning(example, before_rl, Broken()).run()
+    learning(example, before_rl, Training()).run()
+    assert json.loads((before_rl / "results.json").read_text())["stages_resumed"] == ["rl"]
+
+
+def test_a_run_whose_costs_are_not_known_keeps_its_accuracies(
+    example: dict[str, Any], before_rl: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Lossy(Training):
+        def __call__(self, *command: Any, **environment: Any) -> None:
+            super().__call__(*command, **environment)
+            (before_rl / "rl" / "trajectories" / "step_000001.jsonl").unlink(missing_ok=True)
+
+    learning(example, before_rl, Lossy()).run()
+    results = json.loads((before_rl / "results.json").read_text())
+    assert "cost" not in results and results["after RL less after SFT"]["mean"] == 1.0
+    assert "the records of step 1 are missing" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_folder_of_before_there_were_worlds_goes_on(example: dict[str, Any], finished: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(finished, tmp_path / "run", ignore=shutil.ignore_patterns("videos"))
     told = json.loads((folder / "plan.json").read_text())
-    del told["plan"]["world"], told["plan"]["composition"]
+    for name in example["PLAN_BEFORE"]:
+        del told["plan"][name]
     (folder / "plan.json").write_text(json.dumps(told))
-    learning(example, folder, training := Training()).run()
+    run = learning(example, folder, training := Training())
+    run.plan = replace(run.plan, **example["PLAN_BEFORE"])
+    run.run()
     assert not training.recipes, "all was done before"
 
 
@@ -236,20 +335,6 @@ def test_every_methods_ablation_sets_fields_that_it_has(example: dict[str, Any],
     assert any(getattr(changed, name) != getattr(get_method(method), name) for name in fields)
 
 
-def test_one_picture_names_every_bar_of_any_method() -> None:
-    def result(method: str, *policies: str) -> dict[str, Any]:
-        estimate = {"needs another look": {"mean": 0.5, "low": 0.4, "high": 0.6}}
-        return {"method": method, "accuracy": dict.fromkeys(policies, estimate)}
-
-    draw = runpy.run_path(str(SCRIPT.with_name("figure.py")))["draw"]
-    figure = draw(
-        [result("framethinker", "before SFT", "after SFT", "after RL"), result("longvt", "after RL", "after RFT")]
-    )
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["after SFT", "after RL", "after RFT"]
-    assert len(axes.patches) == 4
-
-
 def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> None:
     """Mixed with the policy's own rollouts is what the scripted expert was right about and did not guess."""
     deserves = example["deserves_imitation"]
@@ -260,25 +345,3 @@ def test_rft_imitates_no_guesses(example: dict[str, Any], finished: Path) -> Non
         looked_first, is_direct = len(row["turns"]) > 1, row["extra_info"]["classification"] == "direct"
         assert (looked_first or is_direct) or not deserves(row), "a guess, right or wrong"
         assert not deserves({**row, "turns": [*row["turns"][:-1], row["turns"][-1].replace("answer:", "answer: not")]})
-
-
-def test_the_tables_have_a_row_per_run_and_leave_empty_what_a_run_lacks() -> None:
-    def estimate(mean: float) -> dict[str, Any]:
-        return {"mean": mean, "low": mean - 0.05, "high": mean + 0.05}
-
-    def policy(mean: float) -> dict[str, Any]:
-        return {"needs another look": estimate(mean), "by kind": {"at_time": mean, "order": 0.0}}
-
-    plain = {"method": "framethinker", "seed": 1, "accuracy": {"after RL": policy(0.5)}}
-    full = {"method": "longvt", "seed": 0, "accuracy": {"after RL": policy(0.5), "after RFT": policy(0.75)}}
-    full["after RL less after SFT"] = estimate(0.25)
-    first, second = runpy.run_path(str(SCRIPT.with_name("figure.py")))["tables"]([plain, full]).split("\n\n")
-    assert first.splitlines()[2:] == [
-        "| framethinker | 1 | 50.0 (45.0 to 55.0) |  |  |  |",
-        "| longvt | 0 | 50.0 (45.0 to 55.0) | 75.0 (70.0 to 80.0) | +25.0 (20.0 to 30.0) |  |",
-    ]
-    assert second.splitlines()[2:] == [
-        "| framethinker | 1 | after RL | 50.0 | 0.0 |",
-        "| longvt | 0 | after RL | 50.0 | 0.0 |",
-        "| longvt | 0 | after RFT | 75.0 | 0.0 |",
-    ]

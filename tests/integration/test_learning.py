@@ -40,6 +40,7 @@ def folder(output_dir: Path) -> Path:
         skip_rate=0.9,
         measures_base=False,
         compares_without_tools=False,
+        interim_questions=0,
         rl_steps=NUM_STEPS,
     )
     folder = output_dir / "learning"

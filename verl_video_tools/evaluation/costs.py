@@ -8,7 +8,7 @@ from typing import Any
 
 from verl_video_tools.core.types import Trajectory
 from verl_video_tools.data.generate import Record
-from verl_video_tools.video import image_tokens
+from verl_video_tools.records.token_costs import visual_tokens
 
 COSTS = ("visual_tokens", "prompt_tokens", "completion_tokens", "requests")
 """Of a rollout, in the order of tables:
@@ -62,6 +62,4 @@ def _visual_tokens(trajectory: Trajectory, protocol: Mapping[str, Any]) -> int |
     sizes = protocol["pictures"]["sizes"]
     if not isinstance(sizes, Mapping):
         return None  # the server fits the frames to a processor that we do not know
-    initial = trajectory.initial_frames[:: protocol["pictures"].get("frames_per_patch", 1)]
-    frames = [*initial, *(frame for call in trajectory.executed_calls() for frame in call.frames)]
-    return sum(image_tokens(frame.width, frame.height, sizes["factor"]) for frame in frames)
+    return visual_tokens(trajectory, sizes["factor"], protocol["pictures"].get("frames_per_patch", 1))

@@ -19,7 +19,8 @@ between reward and advantage, so registration alone is not enough. Overridden, e
   would rows of padding, with which verl fills a batch of rollouts of several sequences (see `complete_padding`).
 - `_add_prompts_to_generate`: with dynamic sampling verl replaces groups of equal rewards without end, also where every
   rollout fails, and where no judge answers.
-- `_validate`: records; a judge that failed ends the run where it is to do so.
+- `_validate`: records; a judge that failed ends the run where it is to do so. Only some rows in the course of training
+  where the run asks for that: verl measures all of them every time.
 - `_compute_advantage`: flagged rollouts neither train nor move their group's mean; equal rewards teach nothing; a judge
   that gives no verdict for some steps ends the run.
 - `_update_actor`: a step without any verdict leaves the policy alone; verl would still add KL, momentum and decay.
@@ -67,6 +68,7 @@ from verl_video_tools.verl_plugin.trainer_records import ReplayTap
 from verl_video_tools.verl_plugin.trainer_rows import equal_groups
 from verl_video_tools.verl_plugin.trainer_sampling import with_valid_siblings
 from verl_video_tools.verl_plugin.trainer_telling import TellingMixin
+from verl_video_tools.verl_plugin.trainer_validation import fewer_rows
 from verl_video_tools.verl_plugin.watchdog import ServerCheck, Watchdog
 
 logger = logging.getLogger(__name__)
@@ -91,6 +93,7 @@ class VideoToolsMixin(TellingMixin):
     """
 
     replay_buffer: Any
+    _num_interim_rows = 0
     verl_mode: ClassVar[str]
     """verl's own name of the mode."""
 
@@ -109,6 +112,7 @@ class VideoToolsMixin(TellingMixin):
             self.replay_buffer.poll_interval = options.poll_interval_seconds
         self.replay_buffer = ReplayTap(self.replay_buffer, self._keep_validation, self._explain_failures)
         self._max_refill_batches = options.max_refill_batches
+        self._num_interim_rows = options.interim_validation_rows
         self._alarms = options.make_alarms()
         self._num_refilled, self._nothing_judged = 0, False
         self._stop_file, self._saved_step = Path(config.trainer.default_local_dir) / STOP_FILE, -1
@@ -329,7 +333,8 @@ class VideoToolsMixin(TellingMixin):
     def _validate(self) -> dict[str, float]:
         self._enter(_MEASURING)
         self._validation_lines.clear()
-        metrics: dict[str, float] = super()._validate()
+        with fewer_rows(self, self._num_interim_rows):
+            metrics: dict[str, float] = super()._validate()
         self._write_records(self.global_steps, [*self._validation_lines], validation=True)
         num_failures = sum(value > 0 for name, value in metrics.items() if "/judge_failed/mean" in name)
         self._judge_watch.check_failures(self.global_steps, num_failures)

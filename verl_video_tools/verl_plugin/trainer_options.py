@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from omegaconf import DictConfig
 
 from verl_video_tools.core.config import checked_fields
+from verl_video_tools.core.errors import UsageError
 from verl_video_tools.verl_plugin.alarms import Alarms
 from verl_video_tools.verl_plugin.settings import plain_dict
 from verl_video_tools.verl_plugin.tracked_rollouts import COUNT, EVERY_STEPS, check_options
@@ -31,6 +32,8 @@ class TrainerOptions:
             actor's.
         alarms: see the module `alarms`.
         group_routing: a group's rollouts share a server, see `group_router`.
+        interim_validation_rows: between the first step and the last, validation measures only so many rows, the first of
+            its files; 0: all.
     """
 
     records_dir: str | None = None
@@ -43,9 +46,12 @@ class TrainerOptions:
     max_probs_diff: float = 0.05
     alarms: dict = field(default_factory=dict)
     group_routing: bool = True
+    interim_validation_rows: int = 0
 
     def __post_init__(self) -> None:
         check_options(self.tracked_rollouts_every, self.tracked_rollouts)
+        if self.interim_validation_rows < 0:
+            raise UsageError(f"{SECTION}.interim_validation_rows={self.interim_validation_rows}: give 0 or more")
         self.make_alarms()
 
     def make_alarms(self) -> Alarms:

@@ -1,0 +1,58 @@
+"""What the runs were to show, set before they were made, and whether they do."""
+
+from __future__ import annotations
+
+from examples.learning_curve.chosen import Chosen
+from examples.learning_curve.schedule import METHODS, SCHEDULE
+from examples.learning_curve.texts import percent, points
+from verl_video_tools.evaluation.table_text import markdown_table
+
+NUM_SEEDS = len({planned.seed for planned in SCHEDULE if planned.method == METHODS[0]})
+LEAST_GAIN = 0.30
+"""Of each run, in accuracy after RL less after SFT."""
+LEAST_VIDEOBRAIN = 0.70
+LEAST_ORDER, LEAST_ORDERED = 0.60, 3
+"""Accuracy on "order of two", and how many methods are to reach it."""
+_GAIN = "after RL less after SFT"
+
+
+def bars(chosen: Chosen) -> str:
+    """A row for each: what was measured, and whether it is met. Open until all runs are made."""
+    runs_of = {method: chosen.of(method) for method in METHODS}
+    num_made = sum(len({run["seed"] for run in runs}) for runs in runs_of.values())
+    num_planned = NUM_SEEDS * len(METHODS)
+    gains = {f"{run['method']} {run['seed']}": run[_GAIN] for runs in runs_of.values() for run in runs}
+    means = {
+        method: sum(run["accuracy"]["after RL"]["needs another look"]["mean"] for run in runs) / len(runs)
+        for method, runs in runs_of.items()
+        if runs
+    }
+    orders = {
+        method: sum(run["accuracy"]["after RL"]["by kind"]["order"] for run in runs) / len(runs)
+        for method, runs in runs_of.items()
+        if runs
+    }
+    ordered = [method for method, share in orders.items() if share >= LEAST_ORDER]
+    rows = [[f"{NUM_SEEDS} seeds for each of the {len(METHODS)} methods", f"{num_made} of {num_planned} runs",
+             "met" if num_made == num_planned else "open"]]  # fmt: skip
+
+    def add(bar: str, measured: str, is_met: bool) -> None:
+        rows.append([bar, measured, "open" if num_made < num_planned else "met" if is_met else "not met"])
+
+    def lowest(end: str) -> tuple[str, float]:
+        name = min(gains, key=lambda run: gains[run][end])
+        return f"lowest {points(gains[name][end])} (`{name}`)", gains[name][end]
+
+    for bar, end, least in (
+        (f"gain of each run at least {points(LEAST_GAIN)} points", "mean", LEAST_GAIN),
+        ("interval of each gain above zero", "low", None),
+    ):
+        measured, value = lowest(end) if gains else ("", 0.0)
+        add(bar, measured, value > 0 if least is None else value >= least)
+    brain = means.get("videobrain")
+    add(f"VideoBrain's mean at least {percent(LEAST_VIDEOBRAIN)}", "" if brain is None else percent(brain),
+        brain is not None and brain >= LEAST_VIDEOBRAIN)  # fmt: skip
+    listed = ", ".join(f"`{method}` {percent(share)}" for method, share in orders.items())
+    add(f'"order of two" at least {percent(LEAST_ORDER)} for at least {LEAST_ORDERED} methods', listed,
+        len(ordered) >= LEAST_ORDERED)  # fmt: skip
+    return markdown_table(["bar", "measured", ""], rows, num_text_columns=3)

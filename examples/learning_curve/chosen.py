@@ -1,0 +1,74 @@
+"""Which results count in tables: those of the schedule's runs, made by the plans as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from examples.learning_curve.plans import PLAN_BEFORE, plan_of
+from examples.learning_curve.schedule import METHODS, SCHEDULE
+from examples.learning_curve.stored import Result
+
+KINDS = {
+    "at_time": "at a time",
+    "between_things": "between two",
+    "order": "order of two",
+    "on_card": "on a card",
+    "direct": "first look tells",
+}
+"""Kinds of questions as tables call them, in their order there."""
+_ONLY_MEASURING = ("measures_base", "compares_without_tools", "interim_questions")
+"""Fields of a plan that change nothing of training."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Results, and which of them count.
+
+    Attributes:
+        results: all, by the name of their file.
+        remarks: why a result does not count, by the same name.
+    """
+
+    results: Mapping[str, Result]
+    remarks: Mapping[str, str]
+
+    @property
+    def counted(self) -> list[Result]:
+        return [result for name, result in self.results.items() if name not in self.remarks]
+
+    @property
+    def by_method(self) -> dict[str, list[Result]]:
+        """Of every method of the schedule, in its order."""
+        return {method: self.of(method) for method in dict.fromkeys(planned.method for planned in SCHEDULE)}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether each of the five methods has a result."""
+        return all(self.of(method) for method in METHODS)
+
+    def of(self, method: str) -> list[Result]:
+        return [result for result in self.counted if result["method"] == method]
+
+    def remark(self, name: str) -> str:
+        return self.remarks.get(name, "")
+
+
+def choose(results: Mapping[str, Result]) -> Chosen:
+    remarks = {}
+    for name, result in results.items():
+        if (result["method"], result["seed"]) not in SCHEDULE:
+            remarks[name] = "not of the schedule"
+        elif _training(result["plan"]) != _training(_listed(asdict(plan_of(result["method"])))):
+            remarks[name] = "other settings"
+    return Chosen(results, remarks)
+
+
+def _training(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in (PLAN_BEFORE | dict(plan)).items() if name not in _ONLY_MEASURING}
+
+
+def _listed(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON has it."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in plan.items()}

@@ -1,0 +1,44 @@
+"""The results in the repository: a file for each finished run, of which none is overwritten or left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from verl_video_tools.core.files import whole_file
+
+FOLDER = Path(__file__).resolve().parent / "results"
+
+Result = Mapping[str, Any]
+"""Content of a `results.json`, as `report.results_of` makes it."""
+
+
+def add(path: Path, name: str, folder: Path = FOLDER) -> Path:
+    """Copy a run's `results.json` into the folder; one with the same content stays the only one.
+
+    Args:
+        name: of the file, without its ending. Where it holds another run, the next free number is added.
+
+    Returns:
+        The copy.
+    """
+    text = path.read_text()
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        target = folder / f"{name}.json" if number == 1 else folder / f"{name}_{number}.json"
+        if target.exists() and target.read_text() != text:
+            continue
+        if not target.exists():
+            with whole_file(target) as partial:
+                partial.write_text(text)
+        return target
+    raise AssertionError("numbers do not end")
+
+
+def load(folder: Path = FOLDER) -> dict[str, Result]:
+    """All results, by the name of their file; in order of methods, seeds and names."""
+    found = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    return dict(sorted(found.items(), key=lambda item: (item[1]["method"], item[1]["seed"], len(item[0]), item[0])))

@@ -1,0 +1,70 @@
+"""In the course of training fewer rows may be measured than before and after it."""
+
+# Imports after a skip: what they name is not there on every machine.
+# ruff: noqa: E402
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+trainer_module = pytest.importorskip("verl_video_tools.verl_plugin.trainer", reason="the trainer subclasses verl's")
+from torchdata.stateful_dataloader import StatefulDataLoader
+from verl.trainer.ppo.v1 import trainer_base
+
+from verl_video_tools.verl_plugin.trainer_validation import first_rows
+
+ROWS = [{"index": number} for number in range(10)]
+
+
+def loader(batch_size: int = len(ROWS)) -> StatefulDataLoader:
+    """As verl makes it, which shuffles."""
+    return StatefulDataLoader(ROWS, batch_size=batch_size, shuffle=True, collate_fn=lambda rows: rows)
+
+
+def batches(measured: Any) -> list[list[int]]:
+    return [[row["index"] for row in batch] for batch in measured]
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "batch_size", "expected"),
+    [(3, 10, [[0, 1, 2]]), (3, 2, [[0, 1], [2]]), (99, 10, [list(range(10))])],
+)
+def test_the_first_rows_in_their_order(num_rows: int, batch_size: int, expected: list[list[int]]) -> None:
+    few = first_rows(loader(batch_size), num_rows)
+    assert batches(few) == batches(few) == expected
+
+
+@pytest.mark.parametrize(("step", "num_asked"), [(0, 10), (5, 4), (15, 4), (20, 10), (25, 10)])
+def test_all_rows_before_and_after_training(monkeypatch: pytest.MonkeyPatch, step: int, num_asked: int) -> None:
+    """A run that only measures (`val_only`) stands at 0, or at the last step of the run that it measures."""
+    asked: list[int] = []
+
+    def validate(self: Any) -> dict[str, float]:
+        asked.extend(row["index"] for batch in self.val_dataloader for row in batch)
+        return {}
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
+    trainer: Any = object.__new__(trainer_module.VideoToolsTrainer)
+    trainer.val_dataloader = every_row = loader()
+    trainer.global_steps, trainer.total_training_steps, trainer._num_interim_rows = step, 20, 4
+    trainer._validation_lines, trainer._write_records = [], lambda *_, **__: None
+    trainer._judge_watch = type("Watch", (), {"check_failures": lambda *_: None})()
+    trainer._validate()
+    assert sorted(asked) == list(range(num_asked))
+    assert trainer.val_dataloader is every_row
+
+
+def test_a_measurement_that_fails_leaves_all_rows_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def validate(self: Any) -> dict[str, float]:
+        raise RuntimeError("the engine is gone")
+
+    monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
+    trainer: Any = object.__new__(trainer_module.VideoToolsTrainer)
+    trainer.val_dataloader = every_row = loader()
+    trainer.global_steps, trainer.total_training_steps, trainer._num_interim_rows = 5, 20, 4
+    trainer._validation_lines = []
+    with pytest.raises(RuntimeError, match="the engine is gone"):
+        trainer._validate()
+    assert trainer.val_dataloader is every_row

@@ -1,0 +1,40 @@
+"""Which validation rows a trainer measures: all of them before and after training, fewer in between where so many cost
+too much time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.utils.data import Subset
+from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
+
+
+@contextmanager
+def fewer_rows(trainer: Any, num_rows: int) -> Iterator[None]:
+    """Within it, a trainer of verl that is between its first step and its last validates on `num_rows` rows.
+
+    Args:
+        num_rows: the first of its validation rows; 0 are all.
+    """
+    if not num_rows or not 0 < trainer.global_steps < trainer.total_training_steps:
+        yield
+        return
+    every_row = trainer.val_dataloader
+    trainer.val_dataloader = first_rows(every_row, num_rows)
+    try:
+        yield
+    finally:
+        trainer.val_dataloader = every_row
+
+
+def first_rows(loader: StatefulDataLoader, num_rows: int) -> StatefulDataLoader:
+    """A loader of the first `num_rows` rows of another's data set, in their order; of all, if there are no more."""
+    rows = Subset(loader.dataset, range(min(num_rows, len(loader.dataset))))
+    return StatefulDataLoader(
+        rows,
+        batch_size=min(loader.batch_size or 1, len(rows)),
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+    )
