@@ -1,0 +1,353 @@
+"""Claims of the papers: the gradient's direction from real episodes, rule and power, and a trial with stand-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from examples.learning_curve.claims import power, report
+from examples.learning_curve.claims.advantages import Clip, earned, lead, method_of
+from examples.learning_curve.claims.behaviours import LOOK_FRAMES, Mixture, script
+from examples.learning_curve.claims.claim import CLAIMS, Claim
+from examples.learning_curve.claims.trial import RESULT, Trial
+from examples.learning_curve.claims.verdict import decide, over_seeds
+from examples.learning_curve.plans import PLANS
+from examples.learning_curve.run import Learning
+from tests.examples.test_learning_curve import Training
+from tests.recorded_run import rollout
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import CallRecord, Sample
+from verl_video_tools.data.sft import execute
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
+from verl_video_tools.services.retrieval import RetrievalConfig, local
+from verl_video_tools.synthetic import clip_dir
+from verl_video_tools.synthetic.needle import needle_questions, needle_spec
+
+DIRECTED = [name for name, claim in CLAIMS.items() if claim.direction is not None]
+CERTAIN = 0.1
+"""A lead that chance in places and guesses does not make."""
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Clip]:
+    folder = make_demo(tmp_path_factory.mktemp("clips"), 1, 8, needle=True, num_processes=1)
+    rows = load_rows(folder / "test.parquet")
+    return [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
+
+
+# ------------------------------------------------------------------------------------------------------- the direction
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", DIRECTED)
+def test_the_choices_push_a_policy_apart(name: str, clips: list[Clip]) -> None:
+    """Real episodes and rewards: the paper's choice favours what it says, and the other does not."""
+    claim = CLAIMS[name]
+    assert claim.direction is not None
+    retriever = local(RetrievalConfig(model=str(clip_dir()))) if claim.method == "videobrain" else None
+    paper, other = (
+        lead(claim, claim.direction, earned(claim, arm, clips, claim.direction.kind, retriever))
+        for arm in (claim.paper, claim.other)
+    )
+    assert paper > CERTAIN, f"under the paper's choice the lead is {paper:.2f}"
+    assert other < CERTAIN / 2, f"under the other one it is {other:.2f}"
+
+
+def test_dynamic_sampling_has_groups_to_replace(clips: list[Clip]) -> None:
+    claim = CLAIMS["videozoomer_sampling"]
+    live = {kind: earned(claim, claim.paper, clips, kind).live_share for kind in claim.cold}
+    assert live["direct"] == 0.0 and live["at_time"] > 0.95
+
+
+# ------------------------------------------------------------------------------------------------------------ behaviour
+
+
+def calls_of(behaviour: Any, claim: Claim, clip: Clip) -> tuple[list[CallRecord], float]:
+    """Executed calls, and the reward's accuracy."""
+    spec, question, path = clip
+    method = method_of(claim, claim.paper)
+    sample = Sample.from_row(make_row(spec, question, path, 0, "test", method.name))
+
+    async def run() -> tuple[list[CallRecord], float]:
+        trajectory = await execute(method, sample, script(behaviour, method, spec, question).turns)
+        return trajectory.executed_calls(), (await method.score(trajectory, sample, None))["accuracy"]
+
+    return asyncio.run(run())
+
+
+def test_behaviours_look_where_they_say(clips: list[Clip]) -> None:
+    claim = CLAIMS["longvt_recall"]
+    for clip in clips:
+        spec, question, _ = clip
+        skipped, accuracy = calls_of("skip", claim, clip)
+        assert not skipped
+        looks = {name: calls_of(name, claim, clip)[0] for name in ("look", "look_always", "near", "wide")}
+        if question.kind == "direct":
+            assert accuracy == 1.0 and not looks["look"]
+            (look,) = looks["look_always"]
+            assert look.result["end_time"] - look.result["start_time"] == pytest.approx(
+                (LOOK_FRAMES + 1) / spec.fps, abs=0.1
+            )
+        elif question.kind == "between_things":
+            spans = {name: (look.result["start_time"], look.result["end_time"]) for name, (look,) in looks.items()}
+            start, end = spans["look"]
+            assert spans["wide"][0] < start < end < spans["wide"][1]
+            assert abs(spans["near"][0] - start) < (end - start) / 2
+            assert calls_of("look", claim, clip)[1] == 1.0
+
+
+def test_who_asks_for_a_frame_number_sees_no_frame(clips: list[Clip]) -> None:
+    claim = CLAIMS["framethinker_bonus"]
+    clip = next(clip for clip in clips if clip[1].kind == "between_things")
+    (call,), _ = calls_of("ask", claim, clip)
+    assert call.name == "get_frame_number" and not call.frames and call.result["frame_number"] > 0
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_cold_start_behaves_as_planned(name: str) -> None:
+    claim = CLAIMS[name]
+    expert = Mixture(method_of(claim), claim.cold, seed=3)
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in claim.cold}
+    for number in range(200):
+        spec = needle_spec(2 * number)
+        for question in needle_questions(spec, 4, seed=0):
+            if question.kind in claim.cold:
+                written = expert.script(spec, question)
+                assert written == expert.script(spec, question)
+                counts[question.kind][written.template] += 1
+    for kind, shares in claim.cold.items():
+        assert counts[kind].keys() <= shares.keys()
+        for behaviour, share in shares.items():
+            assert counts[kind][behaviour] / 200 == pytest.approx(share, abs=0.12), (kind, behaviour)
+
+
+def test_shares_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValueError, match="add up to 1"):
+        Mixture(method_of(CLAIMS["longvt_recall"]), {"direct": {"skip": 0.5}})
+
+
+# ------------------------------------------------------------------------------------------------------------- the rule
+
+
+@pytest.mark.parametrize("num_seeds", [2, 3, 5, 10])
+def test_the_interval_over_seeds_holds_the_truth_as_often_as_it_says(num_seeds: int) -> None:
+    drawn = np.random.default_rng(1).normal(0.3, 0.08, (2000, num_seeds))
+    intervals = [over_seeds(list(row)) for row in drawn]
+    held = np.mean([each.low <= 0.3 <= each.high for each in intervals])
+    assert held == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([0.4, 0.42, 0.38], "supports"),
+        ([0.01, -0.02, 0.0], "contradicts"),
+        ([-0.4, -0.42, -0.38], "contradicts"),
+        ([0.11, 0.1, 0.09], "contradicts"),  # an effect, but below the least that bears the claim out
+        ([0.5, 0.1, 0.3], "undecided"),
+        ([0.4], "undecided"),
+    ],
+)
+def test_the_rule(differences: list[float], verdict: str) -> None:
+    assert decide(differences, 0.2) == verdict
+
+
+def test_no_harm_is_a_claim_of_its_own() -> None:
+    assert decide([0.01, -0.01, 0.0], -0.02, bound=-0.05) == "supports"
+    assert decide([-0.10, -0.11, -0.09], -0.02, bound=-0.05) == "contradicts"
+    assert decide([0.01, -0.05, 0.03], -0.02, bound=-0.05) == "undecided"
+
+
+@pytest.mark.parametrize("count", [0, 11])
+def test_an_interval_needs_seeds(count: int) -> None:
+    with pytest.raises(ValueError, match="1 to 10 seeds"):
+        over_seeds([0.1] * count)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_has_the_seeds_that_power_asks_for(name: str) -> None:
+    claim = CLAIMS[name]
+    assert 0 < claim.least < claim.effect
+    assert claim.seeds == max(3, power.seeds_needed(claim.effect, claim.least) or 0)
+    assert power.chances(0.0, claim.least, claim.seeds)["supports"] < 0.025
+
+
+def test_power_rises_with_seeds_and_with_the_effect() -> None:
+    by_seeds = [power.chances(0.2, 0.1, count)["supports"] for count in (2, 4, 6, 8)]
+    by_effect = [power.chances(effect, 0.1, 4)["supports"] for effect in (0.1, 0.2, 0.3, 0.4)]
+    assert by_seeds == sorted(by_seeds) and by_effect == sorted(by_effect)
+    assert power.chances(0.2, 0.1, 3, spread=1e-6) == {"supports": 1.0, "contradicts": 0.0, "undecided": 0.0}
+    assert power.seeds_needed(0.01, 0.005) is None
+
+
+# ----------------------------------------------------------------------------------------------------------- the trial
+
+
+class Choices(Training):
+    """Stands for recipes: under the paper's choice every rollout looks, under the other one none."""
+
+    def answer(self, row: dict[str, Any], looks: bool) -> dict[str, Any]:
+        looks = looks and self.of_paper
+        look = CallRecord(
+            "crop_video",
+            {},
+            ok=True,
+            result=dict(zip(("start_time", "end_time"), row["extra_info"]["video_segment"], strict=True)),
+        )
+        line = rollout("x", float(looks), method=row["agent_name"], calls=[look] * looks)
+        return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
+
+    def __call__(self, *command: Any, **environment: Any) -> None:
+        self.of_paper = Path(environment.get("RUN_DIR", "")).name.startswith("rl")
+        super().__call__(*command, **environment)
+
+
+def trial(name: str, folder: Path, training: Training, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Trial:
+    plan = replace(CLAIMS[name].plan, num_train_videos=2, num_validation_videos=3, questions_per_video=8, rl_steps=2)
+    monkeypatch.setattr("examples.learning_curve.run._run", training)
+    return Trial(name, replace(CLAIMS[name], plan=plan, **changes), 5, folder)
+
+
+def test_a_trial_compares_two_choices_from_one_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Choices()
+    trial("longvt_recall", tmp_path, training, monkeypatch).run()
+    assert [name for name, _, _ in training.recipes] == ["longvt_sft", "longvt_grpo", "longvt_grpo"]
+    (_, _, _), (_, of_paper, first), (_, of_other, second) = training.recipes
+    prefix = "++actor_rollout_ref.rollout.custom.video_tools.longvt.time_reward"
+    assert f"{prefix}=iou" in of_paper and f"{prefix}=recall" in of_other
+    same = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "TOTAL_STEPS")
+    assert [first[key] for key in same] == [second[key] for key in same] and first["RUN_DIR"] != second["RUN_DIR"]
+
+    cold = load_rows(tmp_path / "cold_start.parquet")
+    kinds = Counter(question_from_row(row)[1].kind for row in cold)
+    assert kinds == {"between_things": 4, "direct": 4}
+    asked = {row["extra_info"]["question"] for row in load_rows(tmp_path / "train.parquet")}
+    assert {row["template"] for row in cold} <= {"wide", "near", "skip"} and len(asked) == 4
+
+    result = json.loads((tmp_path / RESULT).read_text())
+    assert (result["claim"], result["seed"]) == ("longvt_recall", 5)
+    iou, _, at_once, _ = result["metrics"]
+    assert iou["paper"]["mean"] == 1.0 and iou["other"]["mean"] == 0.0 and iou["difference"]["mean"] == 1.0
+    assert at_once["difference"]["mean"] == -1.0
+
+    again = Choices()
+    trial("longvt_recall", tmp_path, again, monkeypatch).run()
+    assert not again.recipes
+    with pytest.raises(UsageError, match="another claim"):
+        trial("longvt_recall", tmp_path, again, monkeypatch, least=0.01).run()
+
+
+def test_fields_of_both_choices_reach_all_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Choices()
+    trial("framethinker_bonus", tmp_path, training, monkeypatch).run()
+    for _, options, _ in training.recipes:
+        assert any(option.endswith("video_tools.framethinker.ccv=false") for option in options)
+    asked = [row for row in load_rows(tmp_path / "cold_start.parquet") if row["template"] == "ask"]
+    assert all("get frame number" in row["turns"][0] and len(row["turns"]) == 2 for row in asked)
+
+
+def test_a_metric_may_be_measured_with_fields_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Choices()
+    trial("framemind_ladder", tmp_path, training, monkeypatch).run()
+    runs = {
+        Path(environment["RUN_DIR"]).name: (options, environment) for _, options, environment in training.recipes[1:]
+    }
+    assert list(runs) == ["rl", "rl_metric_0", "rl_metric_1", "ablation", "ablation_metric_0", "ablation_metric_1"]
+    prefix = "++actor_rollout_ref.rollout.custom.video_tools.framemind"
+    assert f"{prefix}.low=[4,112]" in runs["ablation"][0]
+    for name in ("rl", "ablation"):
+        options, environment = runs[f"{name}_metric_1"]
+        assert environment["MODEL_PATH"] == tmp_path / name / "huggingface" and "trainer.val_only=True" in options
+        assert f"{prefix}.initial_frames=4" in options and f"{prefix}.nested_times=true" in options
+        assert not any(".low=" in option for option in options)
+    result = json.loads((tmp_path / RESULT).read_text())
+    assert [metric["fields"] for metric in result["metrics"]] == [[], ["initial_frames=4"]]
+
+
+def test_training_keeps_the_share_of_a_kind_and_may_sample_all_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Choices()
+    trial("videozoomer_sampling", tmp_path, training, monkeypatch, train_shares={"at_time": 0.5}).run()
+    kinds = Counter(question_from_row(row)[1].kind for row in load_rows(tmp_path / "train.parquet"))
+    assert kinds == {"direct": 2, "at_time": 1}
+    options = {Path(environment["RUN_DIR"]).name: options for _, options, environment in training.recipes[1:]}
+    assert "algorithm.filter_groups.enable=False" in options["ablation"]
+    assert "algorithm.filter_groups.enable=False" not in options["rl"]
+
+
+def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training()
+    monkeypatch.setattr("examples.learning_curve.run._run", training)
+    plan = replace(PLANS["longvt"], num_train_videos=2, num_validation_videos=2, questions_per_video=8, rl_steps=20)
+    Learning("longvt", 0, tmp_path, replace(plan, measures_base=False, num_direct_rows=4)).run()
+    (environment,) = [environment for name, _, environment in training.recipes if name == "longvt_rft"]
+    assert environment["MIN_RL_STEP"] == 11 and environment["LEARNING_RATE"] < 1e-3
+    results = json.loads((tmp_path / "results.json").read_text())
+    # The stand-in answers from the first look after RFT, and looks after RL.
+    assert results[report.RFT_LESS_RL]["mean"] == -1.0
+    (line,) = report.table(report.read([tmp_path / "results.json"])).splitlines()[2:]
+    assert "| 0.0 | 100.0 | -100.0 | undecided: 1 of 3 seeds |" in line
+
+
+# ---------------------------------------------------------------------------------------------------------- the report
+
+
+def written(folder: Path, claim: str, seed: int, differences: Mapping[str, float]) -> Path:
+    path = folder / f"{claim}_{seed}.json"
+    metrics = [
+        {
+            "measure": measure,
+            "kinds": ["at_time"],
+            "fields": None,
+            "paper": {"mean": 0.5 + difference},
+            "other": {"mean": 0.5},
+            "difference": {"mean": difference},
+        }
+        for measure, difference in differences.items()
+    ]
+    path.write_text(json.dumps({"claim": claim, "seed": seed, "metrics": metrics}))
+    return path
+
+
+def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "longvt_recall", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
+    paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
+    paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in range(2)]
+    lines = report.table(report.read(paths)).splitlines()[2:]
+    assert lines[0] == "| longvt_recall | iou, at_time | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | supports |"
+    assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |")
+    assert lines[2].endswith("contradicts |") and lines[3].endswith("undecided: 2 of 3 seeds |")
+
+
+def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path) -> None:
+    paths = []
+    for seed, difference in enumerate([0.0, 0.01, 0.02]):
+        accuracy = {name: {"all questions": {"mean": mean}} for name, mean in (("after RL", 0.7), ("after RFT", 0.71))}
+        result = {"method": "longvt", "seed": seed, "accuracy": accuracy, report.RFT_LESS_RL: {"mean": difference}}
+        paths.append(tmp_path / f"{seed}.json")
+        paths[-1].write_text(json.dumps(result))
+    (line,) = report.table(report.read(paths)).splitlines()[2:]
+    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) | supports |"
+
+
+def test_a_report_refuses_what_it_cannot_count(tmp_path: Path) -> None:
+    path = written(tmp_path, "longvt_recall", 0, {"iou": 0.3})
+    with pytest.raises(UsageError, match="second result"):
+        report.read([path, path])
+    with pytest.raises(UsageError, match="no claim 'other'"):
+        report.read([written(tmp_path, "other", 0, {"iou": 0.3})])
+    (tmp_path / "plain.json").write_text("{}")
+    with pytest.raises(UsageError, match="neither"):
+        report.read([tmp_path / "plain.json"])
