@@ -17,6 +17,7 @@ from examples.learning_curve.claims import power, report
 from examples.learning_curve.claims.advantages import Clip, earned, lead, method_of
 from examples.learning_curve.claims.behaviours import LOOK_FRAMES, Mixture, script
 from examples.learning_curve.claims.claim import CLAIMS, Claim
+from examples.learning_curve.claims.forecast import forecast
 from examples.learning_curve.claims.trial import RESULT, Trial
 from examples.learning_curve.claims.verdict import decide, over_seeds
 from examples.learning_curve.plans import PLANS
@@ -24,7 +25,7 @@ from examples.learning_curve.run import Learning
 from tests.examples.test_learning_curve import Training
 from tests.recorded_run import rollout
 from verl_video_tools.core.errors import UsageError
-from verl_video_tools.core.types import CallRecord, Sample
+from verl_video_tools.core.types import CallRecord, Retriever, Sample
 from verl_video_tools.data.sft import execute
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
 from verl_video_tools.services.retrieval import RetrievalConfig, local
@@ -43,6 +44,10 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Clip]:
     return [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
 
 
+def retriever_of(claim: Claim) -> Retriever | None:
+    return local(RetrievalConfig(model=str(clip_dir()))) if claim.method == "videobrain" else None
+
+
 # ------------------------------------------------------------------------------------------------------- the direction
 
 
@@ -53,9 +58,8 @@ def test_the_choices_push_a_policy_apart(name: str, clips: list[Clip]) -> None:
     """Real episodes and rewards: the paper's choice favours what it says, and the other does not."""
     claim = CLAIMS[name]
     assert claim.direction is not None
-    retriever = local(RetrievalConfig(model=str(clip_dir()))) if claim.method == "videobrain" else None
     paper, other = (
-        lead(claim, claim.direction, earned(claim, arm, clips, claim.direction.kind, retriever))
+        lead(claim, claim.direction, earned(claim, arm, clips, claim.direction.kind, retriever_of(claim)))
         for arm in (claim.paper, claim.other)
     )
     assert paper > CERTAIN, f"under the paper's choice the lead is {paper:.2f}"
@@ -66,6 +70,21 @@ def test_dynamic_sampling_has_groups_to_replace(clips: list[Clip]) -> None:
     claim = CLAIMS["videozoomer_sampling"]
     live = {kind: earned(claim, claim.paper, clips, kind).live_share for kind in claim.cold}
     assert live["direct"] == 0.0 and live["at_time"] > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", CLAIMS)
+def test_there_is_time_for_the_effect_to_show(name: str, clips: list[Clip]) -> None:
+    claim = CLAIMS[name]
+    ((paper, other),) = forecast(claim, clips, retriever_of(claim))
+    assert paper - other > 0.8 * claim.effect
+
+
+def test_no_effect_is_forecast_where_there_is_none(clips: list[Clip]) -> None:
+    claim = CLAIMS["framethinker_bonus"]
+    ((paper, other),) = forecast(replace(claim, other=claim.paper), clips)
+    assert paper == other
 
 
 # ------------------------------------------------------------------------------------------------------------ behaviour

@@ -19,10 +19,12 @@ from examples.learning_curve.claims.behaviours import Behaviour, Shares, script
 from examples.learning_curve.claims.claim import Arm, Claim, Direction
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.types import Method, Retriever, Sample
+from verl_video_tools.data.export_rollouts import last_segment_iou
 from verl_video_tools.data.sft import execute
 from verl_video_tools.data.synthetic_rows import make_row
 from verl_video_tools.methods import get_method
 from verl_video_tools.methods.toolkit.synthetic import synthetic_fields
+from verl_video_tools.records.validation import Outcome
 from verl_video_tools.synthetic.questions import Kind, Question
 from verl_video_tools.synthetic.world import VideoSpec
 
@@ -62,8 +64,23 @@ def method_of(claim: Claim, arm: Arm | None = None) -> Method:
     return get_method(claim.method, **(synthetic_fields(type(get_method(claim.method))) | own))
 
 
-def earned(claim: Claim, arm: Arm, clips: Sequence[Clip], kind: Kind, retriever: Retriever | None = None) -> Groups:
-    """What groups earn on the clips that ask a question of this kind.
+@dataclass(frozen=True)
+class Played:
+    """A scripted rollout: its reward, and what metrics read from it."""
+
+    reward: float
+    outcome: Outcome
+    iou: float
+
+
+Tries = Mapping[Behaviour, Sequence[Played]]
+
+
+def play(
+    claim: Claim, arm: Arm, clips: Sequence[Clip], kind: Kind, retriever: Retriever | None = None
+) -> list[list[Tries]]:
+    """Rollouts of each behaviour of the cold start, for each clip that asks a question of this kind and each rollout of
+    a group (FrameMind shows each other first frames).
 
     Raises:
         ValueError: no clip does.
@@ -71,22 +88,50 @@ def earned(claim: Claim, arm: Arm, clips: Sequence[Clip], kind: Kind, retriever:
     asked = [clip for clip in clips if clip[1].kind == kind]
     if not asked:
         raise ValueError(f"no clip asks a question of kind {kind}")
-    method, shares = method_of(claim, arm), shares_of(claim, kind)
-    rng = np.random.default_rng(0)
+    method = method_of(claim, arm)
+    members = [method.for_session(session, GROUP_SIZE, validate=False) for session in range(GROUP_SIZE)]
+    behaviours = tuple(shares_of(claim, kind))
+    played = []
+    for clip in asked:
+        tries = {member: _tries(member, behaviours, clip, retriever) for member in dict.fromkeys(members)}
+        played.append([tries[member] for member in members])
+    return played
+
+
+def earned(claim: Claim, arm: Arm, clips: Sequence[Clip], kind: Kind, retriever: Retriever | None = None) -> Groups:
+    """What groups of the cold start's behaviours earn on questions of a kind.
+
+    Raises:
+        ValueError: as `play`.
+    """
+    rng, shares = np.random.default_rng(0), shares_of(claim, kind)
     totals: dict[Behaviour, list[tuple[float, float]]] = {behaviour: [] for behaviour in shares}
     are_live: list[bool] = []
-    for clip in asked:
-        # FrameMind shows each rollout of a group other first frames; the others' methods are the same for all.
-        members = [method.for_session(session, GROUP_SIZE, validate=False) for session in range(GROUP_SIZE)]
-        rewards = {member: _rewards(member, shares, clip, retriever) for member in dict.fromkeys(members)}
+    for members in play(claim, arm, clips, kind, retriever):
         for _ in range(_NUM_GROUPS):
-            drawn: list[Behaviour] = [_draw(rng, shares) for _ in members]
-            group = np.array([rng.choice(rewards[member][each]) for member, each in zip(members, drawn, strict=True)])
-            are_live.append(len(set(group)) > 1)
-            for behaviour, reward, advantage in zip(drawn, group, _advantages(group, claim.method), strict=True):
-                totals[behaviour].append((reward, advantage))
+            drawn, rewards_G = draw_group(rng, members, shares)
+            are_live.append(len(set(rewards_G)) > 1)
+            for behaviour, *pair in zip(drawn, rewards_G, advantages_of(rewards_G, claim.method), strict=True):
+                totals[behaviour].append((pair[0], pair[1]))
     means = {behaviour: np.mean(pairs, axis=0) for behaviour, pairs in totals.items()}
     return Groups({each: Earned(*map(float, mean)) for each, mean in means.items()}, float(np.mean(are_live)))
+
+
+def draw_group(
+    rng: np.random.Generator, members: Sequence[Tries], shares: Shares
+) -> tuple[list[Behaviour], np.ndarray]:
+    """Behaviours of a group's rollouts, and their rewards."""
+    behaviours = list(shares)
+    numbers = rng.choice(len(behaviours), size=len(members), p=list(shares.values()))
+    drawn = [behaviours[number] for number in numbers]
+    tries = [member[behaviour] for member, behaviour in zip(members, drawn, strict=True)]
+    return drawn, np.array([each[int(rng.integers(len(each)))].reward for each in tries])
+
+
+def advantages_of(rewards_G: np.ndarray, method: str) -> np.ndarray:
+    """GRPO's advantages of a group."""
+    centred_G: np.ndarray = rewards_G - rewards_G.mean()
+    return centred_G if method in _WITHOUT_STD else centred_G / (rewards_G.std(ddof=1) + _EPSILON)
 
 
 def shares_of(claim: Claim, kind: Kind) -> Shares:
@@ -107,25 +152,22 @@ def lead(claim: Claim, direction: Direction, groups: Groups) -> float:
     return mean(direction.better) - mean(direction.worse)
 
 
-def _rewards(
-    method: Method, behaviours: Shares, clip: Clip, retriever: Retriever | None
-) -> dict[Behaviour, list[float]]:
+def _tries(method: Method, behaviours: Sequence[Behaviour], clip: Clip, retriever: Retriever | None) -> Tries:
     spec, question, path = clip
-    sample = Sample.from_row(make_row(spec, question, path, 0, "test", method.name))
+    row = make_row(spec, question, path, 0, "test", method.name)
+    sample = Sample.from_row(row)
 
-    async def reward(behaviour: Behaviour, seed: int) -> float:
+    async def run(behaviour: Behaviour, seed: int) -> Played:
         turns = script(behaviour, method, spec, question, seed).turns
         trajectory = await execute(method, sample, turns, retriever)
-        return (await method.score(trajectory, sample, None))["score"]
+        reward = await method.score(trajectory, sample, None)
+        outcome = Outcome(
+            score=reward["score"],
+            accuracy=float(reward["accuracy"] > 0.0),
+            executed_calls=len(trajectory.executed_calls()),
+            seconds_per_look=None,
+            row=row["extra_info"],
+        )
+        return Played(reward["score"], outcome, last_segment_iou(trajectory, row["extra_info"]["video_segment"]))
 
-    return {each: [asyncio.run(reward(each, seed)) for seed in range(_NUM_SCRIPTS)] for each in behaviours}
-
-
-def _draw(rng: np.random.Generator, shares: Shares) -> Behaviour:
-    behaviours = list(shares)
-    return behaviours[rng.choice(len(behaviours), p=list(shares.values()))]
-
-
-def _advantages(rewards_G: np.ndarray, method: str) -> np.ndarray:
-    centred_G: np.ndarray = rewards_G - rewards_G.mean()
-    return centred_G if method in _WITHOUT_STD else centred_G / (rewards_G.std(ddof=1) + _EPSILON)
+    return {each: [asyncio.run(run(each, seed)) for seed in range(_NUM_SCRIPTS)] for each in behaviours}

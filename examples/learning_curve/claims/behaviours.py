@@ -8,7 +8,7 @@ was shown.
     look        looks where the question asks to, and only there
     look_always the same, and also where the first look tells
     elsewhere   looks at a random place, and guesses
-    near        looks at the right place, too early or too late by up to 0.45 of its length
+    near        looks at the right place, too early or too late by up to a quarter of its length
     wide        looks at three times as much as the question asks for
     ask         asks FrameThinker's `get_frame_number` for a time, and guesses
     locate      as `look` where its own first look shows both ends of the place, else as `elsewhere`
@@ -32,7 +32,7 @@ Shares = Mapping[Behaviour, float]
 
 LOOK_FRAMES = 10
 """Length of a look at what the first look shows."""
-_SHIFT = 0.45
+_SHIFT = 0.25
 _WIDENED = 1  # on both sides, times the length
 _IMPERFECT: Mapping[Behaviour, float] = {"skip": 1.0, "ask": 1.0, "elsewhere": 0.0}
 """Skip rates of the expert where it errs in all its scripts."""

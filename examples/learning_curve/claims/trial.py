@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from examples.learning_curve.claims.behaviours import Mixture
-from examples.learning_curve.claims.claim import Arm, Claim, Measure, Metric
+from examples.learning_curve.claims.claim import Arm, Claim, Metric
 from examples.learning_curve.measured import kind_of
 from examples.learning_curve.plans import Ablation
 from examples.learning_curve.run import Learning
@@ -134,19 +134,14 @@ def values(path: Path, method: str, metric: Metric) -> dict[int, Outcome]:
     outcomes = read_outcomes(path, method)
     lines = {int(line["extra_info"]["index"]): line for line in read_records(path) if line["agent_name"] == method}
     return {
-        index: replace(outcome, score=_measure(metric.measure, outcome, lines[index]))
+        index: replace(outcome, score=metric.of(outcome, _iou(outcome, lines[index])))
         for index, outcome in outcomes.items()
         if kind_of(outcome.row) in metric.kinds
     }
 
 
-def _measure(measure: Measure, outcome: Outcome, line: dict[str, Any]) -> float:
-    if measure == "accuracy":
-        return outcome.accuracy
-    if measure == "iou":
-        return last_segment_iou(line["trajectory"], outcome.row.get("video_segment"))
-    has_called = outcome.executed_calls > 0
-    return float(has_called if measure == "called" else not has_called)
+def _iou(outcome: Outcome, line: Mapping[str, Any]) -> float:
+    return last_segment_iou(line["trajectory"], outcome.row.get("video_segment"))
 
 
 def _view(run: str, number: int) -> str:
