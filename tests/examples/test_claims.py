@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -359,6 +360,17 @@ def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path
         paths[-1].write_text(json.dumps(result))
     (line,) = report.table(report.read(paths)).splitlines()[2:]
     assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) | supports |"
+
+
+def test_the_page_shows_the_claims_as_they_are_decided() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "decisions" / "claims.md").read_text()
+    _, table, rest = re.split("<!-- claims: (?:begin|end) -->\n", page)
+    assert table.strip() == report.plan_table()
+    least, bound = (round(-100 * value) for value in (report.RFT_LEAST, report.RFT_BOUND))
+    assert f"interval above -{bound}, mean at\nleast -{least}." in rest and report.RFT_SEEDS == 3
+    rft = PLANS["longvt"].rft
+    assert rft is not None and (rft.cold_share, rft.last_share, rft.epochs) == (0.5, 0.5, 1)
+    assert f"learning rate {rft.learning_rate:.0e}, one epoch".replace("e-04", "e-4") in rest
 
 
 def test_a_report_refuses_what_it_cannot_count(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from examples.learning_curve.claims.advantages import Clip
 from examples.learning_curve.claims.claim import CLAIMS, Claim
 from examples.learning_curve.claims.forecast import RATE, forecast
 from examples.learning_curve.claims.trial import Trial
+from examples.learning_curve.run import StageError
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.core.types import Retriever
 from verl_video_tools.data.synthetic_rows import load_rows, make_demo, question_from_row
@@ -63,7 +64,7 @@ def main() -> None:
             print(_power())
         else:
             print(report.plan_table())
-    except UsageError as error:
+    except (StageError, UsageError) as error:
         sys.exit(f"error: {error}")
 
 
