@@ -16,13 +16,14 @@ import pytest
 
 from examples.learning_curve.claims import power, report
 from examples.learning_curve.claims.advantages import Clip, earned, lead, method_of
+from examples.learning_curve.claims.all_trials import run_all, schedule
 from examples.learning_curve.claims.behaviours import LOOK_FRAMES, Mixture, script
 from examples.learning_curve.claims.claim import CLAIMS, Claim
 from examples.learning_curve.claims.forecast import forecast
 from examples.learning_curve.claims.trial import RESULT, Trial
 from examples.learning_curve.claims.verdict import decide, over_seeds
 from examples.learning_curve.plans import PLANS
-from examples.learning_curve.run import Learning
+from examples.learning_curve.run import Learning, StageError
 from tests.examples.test_learning_curve import Training
 from tests.recorded_run import rollout
 from verl_video_tools.core.errors import UsageError
@@ -303,6 +304,30 @@ def test_training_keeps_the_share_of_a_kind_and_may_sample_all_groups(
     options = {Path(environment["RUN_DIR"]).name: options for _, options, environment in training.recipes[1:]}
     assert "algorithm.filter_groups.enable=False" in options["ablation"]
     assert "algorithm.filter_groups.enable=False" not in options["rl"]
+
+
+def test_all_runs_are_made_once_and_a_failed_one_is_named(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    class Stand:
+        def __init__(self, name: str, claim: Claim, seed: int, folder: Path) -> None:
+            self.name, self.folder = f"{name}_{seed}", folder
+
+        def run(self) -> None:
+            made.append(self.name)
+            if self.name == "longvt_recall_1" and made.count(self.name) == 1:
+                raise StageError("stage rl: no memory")
+            self.folder.mkdir(parents=True)
+            (self.folder / RESULT).write_text(json.dumps({"claim": self.name}))
+
+    results = tmp_path / "results"
+    outputs = tmp_path / "outputs"
+    assert run_all(outputs, results, Stand) == {"longvt_recall_1": "stage rl: no memory"}  # type: ignore[arg-type]
+    planned = [f"{name}_{seed}" for name, seed in schedule()]
+    assert made == planned and len(planned) == sum(claim.seeds for claim in CLAIMS.values())
+    assert planned[-1] == "videozoomer_sampling_6", "the dearest last"
+    assert run_all(outputs, results, Stand) == {} and made == [*planned, "longvt_recall_1"]  # type: ignore[arg-type]
+    assert sorted(path.stem for path in results.iterdir()) == sorted(planned)
 
 
 def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(

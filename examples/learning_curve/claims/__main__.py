@@ -1,14 +1,17 @@
 """Claims of the papers (docs/decisions/claims.md): run one, decide it, or look whether it can show.
 
 Usage: python -m examples.learning_curve.claims run longvt_recall [--seed 0] [--out FOLDER]
+       python -m examples.learning_curve.claims all [--out FOLDER]
        python -m examples.learning_curve.claims report RESULT.json [RESULT.json ...]
        python -m examples.learning_curve.claims advantages [--claim longvt_recall] [--folder FOLDER]
        python -m examples.learning_curve.claims forecast [--claim longvt_recall] [--folder FOLDER]
        python -m examples.learning_curve.claims power
        python -m examples.learning_curve.claims table
 
-`run` leaves `claim_result.json`, and goes on where it was stopped. `report` takes these, and `results.json` of LongVT's
-learning runs for fine-tuning on rollouts. `advantages`, `forecast` and `power` need no training. `table` is the page's.
+`run` leaves `claim_result.json`, and goes on where it was stopped. So does `all`, which makes the runs of all claims
+and keeps their results in `examples/learning_curve/results/claims`; exit code 1: some have failed. `report` takes
+these, and `results.json` of LongVT's learning runs for fine-tuning on rollouts. `advantages`, `forecast` and `power`
+need no training. `table` is the page's.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from pathlib import Path
 
 from examples.learning_curve.claims import advantages, power, report
 from examples.learning_curve.claims.advantages import Clip
+from examples.learning_curve.claims.all_trials import run_all
 from examples.learning_curve.claims.claim import CLAIMS, Claim
 from examples.learning_curve.claims.forecast import RATE, forecast
 from examples.learning_curve.claims.trial import Trial
@@ -38,6 +42,8 @@ def main() -> None:
     run.add_argument("claim", choices=sorted(CLAIMS))
     run.add_argument("--seed", type=int, default=0)
     run.add_argument("--out", type=Path, help="default: outputs/claim_<claim>_<seed>")
+    every = commands.add_parser("all", help="all seeds of all claims")
+    every.add_argument("--out", type=Path, default=Path("outputs"), help="for the runs' folders")
     decide = commands.add_parser("report", help="what finished runs say")
     decide.add_argument("results", type=Path, nargs="+")
     for name, text in (
@@ -55,6 +61,9 @@ def main() -> None:
         if arguments.command == "run":
             out = arguments.out or Path("outputs") / f"claim_{arguments.claim}_{arguments.seed}"
             Trial(arguments.claim, CLAIMS[arguments.claim], arguments.seed, out).run()
+        elif arguments.command == "all":
+            if failed := run_all(arguments.out):
+                sys.exit("\n".join(f"failed: {name}: {cause}" for name, cause in failed.items()))
         elif arguments.command == "report":
             print(report.table(report.read(arguments.results)))
         elif arguments.command in ("advantages", "forecast"):

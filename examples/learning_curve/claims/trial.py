@@ -16,7 +16,7 @@ from examples.learning_curve.claims.behaviours import Mixture
 from examples.learning_curve.claims.claim import Arm, Claim, Metric
 from examples.learning_curve.measured import kind_of
 from examples.learning_curve.plans import Ablation
-from examples.learning_curve.run import Learning
+from examples.learning_curve.run import RESULTS, Learning
 from verl_video_tools.core.assignments import read_assignments
 from verl_video_tools.core.errors import UsageError
 from verl_video_tools.data.export_rollouts import last_segment_iou
@@ -103,10 +103,10 @@ class Trial(Learning):
     # ---------------------------------------------------------------------------------------------------------- result
 
     def report(self) -> None:
-        """Also writes `claim_result.json`."""
+        """Also writes `claim_result.json`: what `results.json` holds, the claim's name, and its metrics."""
         super().report()
         metrics = [self._compare(number, metric) for number, metric in enumerate(self.claim.metrics)]
-        result = {"claim": self.claim_name, "seed": self.seed, "metrics": metrics}
+        result = {"claim": self.claim_name, **json.loads((self.out / RESULTS).read_text()), "metrics": metrics}
         (self.out / RESULT).write_text(json.dumps(result, indent=1) + "\n")
         for metric in metrics:
             self._say(f"{metric['measure']} on {', '.join(metric['kinds'])}: {metric['difference']['mean']:+.3f}")
