@@ -43,6 +43,7 @@ def accuracy_of(outcomes: Outcomes) -> dict[str, Any]:
     kinds = by_kind(outcomes)
     return {
         "needs another look": asdict(mean_of(hard(outcomes))),
+        "all questions": asdict(mean_of(outcomes)),
         "seconds per look by kind": {
             kind: mean_of(seen, "seconds_per_look").mean for kind, members in kinds.items() if (seen := looked(members))
         },

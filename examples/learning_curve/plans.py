@@ -11,6 +11,26 @@ from verl_video_tools.synthetic.spatial import SPATIAL_KINDS
 
 
 @dataclass(frozen=True)
+class RolloutTuning:
+    """How LongVT's policy is fine-tuned on its own good rollouts (RFT, `recipes/longvt_rft.sh`).
+
+    The recipe's defaults for a tiny model are the cold start's: they teach a base model its grammar, at 15 times the
+    learning rate of RL, and undo RL. Nor are rollouts of the first half of RL worth imitating: their policy was weaker.
+
+    Attributes:
+        cold_share: part of the rows that is the cold start's. The recipe's 0.94 takes more rows than the good ones of
+            the expert that skips tool calls are; half of these answer from the first look, as no rollout does.
+        last_share: of the steps of RL, the last part, whose rollouts count.
+    """
+
+    cold_share: float = 0.5
+    last_share: float = 0.5
+    batch_size: int = 16
+    learning_rate: float = 3e-4
+    epochs: int = 1
+
+
+@dataclass(frozen=True)
 class Plan:
     """How long each stage is.
 
@@ -26,6 +46,7 @@ class Plan:
         batch_size: questions of a step.
         mini_batch_size: of these, how many an update takes. Two updates per step teach what two steps do, and rollouts
             are what a step costs.
+        rft: fine-tuning on the policy's good rollouts after RL; None: none.
     """
 
     num_train_videos: int = 250
@@ -45,16 +66,21 @@ class Plan:
     batch_size: int = 8
     mini_batch_size: int = 4
     learning_rate: float = 2e-4
+    rft: RolloutTuning | None = None
 
 
 NO_TOOLS = "direct"
 """The method without tools."""
-PLAN_BEFORE: dict[str, Any] = {"world": "needle", "composition": None, "interim_questions": 0, "mini_batch_size": 8}
+PLAN_BEFORE: dict[str, Any] = {
+    "world": "needle",
+    "composition": None,
+    "interim_questions": 0,
+    "mini_batch_size": 8,
+    "rft": None,
+}
 """Fields that plans did not have at first, and what they were then."""
 MINUTES = {"data": 1, "cold": 1, "sft": 6, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
-COLD_SHARE = 0.5
-"""Of the rows of RFT; the recipe's 0.94 takes more rows than the good ones of the expert that skips tool calls are."""
 SECONDS_PER_STEP = {
     "framethinker": 17,
     "longvt": 22,
@@ -99,7 +125,7 @@ PLANS = {
     ),
     "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=80),
     "compose_temporal": Plan(composition="demo", imperfection=0.75, num_direct_rows=0, compares_without_tools=False),
-    "longvt": Plan(imperfection=0.75),
+    "longvt": Plan(imperfection=0.75, rft=RolloutTuning()),
     "videobrain": Plan(imperfection=0.75, rl_steps=36),
     "framethinker": Plan(rl_steps=40),
     "videozoomer": Plan(rl_steps=24),

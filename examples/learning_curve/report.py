@@ -27,6 +27,8 @@ from verl_video_tools.records.validation import mean_gain, mean_of, read_outcome
 if TYPE_CHECKING:
     from examples.learning_curve.run import Learning
 
+RFT_LESS_RL = "after RFT less after RL, all questions"
+"""In `results.json`: what fine-tuning on rollouts changes, first look included."""
 _RL_WITHOUT_TOOLS = "after RL, without tools"
 
 
@@ -42,7 +44,7 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
     results = {**run.told(), **_origin(run), "accuracy": accuracy}
     own, otherwise = "after RL", _ablation_name(run)
     compared = [(own, name) for name in ("after SFT", _RL_WITHOUT_TOOLS, otherwise)]
-    for after, before in [*compared, ("after RFT", "after SFT")]:
+    for after, before in [*compared, ("after RFT", "after SFT"), ("after RFT", "after RL")]:
         if after in policies and before in policies:
             then, now = hard(policies[before]), hard(policies[after])
             gain = mean_gain(then, now)
@@ -50,6 +52,8 @@ def results_of(run: Learning, console: Console) -> dict[str, Any]:
             if before != otherwise:  # which is paid by other rules
                 results[f"reward {after} less {before}"] = asdict(mean_gain(then, now, "score"))
             console.print(f"{after} less {before}: {gain}, paired by question", highlight=False)
+    if "after RFT" in policies:
+        results[RFT_LESS_RL] = asdict(mean_gain(policies["after RL"], policies["after RFT"]))
     try:
         results["cost"] = cost_curve(run.rl, run.method, pixels_per_token(run.data / "base"))
     except (UsageError, ValueError) as error:  # the accuracies stand without it
@@ -95,7 +99,7 @@ def _sources(run: Learning) -> dict[str, tuple[Path, str]]:
     }
     if run.plan.compares_without_tools:
         sources[_RL_WITHOUT_TOOLS] = (run.measured("rl", last), NO_TOOLS)
-    if run.method == "longvt":
+    if run.plan.rft:
         sources["after RFT"] = (run.measured("rft_validation", 0), run.method)
     if run.ablation:
         sources[_ablation_name(run)] = (run.measured("ablation", last), run.method)

@@ -46,7 +46,6 @@ from rich.console import Console
 from examples.learning_curve.measured import interim_first
 from examples.learning_curve.plans import (
     ABLATIONS,
-    COLD_SHARE,
     MINUTES,
     NO_TOOLS,
     PLAN_BEFORE,
@@ -54,6 +53,7 @@ from examples.learning_curve.plans import (
     SECONDS_PER_STEP,
     Ablation,
     Plan,
+    RolloutTuning,
     plan_of,
 )
 from examples.learning_curve.provenance import REPO, Starts
@@ -100,8 +100,8 @@ class Learning:
         if self.plan.measures_base:
             stages["base"] = lambda: self._measure("base", self.data / "base", self.validation)
         stages["rl"] = self.reinforce
-        if self.method == "longvt":
-            stages["rft"] = self.reinforcement_fine_tune
+        if rft := self.plan.rft:
+            stages["rft"] = lambda: self.reinforcement_fine_tune(rft)
         if ablation := self.ablation:
             stages["ablation"] = lambda: self.reinforce_otherwise(ablation)
         return stages
@@ -244,7 +244,7 @@ class Learning:
         fields = [f"{prefix}.{assignment}" for assignment in ablation.fields]
         self._train("ablation", self.validation, *fields)
 
-    def reinforcement_fine_tune(self) -> None:
+    def reinforcement_fine_tune(self, rft: RolloutTuning) -> None:
         """On the policy's good rollouts, and on what deserves imitation of the scripted expert's."""
         good = [row for row in load_rows(self.out / "with_tools.parquet") if deserves_imitation(row)]
         _write_rows(good, self.out / "good_cold_start.parquet")
@@ -254,7 +254,11 @@ class Learning:
             SFT_DIR=self.rft,
             RL_DIR=self.rl,
             SFT_FILES=self.out / "good_cold_start.parquet",
-            COLD_SHARE=COLD_SHARE,
+            COLD_SHARE=rft.cold_share,
+            MIN_RL_STEP=round(self.plan.rl_steps * (1 - rft.last_share)) + 1,
+            TRAIN_BATCH_SIZE=rft.batch_size,
+            LEARNING_RATE=rft.learning_rate,
+            TOTAL_EPOCHS=rft.epochs,
         )
         self._measure("rft_validation", self.rft / "huggingface", self.validation)
 

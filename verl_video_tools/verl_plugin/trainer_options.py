@@ -32,7 +32,7 @@ class TrainerOptions:
             actor's.
         alarms: see the module `alarms`.
         group_routing: a group's rollouts share a server, see `group_router`.
-        interim_validation_rows: between the first step and the last, validation measures only so many rows, the first of
+        interim_validation_rows: validation between the first step and the last measures only so many rows, the first of
             its files; 0: all.
     """
 

@@ -1,0 +1,115 @@
+"""What finished runs say about each claim."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from examples.learning_curve.claims.claim import CLAIMS
+from examples.learning_curve.claims.verdict import decide, over_seeds
+from examples.learning_curve.report import RFT_LESS_RL
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.evaluation.table_text import markdown_table
+
+RFT = "longvt_rft"
+"""The claim that fine-tuning on rollouts keeps accuracy, decided by LongVT's learning runs."""
+RFT_LEAST, RFT_BOUND, RFT_SEEDS = -0.02, -0.05, 3
+_HEADER = ["claim", "measured", "seeds", "paper's choice", "other", "difference", "verdict"]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A metric in the runs of a claim, by seed."""
+
+    paper: Mapping[int, float]
+    other: Mapping[int, float]
+    difference: Mapping[int, float]
+
+
+def read(paths: Sequence[Path]) -> dict[str, dict[str, Measured]]:
+    """Metrics by claim, the deciding one first.
+
+    Raises:
+        UsageError: a file is none of a claim's, or two are of the same claim and seed.
+    """
+    found: dict[str, dict[str, dict[int, dict[str, float]]]] = {}
+    for path in paths:
+        result = json.loads(path.read_text())
+        name, metrics = _rft(result, path) if "claim" not in result else (result["claim"], _metrics(result))
+        if name not in {*CLAIMS, RFT}:
+            raise UsageError(f"{path}: there is no claim {name!r}; choose of {', '.join([*CLAIMS, RFT])}")
+        for title, means in metrics.items():
+            seeds = found.setdefault(name, {}).setdefault(title, {})
+            if result["seed"] in seeds:
+                raise UsageError(f"{path}: a second result of {name}, seed {result['seed']}; give one")
+            seeds[result["seed"]] = means
+    return {
+        name: {
+            title: Measured(*({s: m[key] for s, m in seeds.items()} for key in ("paper", "other", "difference")))
+            for title, seeds in metrics.items()
+        }
+        for name, metrics in found.items()
+    }
+
+
+def table(found: Mapping[str, Mapping[str, Measured]]) -> str:
+    """One line per metric in Markdown: means of the seeds, and the interval of their paired differences.
+
+    Numbers are points or, of IoU, hundredths. The verdict is that of the first metric, once all seeds are there.
+    """
+    lines = []
+    for name, metrics in found.items():
+        for number, (title, measured) in enumerate(metrics.items()):
+            means = [f"{100 * sum(each.values()) / len(each):.1f}" for each in (measured.paper, measured.other)]
+            interval = str(over_seeds(list(measured.difference.values())))
+            verdict = _verdict(name, list(measured.difference.values())) if number == 0 else ""
+            lines.append([name, title, str(len(measured.difference)), *means, interval, verdict])
+    return markdown_table(_HEADER, lines, num_text_columns=2)
+
+
+def plan_table() -> str:
+    """What is claimed, in which world, and how it is decided, in Markdown; differences in points or hundredths."""
+    header = ["claim", "the paper says", "cold start", "compared", "decided by", "effect", "least", "seeds"]
+    lines = []
+    for name, claim in CLAIMS.items():
+        colds = (
+            f"`{kind}`: {', '.join(f'{share:.0%} {each}'.replace('_', ' ') for each, share in shares.items())}"
+            for kind, shares in claim.cold.items()
+        )
+        metric = claim.metrics[0]
+        decided = f"{metric.measure.replace('_', ' ')}, {' and '.join(f'`{kind}`' for kind in metric.kinds)}"
+        numbers = f"{100 * claim.effect:.0f}", f"{100 * claim.least:.0f}", str(claim.seeds)
+        said = f"{claim.says} ({claim.source})"
+        compared = f"{claim.paper.title}; {claim.other.title}"
+        lines.append([f"`{name}`", said, "; ".join(colds), compared, decided, *numbers])
+    return markdown_table(header, lines, num_text_columns=5)
+
+
+def _verdict(name: str, differences: Sequence[float]) -> str:
+    if name == RFT:
+        wanted, least, bound = RFT_SEEDS, RFT_LEAST, RFT_BOUND
+    else:
+        wanted, least, bound = CLAIMS[name].seeds, CLAIMS[name].least, 0.0
+    if len(differences) < wanted:
+        return f"undecided: {len(differences)} of {wanted} seeds"
+    return decide(differences, least, bound=bound)
+
+
+def _metrics(result: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    titles = {}
+    for metric in result["metrics"]:
+        shown = f" with {', '.join(metric['fields'])}" if metric["fields"] else ""
+        title = f"{metric['measure'].replace('_', ' ')}, {' and '.join(metric['kinds'])}{shown}"
+        titles[title] = {key: metric[key]["mean"] for key in ("paper", "other", "difference")}
+    return titles
+
+
+def _rft(result: Mapping[str, Any], path: Path) -> tuple[str, dict[str, dict[str, float]]]:
+    if RFT_LESS_RL not in result:
+        raise UsageError(f"{path}: neither the result of a claim nor of a learning run with RFT")
+    paper, other = (result["accuracy"][name]["all questions"]["mean"] for name in ("after RFT", "after RL"))
+    means = {"paper": paper, "other": other, "difference": result[RFT_LESS_RL]["mean"]}
+    return RFT, {"accuracy, all questions": means}

@@ -1,0 +1,133 @@
+"""Claims of the papers: the rule and its power, and the report that applies it to results."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.learning_curve.claims import power, report
+from examples.learning_curve.claims.claim import CLAIMS
+from examples.learning_curve.claims.verdict import decide, over_seeds
+from examples.learning_curve.plans import PLANS
+from verl_video_tools.core.errors import UsageError
+
+# ------------------------------------------------------------------------------------------------------------- the rule
+
+
+@pytest.mark.parametrize("num_seeds", [2, 3, 5, 10])
+def test_the_interval_over_seeds_holds_the_truth_as_often_as_it_says(num_seeds: int) -> None:
+    drawn = np.random.default_rng(1).normal(0.3, 0.08, (2000, num_seeds))
+    intervals = [over_seeds(list(row)) for row in drawn]
+    held = np.mean([each.low <= 0.3 <= each.high for each in intervals])
+    assert held == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("differences", "verdict"),
+    [
+        ([0.4, 0.42, 0.38], "supports"),
+        ([0.01, -0.02, 0.0], "contradicts"),
+        ([-0.4, -0.42, -0.38], "contradicts"),
+        ([0.11, 0.1, 0.09], "contradicts"),  # an effect, but below the least that bears the claim out
+        ([0.5, 0.1, 0.3], "undecided"),
+        ([0.4], "undecided"),
+    ],
+)
+def test_the_rule(differences: list[float], verdict: str) -> None:
+    assert decide(differences, 0.2) == verdict
+
+
+def test_no_harm_is_a_claim_of_its_own() -> None:
+    assert decide([0.01, -0.01, 0.0], -0.02, bound=-0.05) == "supports"
+    assert decide([-0.10, -0.11, -0.09], -0.02, bound=-0.05) == "contradicts"
+    assert decide([0.01, -0.05, 0.03], -0.02, bound=-0.05) == "undecided"
+
+
+@pytest.mark.parametrize("count", [0, 11])
+def test_an_interval_needs_seeds(count: int) -> None:
+    with pytest.raises(ValueError, match="1 to 10 seeds"):
+        over_seeds([0.1] * count)
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_has_the_seeds_that_power_asks_for(name: str) -> None:
+    claim = CLAIMS[name]
+    assert 0 < claim.least < claim.effect
+    assert claim.seeds == max(3, power.seeds_needed(claim.effect, claim.least) or 0)
+    assert power.chances(0.0, claim.least, claim.seeds)["supports"] < 0.025
+
+
+def test_power_rises_with_seeds_and_with_the_effect() -> None:
+    by_seeds = [power.chances(0.2, 0.1, count)["supports"] for count in (2, 4, 6, 8)]
+    by_effect = [power.chances(effect, 0.1, 4)["supports"] for effect in (0.1, 0.2, 0.3, 0.4)]
+    assert by_seeds == sorted(by_seeds) and by_effect == sorted(by_effect)
+    assert power.chances(0.2, 0.1, 3, spread=1e-6) == {"supports": 1.0, "contradicts": 0.0, "undecided": 0.0}
+    assert power.seeds_needed(0.01, 0.005) is None
+
+
+# ---------------------------------------------------------------------------------------------------------- the report
+
+
+def written(folder: Path, claim: str, seed: int, differences: Mapping[str, float]) -> Path:
+    path = folder / f"{claim}_{seed}.json"
+    metrics = [
+        {
+            "measure": measure,
+            "kinds": ["at_time"],
+            "fields": None,
+            "paper": {"mean": 0.5 + difference},
+            "other": {"mean": 0.5},
+            "difference": {"mean": difference},
+        }
+        for measure, difference in differences.items()
+    ]
+    path.write_text(json.dumps({"claim": claim, "seed": seed, "metrics": metrics}))
+    return path
+
+
+def test_a_report_decides_by_the_first_metric(tmp_path: Path) -> None:
+    paths = [written(tmp_path, "longvt_recall", s, {"iou": 0.3 + s / 100, "accuracy": 0.0}) for s in range(3)]
+    paths += [written(tmp_path, "videozoomer_bonus", s, {"called": 0.01 * s}) for s in range(3)]
+    paths += [written(tmp_path, "videobrain_behavior", s, {"answered_at_once": 0.9}) for s in range(2)]
+    lines = report.table(report.read(paths)).splitlines()[2:]
+    assert lines[0] == "| longvt_recall | iou, at_time | 3 | 81.0 | 50.0 | +31.0 (+28.5 to +33.5) | supports |"
+    assert lines[1].endswith("| +0.0 (+0.0 to +0.0) |  |")
+    assert lines[2].endswith("contradicts |") and lines[3].endswith("undecided: 2 of 3 seeds |")
+
+
+def test_a_report_reads_learning_runs_for_fine_tuning_on_rollouts(tmp_path: Path) -> None:
+    paths = []
+    for seed, difference in enumerate([0.0, 0.01, 0.02]):
+        accuracy = {name: {"all questions": {"mean": mean}} for name, mean in (("after RL", 0.7), ("after RFT", 0.71))}
+        result = {"method": "longvt", "seed": seed, "accuracy": accuracy, report.RFT_LESS_RL: {"mean": difference}}
+        paths.append(tmp_path / f"{seed}.json")
+        paths[-1].write_text(json.dumps(result))
+    (line,) = report.table(report.read(paths)).splitlines()[2:]
+    assert line == "| longvt_rft | accuracy, all questions | 3 | 71.0 | 70.0 | +1.0 (-1.5 to +3.5) | supports |"
+
+
+def test_the_page_shows_the_claims_as_they_are_decided() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "decisions" / "claims.md").read_text()
+    _, table, rest = re.split("<!-- claims: (?:begin|end) -->\n", page)
+    assert table.strip() == report.plan_table()
+    least, bound = (round(-100 * value) for value in (report.RFT_LEAST, report.RFT_BOUND))
+    assert f"interval above -{bound}, mean at\nleast -{least}." in rest and report.RFT_SEEDS == 3
+    rft = PLANS["longvt"].rft
+    assert rft is not None and (rft.cold_share, rft.last_share, rft.epochs) == (0.5, 0.5, 1)
+    assert f"learning rate {rft.learning_rate:.0e}, one epoch".replace("e-04", "e-4") in rest
+
+
+def test_a_report_refuses_what_it_cannot_count(tmp_path: Path) -> None:
+    path = written(tmp_path, "longvt_recall", 0, {"iou": 0.3})
+    with pytest.raises(UsageError, match="second result"):
+        report.read([path, path])
+    with pytest.raises(UsageError, match="no claim 'other'"):
+        report.read([written(tmp_path, "other", 0, {"iou": 0.3})])
+    (tmp_path / "plain.json").write_text("{}")
+    with pytest.raises(UsageError, match="neither"):
+        report.read([tmp_path / "plain.json"])

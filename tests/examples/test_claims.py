@@ -1,0 +1,288 @@
+"""Claims of the papers: the direction of the gradient from real episodes, and a trial with stand-ins for recipes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.learning_curve.claims import report
+from examples.learning_curve.claims.advantages import Clip, earned, lead, method_of
+from examples.learning_curve.claims.all_trials import run_all, schedule
+from examples.learning_curve.claims.behaviours import LOOK_FRAMES, Mixture, script
+from examples.learning_curve.claims.claim import CLAIMS, Claim
+from examples.learning_curve.claims.forecast import forecast
+from examples.learning_curve.claims.trial import RESULT, Trial
+from examples.learning_curve.plans import PLANS
+from examples.learning_curve.run import Learning, StageError
+from tests.examples.test_learning_curve import Training
+from tests.recorded_run import rollout
+from verl_video_tools.core.errors import UsageError
+from verl_video_tools.core.types import CallRecord, Retriever, Sample
+from verl_video_tools.data.sft import execute
+from verl_video_tools.data.synthetic_rows import load_rows, make_demo, make_row, question_from_row
+from verl_video_tools.services.retrieval import RetrievalConfig, local
+from verl_video_tools.synthetic import clip_dir
+from verl_video_tools.synthetic.needle import needle_questions, needle_spec
+
+DIRECTED = [name for name, claim in CLAIMS.items() if claim.direction is not None]
+CERTAIN = 0.1
+"""A lead that chance in places and guesses does not make."""
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> list[Clip]:
+    folder = make_demo(tmp_path_factory.mktemp("clips"), 1, 8, needle=True, num_processes=1)
+    rows = load_rows(folder / "test.parquet")
+    return [(*question_from_row(row), Path(row["extra_info"]["video_path"])) for row in rows]
+
+
+def retriever_of(claim: Claim) -> Retriever | None:
+    return local(RetrievalConfig(model=str(clip_dir()))) if claim.method == "videobrain" else None
+
+
+# ------------------------------------------------------------------------------------------------------- the direction
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", DIRECTED)
+def test_the_choices_push_a_policy_apart(name: str, clips: list[Clip]) -> None:
+    """Real episodes and rewards: the paper's choice favours what it says, and the other does not."""
+    claim = CLAIMS[name]
+    assert claim.direction is not None
+    paper, other = (
+        lead(claim, claim.direction, earned(claim, arm, clips, claim.direction.kind, retriever_of(claim)))
+        for arm in (claim.paper, claim.other)
+    )
+    assert paper > CERTAIN, f"under the paper's choice the lead is {paper:.2f}"
+    assert other < CERTAIN / 2, f"under the other one it is {other:.2f}"
+
+
+def test_dynamic_sampling_has_groups_to_replace(clips: list[Clip]) -> None:
+    claim = CLAIMS["videozoomer_sampling"]
+    live = {kind: earned(claim, claim.paper, clips, kind).live_share for kind in claim.cold}
+    assert live["direct"] == 0.0 and live["at_time"] > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", CLAIMS)
+def test_there_is_time_for_the_effect_to_show(name: str, clips: list[Clip]) -> None:
+    claim = CLAIMS[name]
+    ((paper, other),) = forecast(claim, clips, retriever_of(claim))
+    assert paper - other > 0.8 * claim.effect
+
+
+def test_no_effect_is_forecast_where_there_is_none(clips: list[Clip]) -> None:
+    claim = CLAIMS["framethinker_bonus"]
+    ((paper, other),) = forecast(replace(claim, other=claim.paper), clips)
+    assert paper == other
+
+
+# ------------------------------------------------------------------------------------------------------------ behaviour
+
+
+def calls_of(behaviour: Any, claim: Claim, clip: Clip) -> tuple[list[CallRecord], float]:
+    """Executed calls, and the reward's accuracy."""
+    spec, question, path = clip
+    method = method_of(claim, claim.paper)
+    sample = Sample.from_row(make_row(spec, question, path, 0, "test", method.name))
+
+    async def run() -> tuple[list[CallRecord], float]:
+        trajectory = await execute(method, sample, script(behaviour, method, spec, question).turns)
+        return trajectory.executed_calls(), (await method.score(trajectory, sample, None))["accuracy"]
+
+    return asyncio.run(run())
+
+
+def test_behaviours_look_where_they_say(clips: list[Clip]) -> None:
+    claim = CLAIMS["longvt_recall"]
+    for clip in clips:
+        spec, question, _ = clip
+        skipped, accuracy = calls_of("skip", claim, clip)
+        assert not skipped
+        looks = {name: calls_of(name, claim, clip)[0] for name in ("look", "look_always", "near", "wide")}
+        if question.kind == "direct":
+            assert accuracy == 1.0 and not looks["look"]
+            (look,) = looks["look_always"]
+            assert look.result["end_time"] - look.result["start_time"] == pytest.approx(
+                (LOOK_FRAMES + 1) / spec.fps, abs=0.1
+            )
+        elif question.kind == "between_things":
+            spans = {name: (look.result["start_time"], look.result["end_time"]) for name, (look,) in looks.items()}
+            start, end = spans["look"]
+            assert spans["wide"][0] < start < end < spans["wide"][1]
+            assert abs(spans["near"][0] - start) < (end - start) / 2
+            assert calls_of("look", claim, clip)[1] == 1.0
+
+
+def test_who_asks_for_a_frame_number_sees_no_frame(clips: list[Clip]) -> None:
+    claim = CLAIMS["framethinker_bonus"]
+    clip = next(clip for clip in clips if clip[1].kind == "between_things")
+    (call,), _ = calls_of("ask", claim, clip)
+    assert call.name == "get_frame_number" and not call.frames and call.result["frame_number"] > 0
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_cold_start_behaves_as_planned(name: str) -> None:
+    claim = CLAIMS[name]
+    expert = Mixture(method_of(claim), claim.cold, seed=3)
+    counts: dict[str, Counter[str]] = {kind: Counter() for kind in claim.cold}
+    for number in range(200):
+        spec = needle_spec(2 * number)
+        for question in needle_questions(spec, 4, seed=0):
+            if question.kind in claim.cold:
+                written = expert.script(spec, question)
+                assert written == expert.script(spec, question)
+                counts[question.kind][written.template] += 1
+    for kind, shares in claim.cold.items():
+        assert counts[kind].keys() <= shares.keys()
+        for behaviour, share in shares.items():
+            assert counts[kind][behaviour] / 200 == pytest.approx(share, abs=0.12), (kind, behaviour)
+
+
+def test_shares_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(ValueError, match="add up to 1"):
+        Mixture(method_of(CLAIMS["longvt_recall"]), {"direct": {"skip": 0.5}})
+
+
+# ----------------------------------------------------------------------------------------------------------- the trial
+
+
+class Choices(Training):
+    """Stands for recipes: under the paper's choice every rollout looks, under the other one none."""
+
+    def answer(self, row: dict[str, Any], looks: bool) -> dict[str, Any]:
+        looks = looks and self.of_paper
+        look = CallRecord(
+            "crop_video",
+            {},
+            ok=True,
+            result=dict(zip(("start_time", "end_time"), row["extra_info"]["video_segment"], strict=True)),
+        )
+        line = rollout("x", float(looks), method=row["agent_name"], calls=[look] * looks)
+        return line | {"extra_info": row["extra_info"], "agent_name": row["agent_name"]}
+
+    def __call__(self, *command: Any, **environment: Any) -> None:
+        self.of_paper = Path(environment.get("RUN_DIR", "")).name.startswith("rl")
+        super().__call__(*command, **environment)
+
+
+def trial(name: str, folder: Path, training: Training, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Trial:
+    plan = replace(CLAIMS[name].plan, num_train_videos=2, num_validation_videos=3, questions_per_video=8, rl_steps=2)
+    monkeypatch.setattr("examples.learning_curve.run._run", training)
+    return Trial(name, replace(CLAIMS[name], plan=plan, **changes), 5, folder)
+
+
+def test_a_trial_compares_two_choices_from_one_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Choices()
+    trial("longvt_recall", tmp_path, training, monkeypatch).run()
+    assert [name for name, _, _ in training.recipes] == ["longvt_sft", "longvt_grpo", "longvt_grpo"]
+    (_, _, _), (_, of_paper, first), (_, of_other, second) = training.recipes
+    prefix = "++actor_rollout_ref.rollout.custom.video_tools.longvt.time_reward"
+    assert f"{prefix}=iou" in of_paper and f"{prefix}=recall" in of_other
+    same = ("MODEL_PATH", "TRAIN_FILES", "VAL_FILES", "TOTAL_STEPS")
+    assert [first[key] for key in same] == [second[key] for key in same] and first["RUN_DIR"] != second["RUN_DIR"]
+
+    cold = load_rows(tmp_path / "cold_start.parquet")
+    kinds = Counter(question_from_row(row)[1].kind for row in cold)
+    assert kinds == {"between_things": 4, "direct": 4}
+    asked = {row["extra_info"]["question"] for row in load_rows(tmp_path / "train.parquet")}
+    assert {row["template"] for row in cold} <= {"wide", "near", "skip"} and len(asked) == 4
+
+    result = json.loads((tmp_path / RESULT).read_text())
+    assert (result["claim"], result["seed"]) == ("longvt_recall", 5)
+    iou, _, at_once, _ = result["metrics"]
+    assert iou["paper"]["mean"] == 1.0 and iou["other"]["mean"] == 0.0 and iou["difference"]["mean"] == 1.0
+    assert at_once["difference"]["mean"] == -1.0
+
+    again = Choices()
+    trial("longvt_recall", tmp_path, again, monkeypatch).run()
+    assert not again.recipes
+    with pytest.raises(UsageError, match="another claim"):
+        trial("longvt_recall", tmp_path, again, monkeypatch, least=0.01).run()
+
+
+def test_fields_of_both_choices_reach_all_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Choices()
+    trial("framethinker_bonus", tmp_path, training, monkeypatch).run()
+    for _, options, _ in training.recipes:
+        assert any(option.endswith("video_tools.framethinker.ccv=false") for option in options)
+    asked = [row for row in load_rows(tmp_path / "cold_start.parquet") if row["template"] == "ask"]
+    assert all("get frame number" in row["turns"][0] and len(row["turns"]) == 2 for row in asked)
+
+
+def test_a_metric_may_be_measured_with_fields_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = Choices()
+    trial("framemind_ladder", tmp_path, training, monkeypatch).run()
+    runs = {
+        Path(environment["RUN_DIR"]).name: (options, environment) for _, options, environment in training.recipes[1:]
+    }
+    assert list(runs) == ["rl", "rl_metric_0", "rl_metric_1", "ablation", "ablation_metric_0", "ablation_metric_1"]
+    prefix = "++actor_rollout_ref.rollout.custom.video_tools.framemind"
+    assert f"{prefix}.low=[4,112]" in runs["ablation"][0]
+    for name in ("rl", "ablation"):
+        options, environment = runs[f"{name}_metric_1"]
+        assert environment["MODEL_PATH"] == tmp_path / name / "huggingface" and "trainer.val_only=True" in options
+        assert f"{prefix}.initial_frames=4" in options and f"{prefix}.nested_times=true" in options
+        assert not any(".low=" in option for option in options)
+    result = json.loads((tmp_path / RESULT).read_text())
+    assert [metric["fields"] for metric in result["metrics"]] == [[], ["initial_frames=4"]]
+
+
+def test_training_keeps_the_share_of_a_kind_and_may_sample_all_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Choices()
+    trial("videozoomer_sampling", tmp_path, training, monkeypatch, train_shares={"at_time": 0.5}).run()
+    kinds = Counter(question_from_row(row)[1].kind for row in load_rows(tmp_path / "train.parquet"))
+    assert kinds == {"direct": 2, "at_time": 1}
+    options = {Path(environment["RUN_DIR"]).name: options for _, options, environment in training.recipes[1:]}
+    assert "algorithm.filter_groups.enable=False" in options["ablation"]
+    assert "algorithm.filter_groups.enable=False" not in options["rl"]
+
+
+def test_all_runs_are_made_once_and_a_failed_one_is_named(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    class Stand:
+        def __init__(self, name: str, claim: Claim, seed: int, folder: Path) -> None:
+            self.name, self.folder = f"{name}_{seed}", folder
+
+        def run(self) -> None:
+            made.append(self.name)
+            if self.name == "longvt_recall_1" and made.count(self.name) == 1:
+                raise StageError("stage rl: no memory")
+            self.folder.mkdir(parents=True)
+            (self.folder / RESULT).write_text(json.dumps({"claim": self.name}))
+
+    results = tmp_path / "results"
+    outputs = tmp_path / "outputs"
+    assert run_all(outputs, results, Stand) == {"longvt_recall_1": "stage rl: no memory"}  # type: ignore[arg-type]
+    planned = [f"{name}_{seed}" for name, seed in schedule()]
+    assert made == planned and len(planned) == sum(claim.seeds for claim in CLAIMS.values())
+    assert planned[-1] == "videozoomer_sampling_6", "the dearest last"
+    assert run_all(outputs, results, Stand) == {} and made == [*planned, "longvt_recall_1"]  # type: ignore[arg-type]
+    assert sorted(path.stem for path in results.iterdir()) == sorted(planned)
+
+
+def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training()
+    monkeypatch.setattr("examples.learning_curve.run._run", training)
+    plan = replace(PLANS["longvt"], num_train_videos=2, num_validation_videos=2, questions_per_video=8, rl_steps=20)
+    Learning("longvt", 0, tmp_path, replace(plan, measures_base=False, num_direct_rows=4)).run()
+    (environment,) = [environment for name, _, environment in training.recipes if name == "longvt_rft"]
+    assert environment["MIN_RL_STEP"] == 11 and environment["LEARNING_RATE"] < 1e-3
+    results = json.loads((tmp_path / "results.json").read_text())
+    # The stand-in answers from the first look after RFT, and looks after RL.
+    assert results[report.RFT_LESS_RL]["mean"] == -1.0
+    (line,) = report.table(report.read([tmp_path / "results.json"])).splitlines()[2:]
+    assert "| 0.0 | 100.0 | -100.0 | undecided: 1 of 3 seeds |" in line
