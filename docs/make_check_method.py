@@ -12,9 +12,8 @@ PAGE = Path(__file__).parent / "check-method.md"
 
 _HEAD = """# Check a method
 
-`vvt check-method` tests the properties that loops, records, evaluation and training need from a method. It runs the
-method's own prompt, grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU, network or
-policy. A method takes seconds.
+`vvt check-method` tests the properties that loops, records, evaluation and training need from a method: its prompt,
+grammar, tools and reward on a synthetic video of 95 seconds, without a model, GPU or network. It takes seconds.
 
 ```bash
 vvt check-method longvt              # a name
@@ -23,19 +22,13 @@ vvt check-method --all               # every method that is installed
 vvt check-method my_method --json > findings.json
 ```
 
-It prints one line per property. Exit codes: 1 if a property fails, 2 for bad usage.
-
-| status | meaning |
-|---|---|
-| `pass` | the property holds for everything that was tried; inputs are the same in every run |
-| `fail` | the line gives the fault, the value and what to do |
-| `not applicable` | the method has no such part, or a property that this one requires fails |
+It prints a line per property: `pass`, `fail` (with fault, value and what to do), or `not applicable` (the method has no
+such part, or a required property fails). Inputs are the same in every run. Exit codes: 1 if a property fails, 2 for
+bad usage.
 
 `--set FIELD=VALUE` checks another value, `--processor FOLDER` takes sizes and tokens from a model's processor
-(default: as Qwen2.5-VL); [all options](cli.md#vvt-check-method).
-
-A method must pass with its defaults. With `--set compat=reference` it may fail, since published code may break a
-property; the method's page lists where.
+(default: as Qwen2.5-VL); [all options](cli.md#vvt-check-method). With `compat=reference` a method may fail where the
+published code breaks a property.
 
 ## Turns to check with
 
@@ -45,12 +38,10 @@ The checker takes example turns from the first of these that gives any:
 2. the class attribute `check_examples`
 3. the turns of the method's oracle
 4. examples between tags in the method's prompt
-5. guesses from the tools' descriptions, written in usual forms or by the method's `write_call(thought, name,
-   arguments)`, as in [compositions](compose.md)
+5. guesses from the tools' descriptions, in usual forms or by the method's `write_call(thought, name, arguments)`
 
-A call counts if it is executed on a video of 95 seconds at 5 frames per second; an answer counts if another one can
-replace it. If none is found, `a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails. Then give
-examples:
+A call counts if it is executed on 95 seconds at 5 frames per second, an answer if another one can replace it. If
+`a_valid_call_of_each_tool_is_found` or `a_valid_answer_is_found` fails, give examples:
 
 ```python
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +54,7 @@ class MyMethod(vt.Method):
 
 ## In the tests of a package
 
-A pytest plugin makes one test per property; those that are not applicable are skipped:
+A pytest plugin makes a test per property, skipped if not applicable:
 
 ```python
 from verl_video_tools.checks.pytest_plugin import method_tests
