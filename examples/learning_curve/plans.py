@@ -79,13 +79,13 @@ PLAN_BEFORE: dict[str, Any] = {
     "rft": None,
 }
 """Fields that plans did not have at first, and what they were then."""
-MINUTES = {"data": 1, "cold": 1, "sft": 6, "base": 2, "rl": 5, "rft": 14, "ablation": 3}
+MINUTES = {"data": 1, "cold": 1, "sft": 4, "base": 2, "rl": 4, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 SECONDS_PER_STEP = {
     "framethinker": 17,
     "longvt": 22,
     "videozoomer": 30,
-    "videobrain": 25,
+    "videobrain": 12,
     "framemind": 31,
     "direct": 8,
     "compose_temporal": 22,
@@ -107,9 +107,8 @@ class Ablation:
 
 
 # With the others' skip rate LongVT's and VideoBrain's policies call a tool for every fourth question; a cold start is
-# to guess. FrameThinker's steps are the cheapest; VideoZoomer's and FrameMind's take the longest, and 24 are what 22
-# minutes leave. A card takes two calls, which pay only together: it gets FrameThinker's steps. Its rows are short, and
-# it learns from more of them, since it has to learn where a card is as well. The grammar of both compositions is
+# to guess. Steps are what 22 minutes leave: VideoZoomer's and FrameMind's take the longest. A card takes two calls, which
+# pay only together: its rows are short, and it learns from more of them, since it has to learn where a card is as well. The grammar of both compositions is
 # LongVT's, and so is their skip rate. Without tools a rollout costs a quarter of the generated tokens, and at most half
 # of the visual ones: 80 such steps cost about what the other methods' do.
 PLANS = {
@@ -126,7 +125,7 @@ PLANS = {
     "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=80),
     "compose_temporal": Plan(composition="demo", imperfection=0.75, num_direct_rows=0, compares_without_tools=False),
     "longvt": Plan(imperfection=0.75, rft=RolloutTuning()),
-    "videobrain": Plan(imperfection=0.75, rl_steps=36),
+    "videobrain": Plan(imperfection=0.75, rl_steps=60),
     "framethinker": Plan(rl_steps=40),
     "videozoomer": Plan(rl_steps=24),
     "framemind": Plan(rl_steps=24),

@@ -84,9 +84,11 @@ def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Se
         wanted = labels[-1:] if place_asked(question) == "last" else labels[:1]
         concluded = wanted[0] if wanted else ""
     seen = listed(runs, lambda frame: f"{frame / spec.fps:.1f}s")
-    if question.kind == "order":  # a guess names what is asked for, too
-        seen = f"{seen}. {place_asked(question)} {concluded}" if concluded else f"{place_asked(question)} {seen}"
-    return seen, concluded if concluded in options else rng.choice(options)
+    answer = concluded if concluded in options else rng.choice(options)
+    if question.kind == "order":  # as in `methods.toolkit.oracle.conclude`
+        which = place_asked(question)
+        seen = f"{which} {seen}. {which} {answer}"
+    return seen, answer
 
 
 def _crop(start: float, end: float) -> str:

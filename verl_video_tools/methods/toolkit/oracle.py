@@ -111,18 +111,19 @@ def conclude(
         if shown and str(len(wanted)) in letters:
             return f"{listed(wanted, name)}. {len(wanted)}", letters[str(len(wanted))]
     elif question.kind == "order":
+        # Begins with what is asked for, as `remind` has it, and names it again beside the answer. Guesses do as well: a
+        # small model learns from every row to copy it.
         which = place_asked(question)
-        if runs and (label := runs[0 if which == "first" else -1][1]) in letters:
-            return f"{listed(runs, name)}. {which} {label}", letters[label]
+        label = runs[0 if which == "first" else -1][1] if runs else ""
+        if label not in letters:
+            label = question.options[rng.choice(list(question.options))]
+        return f"{which} {listed(runs, name)}. {which} {label}", letters[label]
     elif question.kind == "between_things":  # the call may show the clues as well, which are no options
         if options := [label for _, label in runs if label in letters]:
             return listed(runs, name), letters[options[0]]
     elif runs and runs[0][1] in letters:
         return listed(runs[:1], name), letters[runs[0][1]]
-    thought = listed(runs, name)
-    if question.kind == "order":  # a guess names what is asked for, too: a small model learns that from every row
-        thought = f"{place_asked(question)} {thought}"
-    return thought, rng.choice(list(question.options))
+    return listed(runs, name), rng.choice(list(question.options))
 
 
 def place_asked(question: Question) -> str:
