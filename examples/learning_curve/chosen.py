@@ -19,7 +19,7 @@ KINDS = {
 }
 """Kinds of questions as tables call them, in their order there."""
 _ONLY_MEASURING = ("measures_base", "compares_without_tools", "interim_questions")
-"""Fields of a plan that change nothing of training."""
+"""Fields of a plan that change nothing of training; the first is one of earlier plans."""
 
 
 @dataclass(frozen=True)

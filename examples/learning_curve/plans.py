@@ -39,7 +39,6 @@ class Plan:
         world: whose videos and questions, as `vvt demo` takes it.
         composition: of the method `compose`; None for the other methods.
         kinds: of questions that are trained on and measured.
-        measures_base: measure held-out accuracy before SFT as well.
         compares_without_tools: measure the same questions without tools as well, before and after RL.
         interim_questions: held-out ones that need another look, of a video each, which are also asked at every quarter
             of RL; 0 where none are to be asked then.
@@ -58,7 +57,6 @@ class Plan:
     world: Literal["needle", "spatial"] = "needle"
     composition: str | None = None
     kinds: tuple[Kind, ...] = NEEDLE_KINDS
-    measures_base: bool = False
     compares_without_tools: bool = True
     interim_questions: int = 136
     epochs: int = 1
@@ -79,7 +77,7 @@ PLAN_BEFORE: dict[str, Any] = {
     "rft": None,
 }
 """Fields that plans did not have at first, and what they were then."""
-MINUTES = {"data": 1, "cold": 1, "sft": 4, "base": 2, "rl": 4, "rft": 14, "ablation": 3}
+MINUTES = {"data": 1, "cold": 1, "sft": 4, "rl": 4, "rft": 14, "ablation": 3}
 """What a stage takes on two idle cores; `rl` and `ablation` without their steps."""
 SECONDS_PER_STEP = {
     "framethinker": 17,
@@ -107,10 +105,11 @@ class Ablation:
 
 
 # With the others' skip rate LongVT's and VideoBrain's policies call a tool for every fourth question; a cold start is
-# to guess. Steps are what 22 minutes leave: VideoZoomer's and FrameMind's take the longest. A card takes two calls, which
-# pay only together: its rows are short, and it learns from more of them, since it has to learn where a card is as well. The grammar of both compositions is
-# LongVT's, and so is their skip rate. Without tools a rollout costs a quarter of the generated tokens, and at most half
-# of the visual ones: 80 such steps cost about what the other methods' do.
+# to guess. Steps are what 22 minutes leave: VideoZoomer's and FrameMind's take the longest. A card takes two calls,
+# which pay only together. Its rows are short, and it learns from more of them, since it has to learn where a card is
+# as well. The grammar of both compositions is LongVT's, and so is their skip rate. Without tools a rollout costs a
+# quarter of the generated tokens, and at most half of the visual ones: 80 such steps cost about what the other
+# methods' do.
 PLANS = {
     "compose_spatial": Plan(
         world="spatial",

@@ -92,8 +92,7 @@ def _origin(run: Learning) -> dict[str, Any]:
 def _sources(run: Learning) -> dict[str, tuple[Path, str]]:
     """File of held-out rollouts, and the method that answers, for each policy."""
     last = run.plan.rl_steps
-    sources = {"before SFT": (run.measured("base", 0), run.method)} if run.plan.measures_base else {}
-    sources |= {
+    sources = {
         "after SFT": (run.measured("rl", 0), run.method),
         "after RL": (run.measured("rl", last), run.method),
     }

@@ -10,7 +10,6 @@ Every stage is one of the package's own commands or recipes, on NeedleClips and 
     data   videos, training rows, held-out rows (each also as a row of the method `direct`, which has no tools)
     cold   rollouts of a scripted expert that skips tool calls: most of them answer without looking
     sft    recipes/<method>_sft.sh on them
-    base   held-out accuracy of the model before all this
     rl     recipes/<method>_grpo.sh; it measures held-out accuracy before its first step and after its last, and at each
            quarter on some of the questions
     rft    LongVT only: recipes/longvt_rft.sh on its good rollouts and as many rows of the cold start; accuracy after it
@@ -96,10 +95,8 @@ class Learning:
             "data": self.make_data,
             "cold": self.make_cold_start,
             "sft": self.fine_tune,
+            "rl": self.reinforce,
         }
-        if self.plan.measures_base:
-            stages["base"] = lambda: self._measure("base", self.data / "base", self.validation)
-        stages["rl"] = self.reinforce
         if rft := self.plan.rft:
             stages["rft"] = lambda: self.reinforcement_fine_tune(rft)
         if ablation := self.ablation:

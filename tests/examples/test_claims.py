@@ -278,7 +278,7 @@ def test_fine_tuning_on_rollouts_takes_late_ones_and_is_compared_with_rl(
     training = Training()
     monkeypatch.setattr("examples.learning_curve.run._run", training)
     plan = replace(PLANS["longvt"], num_train_videos=2, num_validation_videos=2, questions_per_video=8, rl_steps=20)
-    Learning("longvt", 0, tmp_path, replace(plan, measures_base=False, num_direct_rows=4)).run()
+    Learning("longvt", 0, tmp_path, replace(plan, num_direct_rows=4)).run()
     (environment,) = [environment for name, _, environment in training.recipes if name == "longvt_rft"]
     assert environment["MIN_RL_STEP"] == 11 and environment["LEARNING_RATE"] < 1e-3
     results = json.loads((tmp_path / "results.json").read_text())

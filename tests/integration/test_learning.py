@@ -38,7 +38,6 @@ def folder(output_dir: Path) -> Path:
         questions_per_video=20,
         imperfection=0.5,
         skip_rate=0.9,
-        measures_base=False,
         compares_without_tools=False,
         interim_questions=0,
         rl_steps=NUM_STEPS,

@@ -109,7 +109,6 @@ def _plan(kinds: tuple[Kind, ...], rl_steps: int) -> Plan:
         kinds=kinds,
         questions_per_video=28 // len(kinds),  # 1,750 rows of a cold start
         num_direct_rows=0,
-        measures_base=False,
         compares_without_tools=False,
         interim_questions=0,
         rl_steps=rl_steps,
