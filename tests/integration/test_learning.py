@@ -24,7 +24,7 @@ from verl_video_tools.synthetic.needle import MOST_FIRST_LOOK
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
 
 NUM_STEPS = 8
-"""The whole takes about 10 minutes with them on two cores."""
+"""The whole takes about 5 minutes with them on two cores."""
 
 
 @pytest.fixture(scope="module")
