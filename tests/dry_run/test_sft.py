@@ -74,7 +74,7 @@ def test_rows_that_are_none(sft_run: SftRun, dry_run: DryRunOf, rows: list[dict[
 
 
 def test_too_few_rows_for_a_batch(sft_run: SftRun, sft_rows_of_demo: list[dict[str, Any]]) -> None:
-    assert "3 rows do not fill one batch of 16" in sft_run(sft_rows_of_demo[:3])["training rows"].detail
+    assert "3 rows do not fill one batch of 8" in sft_run(sft_rows_of_demo[:3])["training rows"].detail
 
 
 def test_time_is_bounded_but_one_row_is_always_encoded(

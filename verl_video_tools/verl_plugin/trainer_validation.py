@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.utils.data import Subset
-from torchdata.stateful_dataloader import StatefulDataLoader  # type: ignore[import-untyped]
+from torch.utils.data import DataLoader, Subset
 
 
 @contextmanager
@@ -29,10 +28,13 @@ def fewer_rows(trainer: Any, num_rows: int) -> Iterator[None]:
         trainer.val_dataloader = every_row
 
 
-def first_rows(loader: StatefulDataLoader, num_rows: int) -> StatefulDataLoader:
-    """A loader of the first `num_rows` rows of another's data set, in their order; of all, if there are no more."""
+def first_rows(loader: DataLoader, num_rows: int) -> DataLoader:
+    """A loader of the first `num_rows` rows of another's data set, in their order; of all, if there are no more.
+
+    It is of the other's class: verl's loaders have a state.
+    """
     rows = Subset(loader.dataset, range(min(num_rows, len(loader.dataset))))
-    return StatefulDataLoader(
+    return type(loader)(
         rows,
         batch_size=min(loader.batch_size or 1, len(rows)),
         num_workers=loader.num_workers,
