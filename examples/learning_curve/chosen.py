@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from examples.learning_curve.plans import PLAN_BEFORE, plan_of
@@ -60,15 +60,10 @@ def choose(results: Mapping[str, Result]) -> Chosen:
     for name, result in results.items():
         if (result["method"], result["seed"]) not in SCHEDULE:
             remarks[name] = "not of the schedule"
-        elif _training(result["plan"]) != _training(_listed(asdict(plan_of(result["method"])))):
+        elif _training(result["plan"]) != _training(plan_of(result["method"]).written()):
             remarks[name] = "other settings"
     return Chosen(results, remarks)
 
 
 def _training(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in (PLAN_BEFORE | dict(plan)).items() if name not in _ONLY_MEASURING}
-
-
-def _listed(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON has it."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in plan.items()}

@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -133,13 +132,9 @@ class LearnAll:
 
     def _learning(self, planned: Planned) -> Learning:
         """The run in its folder: the first that is free, or was begun with the same plan."""
-        for number in count(1):
-            folder = self.outputs / (f"learn_{planned.name}" if number == 1 else f"learn_{planned.name}_{number}")
-            learning = Learning(planned.method, planned.seed, folder, plan_of(planned.method))
-            begun = folder / "plan.json"
-            if not begun.exists() or learning.is_own(json.loads(begun.read_text())):
-                return learning
-        raise AssertionError("numbers do not end")
+        folders = (self.outputs / name for name in stored.numbered(f"learn_{planned.name}"))
+        runs = (Learning(planned.method, planned.seed, folder, plan_of(planned.method)) for folder in folders)
+        return next(run for run in runs if not run.begun.exists() or run.is_own(json.loads(run.begun.read_text())))
 
     def _result_of(self, learning: Learning) -> str | None:
         """Name of a result of the same run in the folder of results."""

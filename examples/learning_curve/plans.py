@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from verl_video_tools.synthetic.needle import NEEDLE_KINDS
@@ -65,6 +66,11 @@ class Plan:
     mini_batch_size: int = 4
     learning_rate: float = 2e-4
     rft: RolloutTuning | None = None
+
+    def written(self) -> dict[str, Any]:
+        """As a JSON file has it."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return fields
 
 
 NO_TOOLS = "direct"

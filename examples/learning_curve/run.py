@@ -34,7 +34,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +81,7 @@ class Learning:
     def __init__(self, method: str, seed: int, out: Path, plan: Plan, ablation: Ablation | None = None) -> None:
         self.name, self.method = method, "compose" if plan.composition else method
         self.seed, self.out, self.plan, self.ablation = seed, out.resolve(), plan, ablation
+        self.begun = self.out / "plan.json"
         self.data, self.train = self.out / "data", self.out / "train.parquet"
         self.validation = self.data / "validation.parquet"
         self.validation_twice = self.data / "validation_and_without_tools.parquet"
@@ -143,12 +143,11 @@ class Learning:
 
     def told(self) -> dict[str, Any]:
         """Method, seed and plan, as they are written down."""
-        told: dict[str, Any] = {"method": self.name, "seed": self.seed, "plan": asdict(self.plan)}
-        return json.loads(json.dumps(told))
+        return {"method": self.name, "seed": self.seed, "plan": self.plan.written()}
 
     def _claim_folder(self) -> None:
         """Raises UsageError if the folder holds another run's stages."""
-        path, own = self.out / "plan.json", self.told()
+        path, own = self.begun, self.told()
         if path.exists():
             found = json.loads(path.read_text())
             if not self.is_own(found):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,19 @@ def add(path: Path, name: str, folder: Path = FOLDER) -> Path:
     """
     text = path.read_text()
     folder.mkdir(parents=True, exist_ok=True)
-    for number in count(1):
-        target = folder / f"{name}.json" if number == 1 else folder / f"{name}_{number}.json"
-        if target.exists() and target.read_text() != text:
-            continue
-        if not target.exists():
-            with whole_file(target) as partial:
-                partial.write_text(text)
-        return target
-    raise AssertionError("numbers do not end")
+    targets = (folder / f"{each}.json" for each in numbered(name))
+    target = next(path for path in targets if not path.exists() or path.read_text() == text)
+    if not target.exists():
+        with whole_file(target) as partial:
+            partial.write_text(text)
+    return target
+
+
+def numbered(name: str) -> Iterator[str]:
+    """The name, and then with the numbers 2, 3 and so on, for what has a namesake."""
+    yield name
+    for number in count(2):
+        yield f"{name}_{number}"
 
 
 def load(folder: Path = FOLDER) -> dict[str, Result]:

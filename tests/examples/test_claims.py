@@ -264,11 +264,11 @@ def test_all_runs_are_made_once_and_a_failed_one_is_named(tmp_path: Path) -> Non
 
     results = tmp_path / "results"
     outputs = tmp_path / "outputs"
-    assert run_all(outputs, results, Stand) == {"longvt_recall_1": "stage rl: no memory"}  # type: ignore[arg-type]
+    assert run_all(outputs, results, Stand) == {"longvt_recall_1": "stage rl: no memory"}
     planned = [f"{name}_{seed}" for name, seed in schedule()]
     assert made == planned and len(planned) == sum(claim.seeds for claim in CLAIMS.values())
     assert planned[-1] == "videozoomer_sampling_6", "the dearest last"
-    assert run_all(outputs, results, Stand) == {} and made == [*planned, "longvt_recall_1"]  # type: ignore[arg-type]
+    assert run_all(outputs, results, Stand) == {} and made == [*planned, "longvt_recall_1"]
     assert sorted(path.stem for path in results.iterdir()) == sorted(planned)
 
 

@@ -74,6 +74,7 @@ def test_validation_without_verdicts(monkeypatch: pytest.MonkeyPatch, on_failure
 
     monkeypatch.setattr(trainer_base.PPOTrainer, "_validate", validate)
     trainer = object.__new__(VideoToolsTrainer)
+    trainer._num_interim_rows = 0
     trainer._write_records, trainer._validation_lines = (
         RecordWriter(tmp_path).write,
         [{"uid": "of an earlier validation"}],

@@ -93,7 +93,6 @@ class VideoToolsMixin(TellingMixin):
     """
 
     replay_buffer: Any
-    _num_interim_rows = 0
     verl_mode: ClassVar[str]
     """verl's own name of the mode."""
 

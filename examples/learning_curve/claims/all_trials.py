@@ -5,13 +5,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from examples.learning_curve import stored
 from examples.learning_curve.claims.claim import CLAIMS, Claim
 from examples.learning_curve.claims.trial import RESULT, Trial
 from examples.learning_curve.run import StageError
+from verl_video_tools.core.files import whole_file
 
 RESULTS = stored.FOLDER / "claims"
+
+
+class Run(Protocol):
+    """What a trial is asked for."""
+
+    def run(self) -> object: ...
 
 
 def schedule(claims: Mapping[str, Claim] = CLAIMS) -> list[tuple[str, int]]:
@@ -23,7 +31,7 @@ def schedule(claims: Mapping[str, Claim] = CLAIMS) -> list[tuple[str, int]]:
 
 
 def run_all(
-    outputs: Path, results: Path = RESULTS, trial: Callable[[str, Claim, int, Path], Trial] = Trial
+    outputs: Path, results: Path = RESULTS, trial: Callable[[str, Claim, int, Path], Run] = Trial
 ) -> dict[str, str]:
     """Make the runs whose result is not in `results` yet, in folders of `outputs`; why each failed one did."""
     failed = {}
@@ -38,7 +46,6 @@ def run_all(
         except StageError as error:
             failed[f"{name}_{seed}"] = str(error)
             continue
-        unfinished = kept.with_suffix(".unfinished")
-        shutil.copyfile(folder / RESULT, unfinished)
-        unfinished.replace(kept)
+        with whole_file(kept) as partial:
+            shutil.copyfile(folder / RESULT, partial)
     return failed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from examples.learning_curve.claims.behaviours import Behaviour, Shares
-from examples.learning_curve.plans import Plan
+from examples.learning_curve.plans import ABLATIONS, Plan
 from verl_video_tools.records.validation import Outcome
 from verl_video_tools.synthetic.questions import Kind
 
@@ -145,7 +145,7 @@ CLAIMS: Mapping[str, Claim] = {
             "direct": {"skip": 1.0},
         },
         paper=Arm("IoU", ("time_reward=iou",)),
-        other=Arm("recall", ("time_reward=recall",)),
+        other=Arm("recall", ABLATIONS["longvt"].fields),
         direction=Direction("between_things", ("near",), ("wide",)),
         metrics=(
             Metric("iou", ("between_things",)),
@@ -168,10 +168,7 @@ CLAIMS: Mapping[str, Claim] = {
             "at_time": {"look": 0.5, "skip": 0.4, "elsewhere": 0.1},
         },
         paper=Arm("behaviour is paid"),
-        other=Arm(
-            "behaviour is not paid",
-            tuple(f"{kind}_behavior=[0,0,0,0]" for kind in ("direct", "adaptive", "active")),
-        ),
+        other=Arm("behaviour is not paid", ABLATIONS["videobrain"].fields),
         direction=Direction("direct", ("skip",), ("look_always",)),
         metrics=(
             Metric("answered_at_once", ("direct",)),

@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from verl_video_tools.records.validation import Estimate
+
 Verdict = Literal["supports", "contradicts", "undecided"]
 
 _T_975 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -17,12 +19,8 @@ MAX_SEEDS = max(_T_975) + 1
 
 
 @dataclass(frozen=True)
-class Interval:
-    """Mean difference over seeds and its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
+class Interval(Estimate):
+    """Mean difference over seeds and its 95 % interval; as text, of shares in percentage points."""
 
     def __str__(self) -> str:
         mean, low, high = (f"{100 * value:+.1f}" for value in (self.mean, self.low, self.high))
