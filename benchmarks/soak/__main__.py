@@ -36,7 +36,8 @@ def main() -> int:
     parser.add_argument("--earlier", type=Path, help="folder of segments to go on from")
     parser.add_argument("--docs", action="store_true", help="put table and picture into docs/reliability.md")
     options = parser.parse_args()
-    out = options.out or Path("outputs", "soak_leak" if options.leak_mb else "soak")
+    # Absolute: the recipes' programs work in the folder itself, and are given its path.
+    out = (options.out or Path("outputs", "soak_leak" if options.leak_mb else "soak")).absolute()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         if options.earlier is not None:

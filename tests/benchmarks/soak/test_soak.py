@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.soak import __main__ as command
 from benchmarks.soak import growth, page
 from benchmarks.soak.__main__ import tell
 from benchmarks.soak.growth import ALL, BOUNDS, Verdict, all_growth
+from benchmarks.soak.run import Options
 from benchmarks.soak.segments import SegmentsDifferError, SegmentWriter, copy_segments, read_segments, soaked_hours
 
 LEAK_MB = 1.0
@@ -108,6 +110,16 @@ def test_segments_of_two_soaks_are_not_mixed(soaked: Callable[[float], Path], tm
     SegmentWriter(other := tmp_path / "other", {"commit": "89abcde", "seed": 0, "leak_mb": 0.0}).close("time")
     with pytest.raises(SegmentsDifferError, match=r"segment_0001.jsonl and .* differ: give another folder with --out"):
         copy_segments(soaked(0.0), other)
+
+
+def test_the_recipes_of_a_soak_are_given_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They work in its folder, where a relative one would name another."""
+    asked: list[Options] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["soak"])
+    monkeypatch.setattr(command, "soak", lambda options, *_: asked.append(options))
+    command.main()
+    assert asked[0].out == tmp_path / "outputs" / "soak"
 
 
 def test_a_soak_without_a_sample_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
