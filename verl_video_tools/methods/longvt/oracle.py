@@ -9,8 +9,6 @@ It concludes only from frames that it was shown, so its thoughts are true.
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,10 +17,7 @@ from verl_video_tools.methods.longvt.method import LongVT
 from verl_video_tools.methods.toolkit.oracle import (
     Script,
     ScriptedOracle,
-    listed,
-    place_asked,
     remind,
-    runs_of_labels,
     video_info,
 )
 from verl_video_tools.synthetic.questions import Question
@@ -52,12 +47,13 @@ class LongVTOracle(ScriptedOracle):
             shown = [question.evidence[0][0]] if initial_frames_tell else []
         else:
             shown = self._shown(spec, *segment, self.method.call_frames)
-        thought, option = _conclude(rng, spec, question, shown)
-        letters = {text: letter for letter, text in question.options.items()}
-        answer = self.answer_turn.format(thought=thought, answer=self._answer_to(question, letters[option]))
+        answer = self._conclusion(rng, spec, question, shown)
         if segment is None:
             return Script("A", (answer,))
         return Script("B", (*remind(question, [_crop(*segment)]), answer))
+
+    def frame_name(self, spec: VideoSpec, frame: int) -> str:
+        return f"{frame / spec.fps:.1f}s"
 
     def _initial_frames_tell(self, spec: VideoSpec, question: Question) -> bool:
         frame = question.evidence[0][0]
@@ -68,27 +64,6 @@ class LongVTOracle(ScriptedOracle):
     def _shown(self, spec: VideoSpec, start: float, end: float, max_frames: int) -> list[int]:
         """Frames that the tool, or the method at first, shows of a segment."""
         return frames_at(spec, segment_seconds(start, end, video_info(spec), self.method.fps, max_frames))
-
-
-def _conclude(rng: random.Random, spec: VideoSpec, question: Question, shown: Sequence[int]) -> tuple[str, str]:
-    """What the oracle says about the frames it was shown, and the text of the option that it takes."""
-    options = list(question.options.values())
-    runs = runs_of_labels(spec, shown)
-    if question.kind == "count":
-        runs = [(frame, label) for frame, label in runs if label in question.text.splitlines()[0]]
-        concluded = str(len(runs)) if shown else ""
-    else:
-        labels = [label for _, label in runs]
-        if question.kind == "between_things":  # the crop may show the clues as well, which are no options
-            labels = [label for label in labels if label in options]
-        wanted = labels[-1:] if place_asked(question) == "last" else labels[:1]
-        concluded = wanted[0] if wanted else ""
-    seen = listed(runs, lambda frame: f"{frame / spec.fps:.1f}s")
-    answer = concluded if concluded in options else rng.choice(options)
-    if question.kind == "order":  # as in `methods.toolkit.oracle.conclude`
-        which = place_asked(question)
-        seen = f"{which} {seen}. {which} {answer}"
-    return seen, answer
 
 
 def _crop(start: float, end: float) -> str:
