@@ -46,6 +46,8 @@ class Plan:
         batch_size: questions of a step.
         mini_batch_size: of these, how many an update takes. Two updates per step teach what two steps do, and rollouts
             are what a step costs.
+        freeze_vision_tower: the base model tells all things apart; training its vision tower at the rates that teach a
+            tiny model to call tools made it confuse shapes. None: as the method's recipes have it.
         rft: fine-tuning on the policy's good rollouts after RL; None: none.
     """
 
@@ -65,6 +67,7 @@ class Plan:
     batch_size: int = 8
     mini_batch_size: int = 4
     learning_rate: float = 2e-4
+    freeze_vision_tower: bool | None = True
     rft: RolloutTuning | None = None
 
     def written(self) -> dict[str, Any]:
@@ -80,6 +83,7 @@ PLAN_BEFORE: dict[str, Any] = {
     "composition": None,
     "interim_questions": 0,
     "mini_batch_size": 8,
+    "freeze_vision_tower": None,
     "rft": None,
 }
 """Fields that plans did not have at first, and what they were then."""

@@ -335,7 +335,8 @@ class Learning:
             "DEMO_DIR": self.data,
             "MAKE_DEMO": 0,
             "OUTPUT_DIR": self.out,
-            **({"COMPOSE": self.plan.composition} if self.plan.composition else {}),
+            **({"COMPOSE": composition} if (composition := self.plan.composition) else {}),
+            **({} if (frozen := self.plan.freeze_vision_tower) is None else {"FREEZE_VISION_TOWER": int(frozen)}),
             "SFT_THREADS": os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         }
         script = next(path for folder in RECIPES if (path := folder / f"{name}.sh").exists())

@@ -227,6 +227,7 @@ def test_the_composition_for_cards_is_learnt_in_its_own_world(example: dict[str,
     run.run()
     assert [name for name, _, _ in training.recipes] == ["compose_sft", "compose_grpo"]
     assert all(environment["COMPOSE"] == "spatial" for _, _, environment in training.recipes)
+    assert all(environment["FREEZE_VISION_TOWER"] == 1 for _, _, environment in training.recipes)
 
     train = load_rows(training.recipes[-1][2]["TRAIN_FILES"])
     validation = load_rows(training.recipes[-1][2]["VAL_FILES"])
