@@ -91,9 +91,12 @@ def test_a_run_that_ends_by_itself_is_told_with_its_last_words(out: Path) -> Non
 def test_a_process_that_keeps_a_megabyte_a_step_is_found(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_LOOK_SECONDS", 0.01)
     (out.parent / "recipes" / "mixed_grpo.sh").write_text(LEAKING_RECIPE)
-    run_segment(Options(out, seconds=4.0, seed=0, leak_mb=1))
-    found = {(each.of, each.measure): each for each in all_growth(read_segments(out))}
-    leaking = found["agent loop worker", "memory_mb"]
+    for _ in range(8):  # a busy machine takes few samples in a segment
+        run_segment(Options(out, seconds=4.0, seed=0, leak_mb=1))
+        found = {(each.of, each.measure): each for each in all_growth(read_segments(out))}
+        leaking = found["agent loop worker", "memory_mb"]
+        if Verdict.OPEN not in (leaking.verdict, found["recipe", "memory_mb"].verdict):
+            break
     assert leaking.verdict is Verdict.GROWS and leaking.slope is not None
     assert leaking.slope.per_step == pytest.approx(1.0, abs=0.1)
     assert found["recipe", "memory_mb"].verdict is Verdict.NONE
