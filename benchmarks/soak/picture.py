@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.soak.growth import ALL, Sample, all_folders, all_kinds, of_folder, of_processes
 from benchmarks.soak.segments import Segment
 
-_MOST_POINTS = 80
+_MOST_POINTS = 60
 """Of a line over all segments, so that the file stays small however long the soak is."""
 _MOST_KINDS = 8
 _SINCE_START = "memory gained, MB"
