@@ -4,7 +4,7 @@ May be interrupted at any moment; started again, it goes on until the hours are 
 shows segments of another machine, too; `--docs` keeps those that a page was made from in `benchmarks/soak/segments`.
 With `--leak-mb 1` the agent loop worker keeps 1 MB more with every step, which has to be found.
 
-Exit code: 0, or 1 where something grows by more than its bound, 2 where a run ended by itself.
+Exit code: 0, or 1 where something grows by more than its bound, 2 where a run ended by itself or was too short to tell.
 """
 
 from __future__ import annotations
@@ -77,7 +77,11 @@ def tell(out: Path, docs: bool) -> int:
         page.into_page(text)
         page.PICTURE.write_bytes((out / "soak.svg").read_bytes())
         copy_segments(out, KEPT, compressed=True)
-    return int(any(each.verdict is Verdict.GROWS for each in growth))
+    verdicts = {each.verdict for each in growth}
+    if verdicts == {Verdict.OPEN}:
+        print("soak: too few steps to tell of anything whether it grows; soak longer (--hours)", file=sys.stderr)
+        return 2
+    return int(Verdict.GROWS in verdicts)
 
 
 def _state(out: Path) -> str:

@@ -128,6 +128,14 @@ def test_a_soak_without_a_sample_is_no_success(tmp_path: Path, capsys: pytest.Ca
     assert "no sample" in capsys.readouterr().err
 
 
+def test_too_few_steps_are_no_success(
+    soaked: Callable[[float], Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(growth, "WARM_UP_STEPS", 90)
+    assert tell(soaked(LEAK_MB), docs=False) == 2
+    assert "soak longer" in capsys.readouterr().err
+
+
 def test_a_killed_soak_keeps_its_samples(soaked: Callable[[float], Path]) -> None:
     folder = soaked(0.0)
     last = folder / "segment_0002.jsonl"
