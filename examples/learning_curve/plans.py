@@ -70,6 +70,15 @@ class Plan:
     freeze_vision_tower: bool | None = True
     rft: RolloutTuning | None = None
 
+    def recipe_variables(self) -> dict[str, Any]:
+        """Environment variables of all its recipes; what it leaves open is the recipes' choice."""
+        variables: dict[str, Any] = {}
+        if self.composition is not None:
+            variables["COMPOSE"] = self.composition
+        if self.freeze_vision_tower is not None:
+            variables["FREEZE_VISION_TOWER"] = int(self.freeze_vision_tower)
+        return variables
+
     def written(self) -> dict[str, Any]:
         """As a JSON file has it."""
         fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))

@@ -335,8 +335,7 @@ class Learning:
             "DEMO_DIR": self.data,
             "MAKE_DEMO": 0,
             "OUTPUT_DIR": self.out,
-            **({"COMPOSE": composition} if (composition := self.plan.composition) else {}),
-            **({} if (frozen := self.plan.freeze_vision_tower) is None else {"FREEZE_VISION_TOWER": int(frozen)}),
+            **self.plan.recipe_variables(),
             "SFT_THREADS": os.environ.get("SFT_THREADS", os.cpu_count() or 1),
         }
         script = next(path for folder in RECIPES if (path := folder / f"{name}.sh").exists())

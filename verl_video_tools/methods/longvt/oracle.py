@@ -14,12 +14,7 @@ from typing import ClassVar
 
 from verl_video_tools.methods.longvt.crop_video import segment_seconds
 from verl_video_tools.methods.longvt.method import LongVT
-from verl_video_tools.methods.toolkit.oracle import (
-    Script,
-    ScriptedOracle,
-    remind,
-    video_info,
-)
+from verl_video_tools.methods.toolkit.oracle import Script, ScriptedOracle, remind, video_info
 from verl_video_tools.synthetic.questions import Question
 from verl_video_tools.synthetic.seconds import evidence_seconds
 from verl_video_tools.synthetic.world import VideoSpec, frames_at, label_at
