@@ -122,6 +122,24 @@ def test_the_recipes_of_a_soak_are_given_absolute_paths(tmp_path: Path, monkeypa
     assert asked[0].out == tmp_path / "outputs" / "soak"
 
 
+def test_segments_fill_the_hours_though_each_ends_before_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+
+    def run_segment(options: Options) -> str:
+        writer = SegmentWriter(options.out, {"commit": "0123456"})
+        for step in range(100):
+            writer.sample(sample(step, 0, rng, 0.0))  # the last one after 297 of 300 seconds
+        writer.close("time")
+        return "time"
+
+    monkeypatch.setattr(command, "prepare", lambda out: None)
+    monkeypatch.setattr(command, "run_segment", run_segment)
+    command.soak(Options(tmp_path, seconds=300.0, seed=0, leak_mb=0.0), hours=600 / 3600, most_segments=None)
+    assert len(read_segments(tmp_path)) == 2
+
+
 def test_a_soak_without_a_sample_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     SegmentWriter(tmp_path, {"commit": "0123456"}).close("time")
     assert tell(tmp_path, docs=False) == 2
