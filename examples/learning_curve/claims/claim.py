@@ -107,7 +107,7 @@ def _plan(kinds: tuple[Kind, ...], rl_steps: int) -> Plan:
     """Few kinds of questions are learned in few steps, and what else the learning curve measures is left out."""
     return Plan(
         kinds=kinds,
-        questions_per_video=28 // len(kinds),  # 1,750 rows of a cold start
+        questions_per_video=28 // len(kinds),  # 1,750 rows of a cold start, seen twice
         num_direct_rows=0,
         compares_without_tools=False,
         interim_questions=0,
@@ -123,7 +123,7 @@ CLAIMS: Mapping[str, Claim] = {
         method="framethinker",
         source="3.3.2, D.1",
         says="an unconditional bonus for an action ends in a policy that performs it and ignores the task",
-        plan=_plan(("between_things",), rl_steps=24),
+        plan=_plan(("between_things",), rl_steps=12),
         common=("max_turns=2", "choose_bonus=0.0", "time_bonus=1.0", "time_bonus_for=any_question", "ccv=false"),
         cold={"between_things": {"ask": 0.4, "look": 0.35, "skip": 0.2, "elsewhere": 0.05}},
         paper=Arm("bonus only beside a right answer", ("bonus_condition=correct",)),
@@ -139,7 +139,7 @@ CLAIMS: Mapping[str, Claim] = {
         method="longvt",
         source="5.3, table 3",
         says="recall as the temporal reward inflates spans; IoU keeps them tight",
-        plan=_plan(("between_things", "direct"), rl_steps=32),
+        plan=_plan(("between_things", "direct"), rl_steps=16),
         cold={
             "between_things": {"wide": 0.4, "near": 0.25, "skip": 0.35},
             "direct": {"skip": 1.0},
@@ -162,7 +162,7 @@ CLAIMS: Mapping[str, Claim] = {
         method="videobrain",
         source="3.3, table 3",
         says="without the behaviour reward the policy calls where the initial frames suffice",
-        plan=_plan(("direct", "at_time"), rl_steps=24),
+        plan=_plan(("direct", "at_time"), rl_steps=12),
         cold={
             "direct": {"look_always": 0.6, "skip": 0.4},
             "at_time": {"look": 0.5, "skip": 0.4, "elsewhere": 0.1},
@@ -187,7 +187,7 @@ CLAIMS: Mapping[str, Claim] = {
         method="framemind",
         source="3.3, table 2",
         says="groups on a ladder learn more than groups of one number of frames, whatever is shown at evaluation",
-        plan=_plan(("between_things",), rl_steps=40),
+        plan=_plan(("between_things",), rl_steps=20),
         common=("nested_times=true",),
         cold={"between_things": {"look": 0.12, "elsewhere": 0.28, "skip": 0.6}},
         paper=Arm("ladder from 8 frames of 56x56 to 4 of 112x112"),
@@ -206,7 +206,7 @@ CLAIMS: Mapping[str, Claim] = {
         method="videozoomer",
         source="3.3, table 3, figure 5",
         says="without the tool bonus tool use goes towards zero",
-        plan=_plan(("direct", "at_time"), rl_steps=24),
+        plan=_plan(("direct", "at_time"), rl_steps=12),
         cold={
             "direct": {"skip": 0.6, "look_always": 0.25, "elsewhere": 0.15},
             "at_time": {"skip": 0.7, "elsewhere": 0.2, "look": 0.1},
@@ -230,7 +230,7 @@ CLAIMS: Mapping[str, Claim] = {
         method="videozoomer",
         source="4.1",
         says="dynamic sampling makes training more effective",
-        plan=_plan(("direct", "at_time"), rl_steps=12),
+        plan=_plan(("direct", "at_time"), rl_steps=4),
         train_shares={"at_time": 0.12},
         cold={
             "direct": {"skip": 1.0},
