@@ -37,8 +37,8 @@ class Plan:
 
     Attributes:
         imperfection: part of the cold start's questions that the expert answers without a proper look.
-        skip_rate: of these, the part that it answers without any. Looks at a random place, written like proper ones, teach
-            a model to make up numbers where it is to copy them.
+        skip_rate: of these, the part that it answers without any. Looks at a random place, written like proper ones,
+            teach a model to make up numbers where it is to copy them.
         num_direct_rows: rows of the cold start that are answered without tools; 0 where none are to be asked so.
         world: whose videos and questions, as `vvt demo` takes it.
         composition: of the method `compose`; None for the other methods.
@@ -128,10 +128,10 @@ class Ablation:
     fields: tuple[str, ...]
 
 
-# Steps are what 22 minutes leave: VideoZoomer's and FrameMind's take the longest. A card takes two calls, which pay only
-# together. Its rows are short, and it learns from more of them, since it has to learn where a card is as well. Without
-# tools a rollout costs a quarter of the generated tokens, and at most half of the visual ones: 50 such steps cost about
-# what the other methods' do.
+# Steps are what 22 minutes leave: VideoZoomer's and FrameMind's take the longest. A card takes two calls, which pay
+# only together. Its rows are short, and it learns from more of them, since it has to learn where a card is as well.
+# Without tools a rollout costs a quarter of the generated tokens, and at most half of the visual ones: 50 such steps
+# cost about what the other methods' do.
 PLANS = {
     "compose_spatial": Plan(
         world="spatial",
