@@ -11,16 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.check import check_says, check_struck
+from tests.faults.check import check_says, check_struck, wait_until_it_says
 from tests.faults.compare import different_weights, rollouts, weights
 from tests.faults.moments import marks
-from tests.faults.plan import FAULTS, REFERENCE_STEPS, Cell
+from tests.faults.plan import FAULTS, NUM_ROWS, REFERENCE_STEPS, ROWS_PER_STEP, Cell
 from tests.faults.plant import plant_of, undo
 from tests.faults.results import Result, commit
 from tests.faults.run import FaultRun, clear, start, strike
 
-NUM_ROWS = {"train": 40, "test": 2}
-ROWS_PER_STEP, GROUP_SIZE = 2, 4
+GROUP_SIZE = 4
 
 
 @dataclass
@@ -48,11 +47,31 @@ class Chain:
         step, moment = _position(run)
         step += 2 if moment == "validation" else 1  # the next step begins any moment
         try:
-            strike(run, step, cell.moment, plant_of(cell, self.folder))
+            strike(run, step, cell.moment, plant_of(cell, self.inputs["TRAIN_FILES"]))
         finally:
             run.kill()
             undo(self.folder)
         return run
+
+    def pass_by(self, cell: Cell) -> None:
+        """Plant a fault with which the run goes on, and wait until it has said so and done the step.
+
+        The run lives on for the next fault; when the last one has been resumed from, every rollout has been recorded.
+        """
+        run = self._living({}, FAULTS[cell.fault].max_further_steps)
+        self._run = None
+        step = _position(run)[0] + 1
+        try:
+            assert run.wait_for(f"{step - 1} validation"), f"the run ended before its step {step}:\n{run.log[-6000:]}"
+            plant_of(cell, self.inputs["TRAIN_FILES"])(run, step, cell.moment)
+            self._wait_for_step(run, step)
+            wait_until_it_says(run, FAULTS[cell.fault].says)
+        except BaseException:
+            run.kill()
+            raise
+        finally:
+            undo(self.folder)
+        self._run = run
 
     def resume(self) -> FaultRun:
         """The same command again, once its first step is over and is what it has to be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from tests.faults.plan import ENDS, FAULTS, Cell
 from tests.faults.run import FaultRun
@@ -15,6 +16,14 @@ def check_struck(run: FaultRun, cell: Cell) -> None:
     fails = fault.outcome == ENDS
     assert (run.returncode != 0) == fails, f"exit code {run.returncode}; end of its output:\n{run.log[-6000:]}"
     check_says(run, fault.says)
+
+
+def wait_until_it_says(run: FaultRun, pattern: str) -> None:
+    """Of a run that goes on: Ray hands lines on a second or two after they were printed."""
+    end = time.monotonic() + 60.0
+    while not re.search(pattern, run.log) and run.process.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    check_says(run, pattern)
 
 
 def check_says(run: FaultRun, pattern: str) -> None:

@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
 
-from tests.faults.chain import NUM_ROWS
 from tests.faults.compare import different_weights, rollouts, weights
-from tests.faults.plan import REFERENCE_STEPS
+from tests.faults.plan import NUM_ROWS, REFERENCE_STEPS
 from tests.faults.run import clear, start
 from tests.integration.conftest import output_dir, sft_model
 

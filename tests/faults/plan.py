@@ -13,6 +13,8 @@ from tests.faults.moments import MOMENTS
 ENDS, GOES_ON = "ends", "goes on"
 PLANTED_STEP, NUM_STEPS = 2, 3
 """Of a fault with which the run goes on: one step is whole before it, and one after it shows that it has."""
+NUM_ROWS = {"train": 40, "test": 2}
+ROWS_PER_STEP = 2
 REFERENCE_STEPS = 48
 """Of the run without faults; the others go through several of these steps, a fault in each second or third."""
 
@@ -124,13 +126,13 @@ IMPOSSIBLE: dict[str, str] = {
 """Faults without a cell of their own, each with the reason."""
 
 CHAIN = (
-    "engine_core:generation",
-    "agent_loop_worker:update",
+    "video_gone:generation",
+    "records_fail:update",
     "storage_unit:checkpoint",
-    "engine_worker:weight_sync",
+    "engine_core:weight_sync",
     "driver:validation",
 )
-"""Cells that `make test` plants (`tests/integration/test_five_faults.py`)."""
+"""Cells that `make test` plants (`tests/integration/test_five_faults.py`), one in each moment."""
 
 
 @dataclass(frozen=True)

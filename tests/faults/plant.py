@@ -6,18 +6,18 @@ import os
 import subprocess
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests.faults.compare import rollouts
-from tests.faults.plan import FAULTS, Cell
+from tests.faults.plan import FAULTS, ROWS_PER_STEP, Cell
 from tests.faults.run import FaultRun, Plant, send
 
 
-def plant_of(cell: Cell, reference: Path) -> Plant:
+def plant_of(cell: Cell, train_files: str) -> Plant:
     """What plants the fault of this cell.
 
     Args:
-        reference: folder of a run without a fault, in which the rows of each step stand.
+        train_files: parquet file of the rows, which the steps take in order.
     """
     fault = FAULTS[cell.fault]
     if fault.target is not None:
@@ -26,7 +26,7 @@ def plant_of(cell: Cell, reference: Path) -> Plant:
         "records_fail": _records_fail,
         "tracker_cut": _tracker_cut,
         "disk_full": _disk_full,
-        "video_gone": lambda run, step, moment: _video_gone(run, step, moment, reference),
+        "video_gone": lambda run, step, moment: _video_gone(run, step, moment, train_files),
     }[cell.fault]
 
 
@@ -68,9 +68,9 @@ def _disk_full(run: FaultRun, step: int, moment: str) -> None:
     assert run.wait_for(f"{step} {moment}")
 
 
-def _video_gone(run: FaultRun, step: int, moment: str, reference: Path) -> None:
+def _video_gone(run: FaultRun, step: int, moment: str, train_files: str) -> None:
     """That of the step's first row, before the step begins: frames that have been read are kept."""
-    content = next(content for (number, *_), content in rollouts(reference).items() if number == step)
-    video = Path(content["extra_info"]["video_path"])
+    rows = pq.read_table(train_files).to_pylist()
+    video = Path(rows[(step - 1) * ROWS_PER_STEP % len(rows)]["extra_info"]["video_path"])
     video.rename(video.with_suffix(".gone"))
     assert run.wait_for(f"{step} {moment}")

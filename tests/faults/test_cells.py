@@ -55,7 +55,7 @@ def _go_on(chain: Chain, cell: Cell) -> Result:
     clear(folder)
     run = start(folder, NUM_STEPS, **chain.inputs)
     try:
-        strike(run, PLANTED_STEP, cell.moment, plant_of(cell, chain.reference))
+        strike(run, PLANTED_STEP, cell.moment, plant_of(cell, chain.inputs["TRAIN_FILES"]))
     finally:
         run.kill()
         undo(folder)

@@ -1,5 +1,7 @@
 """Five cells of the fault plan, which `make test` runs: a message, nothing left behind, every row seen once.
 
+Two go by in one run, and three end one.
+
 `make test-faults` runs all cells, and compares what is learnt with a run without faults.
 """
 
@@ -12,7 +14,7 @@ import pytest
 
 from tests.faults.chain import Chain, end_and_resume
 from tests.faults.conftest import inputs
-from tests.faults.plan import CHAIN, Cell
+from tests.faults.plan import CHAIN, FAULTS, GOES_ON, Cell
 
 __all__ = ["inputs"]
 
@@ -27,6 +29,10 @@ def chain(output_dir: Path, inputs: dict[str, str]) -> Iterator[Chain]:
 
 
 @pytest.mark.parametrize("name", CHAIN)
-def test_a_run_ends_with_a_message_and_the_same_command_resumes(name: str, chain: Chain) -> None:
-    result = end_and_resume(chain, Cell(*name.split(":")))
+def test_a_run_goes_on_or_ends_with_a_message_and_the_same_command_resumes(name: str, chain: Chain) -> None:
+    cell = Cell(*name.split(":"))
+    if FAULTS[cell.fault].outcome == GOES_ON:
+        chain.pass_by(cell)
+        return
+    result = end_and_resume(chain, cell)
     assert result.ended_seconds <= 300
