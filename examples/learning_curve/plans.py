@@ -146,6 +146,7 @@ PLANS = {
     "direct": Plan(num_direct_rows=0, compares_without_tools=False, rl_steps=50),
     "compose_temporal": Plan(composition="demo", num_direct_rows=0, compares_without_tools=False),
     "longvt": Plan(rft=RolloutTuning()),
+    "framethinker": Plan(),
     "videozoomer": Plan(rl_steps=16),
     "framemind": Plan(rl_steps=16),
 }

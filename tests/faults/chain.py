@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.check import check_says, check_struck, wait_until_it_says
+from tests.faults.check import check_says, check_struck, says
 from tests.faults.compare import different_weights, rollouts, weights
 from tests.faults.moments import marks
 from tests.faults.plan import FAULTS, NUM_ROWS, REFERENCE_STEPS, ROWS_PER_STEP, Cell
 from tests.faults.plant import plant_of, undo
 from tests.faults.results import Result, commit
-from tests.faults.run import FaultRun, clear, start, strike
+from tests.faults.run import FaultRun, clear, let_happen, start, strike
+from tests.waiting import wait_until
 
 GROUP_SIZE = 4
 
@@ -62,10 +63,10 @@ class Chain:
         self._run = None
         step = _position(run)[0] + 1
         try:
-            assert run.wait_for(f"{step - 1} validation"), f"the run ended before its step {step}:\n{run.log[-6000:]}"
-            plant_of(cell, self.inputs["TRAIN_FILES"])(run, step, cell.moment)
+            let_happen(run, step, cell.moment, plant_of(cell, self.inputs["TRAIN_FILES"]))
             self._wait_for_step(run, step)
-            wait_until_it_says(run, FAULTS[cell.fault].says)
+            # Ray hands lines on a second or two after they were printed.
+            wait_until(lambda: says(run, FAULTS[cell.fault].says), f"message of {cell}", 60.0)
         except BaseException:
             run.kill()
             raise

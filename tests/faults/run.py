@@ -180,11 +180,16 @@ Plant = Callable[[FaultRun, int, str], None]
 """Lets a fault happen in a moment of a step; called when the step before has been validated."""
 
 
-def strike(run: FaultRun, step: int, moment: str, plant: Plant) -> None:
-    """Let the fault happen in this moment, and wait for the end of the run."""
+def let_happen(run: FaultRun, step: int, moment: str, plant: Plant) -> None:
+    """Let the fault happen in this moment."""
     assert run.wait_for(f"{step - 1} validation"), f"the run ended before its step {step}:\n{run.log[-4000:]}"
     run.look()
     plant(run, step, moment)
+
+
+def strike(run: FaultRun, step: int, moment: str, plant: Plant) -> None:
+    """Let the fault happen in this moment, and wait for the end of the run."""
+    let_happen(run, step, moment, plant)
     struck = time.monotonic()
     run.look()
     run.finish(struck, END_LIMIT_SECONDS)
