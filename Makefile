@@ -25,8 +25,8 @@ IN_PARALLEL = -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 IN_TURN = -n 1
 
 test: install  ## all tests without Ray and vLLM, then real runs (real vLLM, real verl, no GPU), one of which has to learn
-	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY)"
-	$(PYTEST) $(IN_TURN) -m "integration and not recipes and not gpu"
+	$(PYTEST) $(IN_PARALLEL) --durations=40 -m "$(WITHOUT_RAY)"
+	$(PYTEST) $(IN_TURN) --durations=40 -m "integration and not recipes and not gpu"
 
 test-fast: install  ## without Ray, vLLM and the slow tests, one process per core, under four minutes
 	$(PYTEST) $(IN_PARALLEL) -m "$(WITHOUT_RAY) and not slow"
