@@ -98,10 +98,9 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     if [ "$REHEARSE" != 0 ]; then
         collect_rehearsal_options
         SETTING_OPTIONS+=("${REHEARSAL_OPTIONS[@]}")
-    else # flash-attn is no part of `make install`, and `make demo` needs none on a GPU either
-        SETTING_OPTIONS+=(
-            actor_rollout_ref.model.use_remove_padding=False
-            +actor_rollout_ref.model.override_config.attn_implementation=sdpa "${CPU_PLAIN[@]}")
+    else
+        attention_options actor_rollout_ref.model
+        SETTING_OPTIONS+=("${ATTENTION[@]}" "${CPU_PLAIN[@]}")
     fi
     make_demo
     if [ ! -f "$MODEL_PATH/config.json" ]; then

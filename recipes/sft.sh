@@ -56,11 +56,8 @@ else # the synthetic world: 56x56 frames of 4 tokens each, and the tiny model's 
     IMPERFECTION=${IMPERFECTION:-0.1} # how often the expert looks at a wrong place; leaves something to reinforcement learning
     source "$REPO/recipes/synthetic.sh"
     collect_fields +data.video_tools.
-    # flash-attn is no part of `make install`, and `make demo` needs none on a GPU either. Without padding a CPU takes 4/5
-    # of the time (the name is that of verl_plugin/platforms/cpu_attention.py).
-    SETTING_OPTIONS=(model.use_remove_padding=False +model.override_config.attn_implementation=sdpa "${FIELDS[@]}")
-    [ "$DEVICE" = gpu ] || SETTING_OPTIONS=(
-        model.use_remove_padding=True +model.override_config.attn_implementation=packed_by_torch "${FIELDS[@]}")
+    attention_options model
+    SETTING_OPTIONS=("${ATTENTION[@]}" "${FIELDS[@]}")
     # Whole weights in float32; verl's merger would round them. With LoRA they would come with the adapter's names.
     [ "$LORA_RANK" != 0 ] || SETTING_OPTIONS+=(checkpoint.save_contents='[model,optimizer,extra,hf_model]')
     make_demo
