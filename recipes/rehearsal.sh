@@ -22,9 +22,10 @@ collect_rehearsal_options() {
         "${REAL_OPTIONS[@]}"
         actor_rollout_ref.model.use_remove_padding=True
         actor_rollout_ref.actor.ulysses_sequence_parallel_size=$((devices % 2 ? 1 : 2)))
-    # Its name in transformers' registry (verl_plugin/platforms/cpu_attention.py); a GPU has flash-attn.
-    [ "$DEVICE" != cpu ] ||
-        REHEARSAL_OPTIONS+=(+actor_rollout_ref.model.override_config.attn_implementation=packed_by_torch)
+    [ "$DEVICE" != cpu ] || { # a GPU has flash-attn
+        attention_options actor_rollout_ref.model
+        REHEARSAL_OPTIONS+=("${ATTENTION[@]}")
+    }
 }
 
 resume_rehearsal() { # [VERL_OPTION ...]

@@ -19,6 +19,7 @@ from tests.recipes.options import (
     VIDEOS,
     Composed,
     grpo_recipes,
+    recipe_arguments,
 )
 from verl_video_tools.core.types import PixelEnvelope, RolloutLimits, Sample, VideoInfo
 from verl_video_tools.planner.composed import run_options
@@ -106,6 +107,16 @@ def test_agent_loop_workers_are_as_many_as_there_is_work_for(
         found = num_workers("videozoomer_grpo", f"{cores} cores", NNODES="2", CORES_PER_NODE=str(cores))
         assert found == agent_workers(128, nodes=2, cores_per_node=cores)
     assert num_workers("longvt_grpo", "own", AGENT_WORKERS="40") == 40
+
+
+@pytest.mark.parametrize(
+    ("recipe", "prefix"), [("framethinker_sft", "model"), ("framethinker_grpo", "actor_rollout_ref.model")]
+)
+def test_the_synthetic_world_packs_rows_on_a_cpu(recipe: str, prefix: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    arguments = recipe_arguments(recipe, tmp_path, DEVICE="cpu", MODEL_PATH=str(tmp_path), TRAIN_FILES="rows.parquet")
+    assert f"{prefix}.use_remove_padding=True" in arguments
+    assert f"+{prefix}.override_config.attn_implementation=packed_by_torch" in arguments
 
 
 def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
