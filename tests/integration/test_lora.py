@@ -13,6 +13,10 @@ from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, ru
 
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 
+MAX_DIFFERENCES = {"merged": 2e-3, "adapter": MAX_PROBS_DIFF}
+"""Of engine and actor. verl 0.9.1 rounds merged weights to bfloat16 (`_merged_lora_per_tensor_param`), which costs 3e-4 to
+6e-4; the run's two steps move the probabilities by 3e-2."""
+
 
 @pytest.fixture(scope="module", params=["merged", "adapter"])
 def run(request: pytest.FixtureRequest, output_dir: Path, sft_model: Path) -> Run:
@@ -42,7 +46,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
 def test_the_engine_has_the_actors_probabilities_after_an_update(run: Run) -> None:
     differences = [float(value) for value in re.findall(r"rollout_probs_diff_mean:([\d.e-]+)", run.log)]
     assert len(differences) == 2
-    assert max(differences) <= MAX_PROBS_DIFF
+    assert max(differences) <= MAX_DIFFERENCES[run.folder.name.removeprefix("lora_")]
 
 
 def test_the_exported_model_has_the_adapter_merged_and_its_vision_tower_untouched(run: Run, sft_model: Path) -> None:
