@@ -43,6 +43,9 @@ cpu)
     export MALLOC_TOP_PAD_=${MALLOC_TOP_PAD_:-67108864}
     # vLLM compiles its sampler for half a minute at every start, even with enforce_eager; on a CPU that never pays.
     export TORCHDYNAMO_DISABLE=${TORCHDYNAMO_DISABLE:-1}
+    # vLLM's CPU platform lets an engine run its model in its own process (CPU_PLAIN below) only where this is 0. What the
+    # other process would be for, binding threads to cores, is switched off above.
+    export VLLM_ENABLE_V1_MULTIPROCESSING=${VLLM_ENABLE_V1_MULTIPROCESSING:-0}
     CPU_RL=(
         trainer.device=cpu
         transfer_queue.backend.SimpleStorage.num_data_storage_units=1
@@ -65,6 +68,7 @@ cpu)
         +actor_rollout_ref.ref.fsdp_config.mixed_precision.buffer_dtype=fp32
         actor_rollout_ref.rollout.dtype=float32
     )
+    [ "${ROLLOUT_TP:-1}" != 1 ] || CPU_PLAIN+=(+actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=uni)
     ;;
 *) echo "DEVICE must be cpu or gpu, got '$DEVICE'" >&2; exit 2 ;;
 esac

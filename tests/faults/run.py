@@ -33,6 +33,7 @@ OPTIONS = (
     "trainer.v1.trainer_mode=video_tools_marked",
     "+trainer.video_tools.record_tokens=True",
     "+trainer.video_tools.watchdog_grace_seconds=15",
+    "actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=mp",  # a worker to kill, as on GPUs
     "reward.reward_manager.name=MarkedRewardManager",
     "reward.reward_manager.module.path=pkg://tests.faults.reward",
     f"actor_rollout_ref.rollout.agent.agent_loop_config_path={Path(__file__).with_name('loops.yaml')}",

@@ -119,6 +119,17 @@ def test_the_synthetic_world_packs_rows_on_a_cpu(recipe: str, prefix: str, tmp_p
     assert f"+{prefix}.override_config.attn_implementation=packed_by_torch" in arguments
 
 
+@pytest.mark.parametrize(("environment", "expected"), [({}, 1), ({"ROLLOUT_TP": "2"}, 0), ({"REHEARSE": "1"}, 0)])
+def test_an_engine_of_one_device_has_no_second_process_on_a_cpu(
+    environment: dict[str, str], expected: int, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    files = {"MODEL_PATH": str(tmp_path), "TRAIN_FILES": "rows.parquet"}
+    arguments = recipe_arguments("framethinker_grpo", tmp_path, DEVICE="cpu", **files, **environment)
+    option = "+actor_rollout_ref.rollout.engine_kwargs.vllm.distributed_executor_backend=uni"
+    assert arguments.count(option) == expected
+
+
 def test_the_synthetic_world_needs_no_flash_attention_on_a_gpu_either(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

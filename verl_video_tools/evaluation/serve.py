@@ -36,11 +36,12 @@ _ERROR = re.compile(r"(?:^|[])] )((?:\w+\.)*\w*(?:Error|Exception): .+)")
 """A line of the log that ends a traceback, after the name of the process and the place in the code."""
 
 # As recipes/common.sh sets them for vLLM's CPU build, and for the same reasons (docs/cpu.md).
-_CPU_ENVIRONMENT = {
+CPU_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "4294967296",
     "MALLOC_TOP_PAD_": "67108864",
@@ -104,7 +105,7 @@ async def served_model(
         **(_CPU_OPTIONS if on_cpu else {}),
         **(options or {}),
     }
-    guard = _start([*COMMAND, *_arguments(values)], log, ({**_CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ))
+    guard = _start([*COMMAND, *_arguments(values)], log, ({**CPU_ENVIRONMENT} if on_cpu else {}) | dict(os.environ))
     try:
         await _await_health(guard, f"http://{values['host']}:{values['port']}/health", log, start_seconds)
         yield f"http://{values['host']}:{values['port']}/v1"
