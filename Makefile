@@ -8,7 +8,7 @@ export PATH := $(VENV)/bin:$(PATH)
 export VIRTUAL_ENV := $(VENV)
 PYTEST := python -m pytest
 
-.PHONY: help install demo test test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all soak clean
+.PHONY: help install demo test test-fast fuzz test-recipes test-next test-grpo test-loops test-faults test-cluster test-gpu first-gpu lint format docs audit bench bench-gpu bench-video bench-retrieval bench-ladder bench-needle bench-scale learn learn-all learn-claims soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 16
@@ -113,6 +113,9 @@ learn: install  ## cold start and GRPO of METHOD=... on NeedleClips, SEED=0; hel
 
 learn-all: install  ## every run of examples/learning_curve/schedule.py, one after another, resumable; MINUTES=240 starts none that would end later; AGAIN=1 also those whose results are in the repository
 	python -m examples.learning_curve.learn_all $(if $(MINUTES),--minutes $(MINUTES)) $(if $(AGAIN),--again)
+
+learn-claims: install  ## every run of the papers' claims (docs/decisions/claims.md), one after another, resumable
+	python -m verl_video_tools.verl_plugin.supervise -- python -m examples.learning_curve.claims all
 
 HOURS ?= 1
 soak: install  ## train for HOURS=1 with faults at random, earlier sittings included: what grows, and a picture; LEAK_MB=1 plants a leak
