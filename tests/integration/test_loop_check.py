@@ -51,8 +51,8 @@ CAUGHT = {
 }
 """Checks that must see a fault, whatever the loop."""
 SHARE_CAUGHT = {"stale_encoder_cache": 0.5}
-"""Of the rollouts with a fault at least, 0.8 where nothing is said. Another image's features change the probabilities only
-of what was sampled with an eye on the image: 6 or 7 of 8 rollouts of the tiny model."""
+"""Of the rollouts with a fault at least, 0.8 where nothing is said. Another image's features change the probabilities
+only of what was sampled with an eye on the image: 6 or 7 of 8 rollouts of the tiny model."""
 
 
 def longvt_rows(output_dir: Path) -> Path:

@@ -14,8 +14,8 @@ from tests.integration.conftest import MAX_PROBS_DIFF, Run, assert_succeeded, ru
 pytestmark = [pytest.mark.recipes, pytest.mark.timeout(2400)]
 
 MAX_DIFFERENCES = {"merged": 2e-3, "adapter": MAX_PROBS_DIFF}
-"""Of engine and actor. verl 0.9.1 rounds merged weights to bfloat16 (`_merged_lora_per_tensor_param`), which costs 3e-4 to
-6e-4; the run's two steps move the probabilities by 3e-2."""
+"""Of engine and actor. verl 0.9.1 rounds merged weights to bfloat16 (`_merged_lora_per_tensor_param`), which costs 3e-4
+to 6e-4; the run's two steps move the probabilities by 3e-2."""
 
 
 @pytest.fixture(scope="module", params=["merged", "adapter"])
