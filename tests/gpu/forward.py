@@ -92,6 +92,7 @@ def logprobs(
         folder, dtype=dtype, attn_implementation=flash if packed else "sdpa"
     )
     apply_monkey_patch(model, use_remove_padding=packed)
+    cpu_attention.use(model)
     batch = micro_batch(folder, streams, device, packed)
     engine = SimpleNamespace(use_ulysses_sp=False, pad_to_length=False, _get_packed_pad_size=lambda length: 0)
     inputs, _ = FSDPEngineWithLMHead.prepare_model_inputs(engine, batch)

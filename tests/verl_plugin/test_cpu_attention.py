@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AutoModelForImageTextToText
+from transformers.monkey_patching import get_patch_mapping
 
 from tests.verl_plugin.harness import model_dir
 from tests.verl_plugin.ranks import run_ranks
@@ -137,3 +138,4 @@ def test_other_attention_stays_as_it_was() -> None:
     before = logits()
     cpu_attention.register()
     assert torch.equal(logits(), before)
+    assert get_patch_mapping() == {}, "every load would look through all modules of transformers"

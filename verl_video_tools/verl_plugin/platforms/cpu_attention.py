@@ -8,9 +8,8 @@ them apart. flash-attn takes CUDA. Here torch's own attention does it, one seque
 
 What runs above the stand-in is verl's and transformers' own code, since that is what a rehearsal is for. It looks up
 flash-attn among the globals of its modules, which lack those names where flash-attn is not installed. Those modules
-are not changed: `_with` copies a function and gives the copy globals of its own. Two registries of transformers lead
-to the copies: `AttentionInterface` and, for Qwen2.5-VL, whose attention verl replaces as a whole,
-`register_patch_mapping`.
+are not changed: `_with` copies a function and gives the copy globals of its own. transformers' `AttentionInterface`
+leads to the copies. verl replaces the attention of Qwen2.5-VL as a whole: `use` gives such a model layers of ours.
 
 Gloo is the second thing that differs: it has no `all_to_all` of lists, which Ulysses calls, but `all_to_all_single`.
 """
@@ -24,13 +23,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn import Module
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers import modeling_flash_attention_utils as transformers_flash
 from transformers.integrations import flash_attention as transformers_attention
 from transformers.masking_utils import flash_attention_mask
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLAttention
-from transformers.monkey_patching import get_patch_mapping, register_patch_mapping
 from verl.models.transformers import monkey_patch, qwen2_vl
 from verl.utils.ulysses import get_ulysses_sequence_parallel_group
 
@@ -190,18 +189,32 @@ _qwen2_forward = _with(
 
 
 class _PackedQwen2Attention(Qwen2_5_VLAttention):
-    """The attention of Qwen2.5-VL as verl replaces it; for other `attn_implementation`s as it was."""
-
-    _stock_forward = Qwen2_5_VLAttention.forward  # verl replaces it later
+    """The attention of Qwen2.5-VL as verl replaces it."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        forward = _qwen2_forward if self.config._attn_implementation == NAME else type(self)._stock_forward
-        return forward(self, *args, **kwargs)
+        return _qwen2_forward(self, *args, **kwargs)
+
+    @classmethod
+    def from_stock(cls, stock: Qwen2_5_VLAttention) -> _PackedQwen2Attention:
+        """The same parameters under this class."""
+        with torch.device("meta"):
+            attention = cls(stock.config, stock.layer_idx)
+        attention.load_state_dict(stock.state_dict(keep_vars=True), assign=True)
+        return attention.train(stock.training)
 
 
 def register() -> None:
     """Make the name known to transformers; models that are loaded later can have it."""
     AttentionInterface.register(NAME, _attention)
     AttentionMaskInterface.register(NAME, flash_attention_mask)  # none for packed sequences
-    if "Qwen2_5_VLAttention" not in get_patch_mapping():
-        register_patch_mapping({"Qwen2_5_VLAttention": _PackedQwen2Attention})
+
+
+def use(model: Module) -> None:
+    """In a model that was loaded with the name: replace attention layers that do not ask `AttentionInterface`.
+
+    transformers' `register_patch_mapping` does this, too, but looks through all of its modules at every load: 1 to 3 s.
+    """
+    for layer in list(model.modules()):
+        attention: Any = getattr(layer, "self_attn", None)
+        if type(attention) is Qwen2_5_VLAttention and attention.config._attn_implementation == NAME:
+            layer.self_attn = _PackedQwen2Attention.from_stock(attention)

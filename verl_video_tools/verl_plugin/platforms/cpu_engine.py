@@ -18,11 +18,14 @@ class CpuFSDPEngine(FSDPEngineWithLMHead):
 
     def _build_module(self) -> Any:
         """Lets a model with packed sequences have the stand-in for flash-attn, by the name of its attention."""
-        if self.use_remove_padding:
-            from verl_video_tools.verl_plugin.platforms import cpu_attention
+        if not self.use_remove_padding:
+            return super()._build_module()
+        from verl_video_tools.verl_plugin.platforms import cpu_attention
 
-            cpu_attention.register()
-        return super()._build_module()
+        cpu_attention.register()
+        module = super()._build_module()
+        cpu_attention.use(module)
+        return module
 
     def _build_fsdp_module(self, module: Any) -> Any:
         """Wraps a reference model like an actor.
