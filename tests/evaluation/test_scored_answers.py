@@ -14,9 +14,11 @@ from tests.evaluation.eval_command import result_of
 from tests.judge_server import JudgeServer, Reply, completion
 from tests.videos.files import MakeVideo
 from verl_video_tools.cli.main import run
+from verl_video_tools.core.errors import JudgeError
 from verl_video_tools.core.types import Sample
 from verl_video_tools.data.formats import GradedItem, get_benchmark
 from verl_video_tools.evaluation.uncertainty.results import metric_intervals
+from verl_video_tools.services.judge.rubrics import read_scores
 
 pytest.importorskip("openai", reason="the extra `judge` is not installed")
 
@@ -116,12 +118,15 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("unreadable", UNREADABLE)
-def test_an_item_with_unreadable_scores_failed_and_is_asked_again(
-    unreadable: str, line: list[str], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("reply", UNREADABLE)
+def test_unreadable_scores(reply: str) -> None:
+    with pytest.raises(JudgeError, match="no readable scores"):
+        read_scores(reply, ("completeness", "reliability"))
+
+
+def test_an_item_with_unreadable_scores_failed_and_is_asked_again(line: list[str], tmp_path: Path) -> None:
     def hesitant(request: dict[str, Any]) -> Reply:
-        return completion(unreadable) if "loaded" in request["messages"][1]["content"] else scored(request)
+        return completion(UNREADABLE[0]) if "loaded" in request["messages"][1]["content"] else scored(request)
 
     out, whole = tmp_path / "out", tmp_path / "whole"
     with model() as server:
